@@ -1,0 +1,42 @@
+# Every target sets up what it needs. PYTHON chooses the interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench clean
+
+help:  ## Show the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY)  ## Make the virtual environment
+
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## Record, replay, redact, verify and tamper, on sessions of our own
+	@$(BIN)/python examples/demo.py
+
+test: $(READY) check  ## Linters, types, architecture and the whole test suite
+	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+check: $(READY)  ## Format, lint, types and layers
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.txt || (cat $(VENV)/imports.txt; exit 1)
+
+format: $(READY)  ## Format and fix what can be fixed
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+
+bench: $(READY)  ## Measure against the bare limit and peers; writes benchmarks/RESULTS.md
+	@$(PIP) install --constraint constraints.txt --editable '.[bench]'
+	@$(BIN)/python benchmarks/run.py
+
+clean:  ## Remove the virtual environment and caches
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output

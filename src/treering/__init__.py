@@ -1,0 +1,101 @@
+"""Treering: the flight recorder and the memory of AI agents.
+
+    ledger = treering.open("agents.db")
+    session = ledger.session("monday", scope="acme/app", agent="lyria")
+
+Names are imported when first used, so that the command line starts at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.version import __version__
+
+if TYPE_CHECKING:
+    from treering.app import open  # noqa: A004  (the public door)
+    from treering.errors import (
+        Busy,
+        Closed,
+        Conflict,
+        Corrupt,
+        DuplicateEvent,
+        InvalidCursor,
+        InvalidInput,
+        InvalidKind,
+        InvalidScope,
+        NotALedger,
+        NotFound,
+        OutcomeUnknown,
+        ReadOnly,
+        RunClosed,
+        SchemaTooNew,
+        SchemaTooOld,
+        SensitiveContent,
+        StorageError,
+        StorageFull,
+        TooLarge,
+        TreeringError,
+    )
+    from treering.ledger.ledger import Ledger
+    from treering.ledger.sessions import Session
+    from treering.ledger.turns import ToolCall, Turn
+    from treering.model.events import Event, Header, NewEvent
+    from treering.model.queries import Page
+
+__all__ = [
+    "Busy",
+    "Closed",
+    "Conflict",
+    "Corrupt",
+    "DuplicateEvent",
+    "Event",
+    "Header",
+    "InvalidCursor",
+    "InvalidInput",
+    "InvalidKind",
+    "InvalidScope",
+    "Ledger",
+    "NewEvent",
+    "NotALedger",
+    "NotFound",
+    "OutcomeUnknown",
+    "Page",
+    "ReadOnly",
+    "RunClosed",
+    "SchemaTooNew",
+    "SchemaTooOld",
+    "SensitiveContent",
+    "Session",
+    "StorageError",
+    "StorageFull",
+    "ToolCall",
+    "TooLarge",
+    "TreeringError",
+    "Turn",
+    "__version__",
+    "open",
+]
+
+_HOMES: Final = {
+    "Event": "treering.model.events",
+    "Header": "treering.model.events",
+    "Ledger": "treering.ledger.ledger",
+    "NewEvent": "treering.model.events",
+    "Page": "treering.model.queries",
+    "Session": "treering.ledger.sessions",
+    "ToolCall": "treering.ledger.turns",
+    "Turn": "treering.ledger.turns",
+    "open": "treering.app",
+}
+"""Where each public name lives; every other one is an error."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "treering.errors")), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,52 @@
+"""The composition root: ``open`` wires a store, a guard and a clock into a ledger."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from treering.capture.secrets import Guard
+from treering.config import mask_key
+from treering.errors import InvalidInput
+from treering.ledger.drafts import Drafter
+from treering.ledger.ledger import Ledger
+
+if TYPE_CHECKING:
+    import os
+
+    from treering.ledger.drafts import GuardMode
+    from treering.storage.sqlite.database import Durability, Mode
+
+
+def open(  # noqa: A001  (the public door is treering.open)
+    location: str | os.PathLike[str],
+    *,
+    mode: Mode = "rw",
+    durability: Durability = "full",
+    guard: GuardMode = "safe",
+) -> Ledger:
+    """Open the ledger at ``location``: a file path, or ``:memory:``; made if it is not there.
+
+    ``mode="ro"`` never changes a byte. ``durability="normal"`` survives a crash of the process
+    but may lose the last moments at a power cut. ``guard`` says where secrets are looked for:
+    ``"safe"`` masks them in summaries and refs, ``"mask"`` in payloads too, ``"reject"`` refuses
+    such events, ``"off"`` looks nowhere.
+    """
+    for name, value, allowed in (
+        ("mode", mode, ("rw", "ro")),
+        ("durability", durability, ("full", "normal")),
+        ("guard", guard, ("off", "safe", "mask", "reject")),
+    ):
+        if value not in allowed:
+            raise InvalidInput(f"invalid {name}: {value}", hint=f"use {' or '.join(allowed)}")
+    from treering.storage.sqlite.database import Database  # noqa: PLC0415  (only when asked for)
+    from treering.storage.sqlite.store import SqliteStore  # noqa: PLC0415
+
+    database = Database(str(location), durability=durability, mode=mode)
+    drafter = Drafter(guard=Guard(key=mask_key), mode=guard, clock=now_ms)
+    return Ledger(SqliteStore(database), drafter=drafter, clock=now_ms)
+
+
+def now_ms() -> int:
+    """Return milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

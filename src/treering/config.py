@@ -1,0 +1,50 @@
+"""Where things are: the default ledger, and the key that masks are made with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+KEY_BYTES: Final = 32
+DATABASE_VARIABLE: Final = "TREERING_DB"
+
+
+def default_database() -> str:
+    """Return ``TREERING_DB``, or the ledger in the user's data folder."""
+    named = os.environ.get(DATABASE_VARIABLE)
+    if named:
+        return named
+    import platformdirs  # noqa: PLC0415  (only needed when nothing was named)
+
+    return str(Path(platformdirs.user_data_dir("treering", appauthor=False)) / "ledger.db")
+
+
+def mask_key() -> bytes:
+    """Return the key of this machine's masks, made when first needed; it is not in the ledger."""
+    import platformdirs  # noqa: PLC0415  (only needed when a secret was found)
+
+    folder = Path(platformdirs.user_config_dir("treering", appauthor=False))
+    path = folder / "mask.key"
+    with contextlib.suppress(OSError):
+        key = path.read_bytes()
+        if len(key) == KEY_BYTES:
+            return key
+    key = os.urandom(KEY_BYTES)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Written beside and linked into place: two processes that start together agree on one.
+        draft = folder / f"mask.key.{os.getpid()}"
+        draft.touch(mode=0o600)
+        draft.write_bytes(key)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            key = path.read_bytes()
+        finally:
+            draft.unlink()
+    except OSError:
+        # No place to keep a key: masks then differ from process to process, and nothing else.
+        return key
+    return key

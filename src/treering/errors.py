@@ -1,0 +1,199 @@
+"""Every error Treering raises, as one tree.
+
+    TreeringError
+    ├── InvalidInput              what was given cannot be recorded or asked
+    │   ├── InvalidScope
+    │   ├── InvalidKind
+    │   ├── InvalidCursor
+    │   ├── TooLarge              over a cap
+    │   └── SensitiveContent      the guard refused it
+    ├── Conflict                  the session has moved on
+    ├── DuplicateEvent            the event id is taken by something else
+    ├── RunClosed                 the run has ended
+    ├── NotFound
+    ├── StorageError              the database could not do it
+    │   ├── Busy                  other writers kept the lock too long
+    │   ├── StorageFull
+    │   ├── OutcomeUnknown        the commit failed half-way
+    │   ├── NotALedger
+    │   ├── SchemaTooNew
+    │   ├── SchemaTooOld
+    │   ├── ReadOnly
+    │   └── Closed
+    ├── Corrupt                   stored bytes are not what was written
+    └── Disabled                  switched off by the operator
+
+``code`` is for machines; exit status and the like are tables over it. ``hint`` says what to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class TreeringError(Exception):
+    """Something Treering could not do."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
+        super().__init__(message or type(self).__doc__)
+        self.hint = hint
+
+
+class InvalidInput(TreeringError):
+    """The input cannot be recorded as it is."""
+
+    code = "invalid"
+
+
+class InvalidScope(InvalidInput):
+    """The text is not a scope."""
+
+    code = "invalid_scope"
+
+
+class InvalidKind(InvalidInput):
+    """The text names no kind of event."""
+
+    code = "invalid_kind"
+
+
+class InvalidCursor(InvalidInput):
+    """The cursor was not made by this query."""
+
+    code = "invalid_cursor"
+
+
+class TooLarge(InvalidInput):
+    """The content is over its cap."""
+
+    code = "too_large"
+
+
+class SensitiveContent(InvalidInput):
+    """The content looks like a secret or personal detail."""
+
+    code = "sensitive"
+
+
+class Conflict(TreeringError):
+    """The session has moved on since it was last read."""
+
+    code = "conflict"
+
+    def __init__(self, message: str, *, current_seq: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.current_seq = current_seq
+
+
+class DuplicateEvent(TreeringError):
+    """The event id is taken by another event of the scope."""
+
+    code = "duplicate"
+
+
+class RunClosed(TreeringError):
+    """The run has ended and takes no more events."""
+
+    code = "run_closed"
+
+
+class NotFound(TreeringError):
+    """There is no such thing in this scope."""
+
+    code = "not_found"
+
+
+class StorageError(TreeringError):
+    """The database could not carry it out."""
+
+    code = "storage"
+
+
+class Busy(StorageError):
+    """Other writers kept the ledger locked."""
+
+    code = "busy"
+
+
+class StorageFull(StorageError):
+    """The disk is full; nothing of this call was recorded."""
+
+    code = "storage_full"
+
+
+class OutcomeUnknown(StorageError):
+    """The commit failed half-way: the events may or may not be recorded."""
+
+    code = "outcome_unknown"
+
+    def __init__(
+        self, message: str, *, event_ids: Sequence[str] = (), hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.event_ids = tuple(event_ids)
+
+
+class NotALedger(StorageError):
+    """The file is not a Treering ledger."""
+
+    code = "not_a_ledger"
+
+
+class SchemaTooNew(StorageError):
+    """The ledger was written by a newer Treering."""
+
+    code = "schema_too_new"
+
+
+class SchemaTooOld(StorageError):
+    """The ledger needs an upgrade that a read-only opening cannot do."""
+
+    code = "schema_too_old"
+
+
+class ReadOnly(StorageError):
+    """The ledger was opened read-only."""
+
+    code = "read_only"
+
+
+class Closed(StorageError):
+    """The ledger has been closed."""
+
+    code = "closed"
+
+
+class Corrupt(TreeringError):
+    """Stored bytes are not what was written."""
+
+    code = "corrupt"
+
+
+class Disabled(TreeringError):
+    """This part is switched off."""
+
+    code = "disabled"
+
+
+USAGE_CODES: Final = frozenset(
+    {
+        "invalid",
+        "invalid_scope",
+        "invalid_kind",
+        "invalid_cursor",
+        "too_large",
+        "sensitive",
+        "disabled",
+    }
+)
+"""Codes that mean the caller should change the request."""
+
+
+def exit_status(error: TreeringError) -> int:
+    """Return the process exit status for ``error``: 2 for the caller's mistakes, 1 for the rest."""
+    return 2 if error.code in USAGE_CODES else 1

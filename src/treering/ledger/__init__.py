@@ -1,0 +1,1 @@
+"""The ledger: keeps events and proves what it kept. Reaches the world through its ports only."""

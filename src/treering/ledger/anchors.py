@@ -1,0 +1,105 @@
+"""Anchors: the ledger's root, written out, so that a tail that was cut off is noticed.
+
+A line for each session head, then one with the root over them all. Keep the file, or just its
+root, where whoever might cut the ledger cannot reach it.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import IO, TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.model.receipts import AnchorReceipt, Broken
+
+if TYPE_CHECKING:
+    import hashlib
+    from collections.abc import Iterable
+
+    from treering.ledger.ports import EventStore
+    from treering.ledger.records import SessionRecord
+
+FORMAT: Final = "treering.anchor.v1"
+
+
+class _Head(msgspec.Struct, frozen=True, tag_field="record", tag="head"):
+    genesis: str
+    seq: int
+    link: str
+
+
+class _Root(msgspec.Struct, frozen=True, tag_field="record", tag="root"):
+    format: Literal["treering.anchor.v1"]
+    root: str
+    sessions: int
+    events: int
+    at_ms: int
+
+
+def write_anchor(
+    sessions: Iterable[SessionRecord], stream: IO[bytes], *, at_ms: int
+) -> AnchorReceipt:
+    """Write an anchor over ``sessions`` to ``stream``."""
+    digest, count, events = sha256(), 0, 0
+    for session in sessions:
+        head = _Head(session.genesis.hex(), session.head_seq, session.head_link.hex())
+        _extend(digest, head)
+        stream.write(msgspec.json.encode(head) + b"\n")
+        count += 1
+        events += session.head_seq
+    root = _Root(FORMAT, digest.hexdigest(), count, events, at_ms)
+    stream.write(msgspec.json.encode(root) + b"\n")
+    return AnchorReceipt(root=root.root, sessions=count, events=events, at_ms=at_ms)
+
+
+def check_anchor(store: EventStore, stream: IO[bytes]) -> tuple[int, Broken | None]:
+    """Return how many sessions the anchor names, and the first that no longer reaches it.
+
+    Raises InvalidInput if the anchor itself is damaged.
+    """
+    decoder = msgspec.json.Decoder(_Head | _Root)
+    digest, count = sha256(), 0
+    root: _Root | None = None
+    broken: Broken | None = None
+    for line in stream:
+        try:
+            entry = decoder.decode(line)
+        except msgspec.MsgspecError as error:
+            raise _damaged("it has a line that is no anchor's") from error
+        if isinstance(entry, _Root):
+            root = entry
+            break
+        _extend(digest, entry)
+        count += 1
+        broken = broken or _check_head(store, entry)
+    if root is None or (root.root, root.sessions) != (digest.hexdigest(), count):
+        raise _damaged("its lines do not add up to its root")
+    return count, broken
+
+
+def _extend(digest: hashlib._Hash, head: _Head) -> None:
+    digest.update(
+        bytes.fromhex(head.genesis) + head.seq.to_bytes(8, "big") + bytes.fromhex(head.link)
+    )
+
+
+def _check_head(store: EventStore, head: _Head) -> Broken | None:
+    if head.seq == 0:
+        return None
+    found = store.link_at(bytes.fromhex(head.genesis), head.seq)
+    if found is None:
+        detail = f"the anchor knows a session up to seq {head.seq} that is gone, or ends before"
+        return _broken(head, "missing", detail)
+    if found.hex() != head.link:
+        return _broken(head, "link", f"seq {head.seq} is not the one that was anchored")
+    return None
+
+
+def _broken(head: _Head, fault: Literal["missing", "link"], detail: str) -> Broken:
+    return Broken(scope="", session_id="", seq=head.seq, event_id=None, fault=fault, detail=detail)
+
+
+def _damaged(reason: str) -> InvalidInput:
+    return InvalidInput(f"the anchor file is damaged: {reason}", hint="use an intact copy of it")

@@ -1,0 +1,60 @@
+"""The integrity chain: what is hashed, in which order.
+
+    content_digest = SHA-256(salt ‖ [summary, refs, payload])
+    header_digest  = SHA-256([event_id, run_id, …, schema_version])
+    link           = SHA-256(previous link ‖ int8(seq) ‖ header_digest ‖ content_digest)
+
+The first link of a session chains from its genesis, which holds scope and session id under a salt.
+Erasing content and salt leaves the digest, so the chain still verifies and the content cannot be
+guessed back. Changing anything in this file makes every ledger unverifiable.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+from treering.model.codec import encode
+
+SALT_BYTES: Final = 16
+_GENESIS_TAG: Final = b"treering.genesis.v1"
+_NULL: Final = b"null"
+
+
+def genesis(salt: bytes, scope: str, session_id: str) -> bytes:
+    """Return the link that the first event of a session chains from."""
+    return sha256(_GENESIS_TAG + salt + encode([scope, session_id])).digest()
+
+
+def content_digest(salt: bytes, summary: str, refs: bytes | None, payload: bytes | None) -> bytes:
+    """Return the commitment to an event's erasable part; refs and payload are canonical JSON."""
+    content = b"%b[%b,%b,%b]" % (salt, encode(summary), refs or _NULL, payload or _NULL)
+    return sha256(content).digest()
+
+
+def header_digest(
+    event_id: str,
+    run_id: str | None,
+    run_seq: int | None,
+    turn_id: str | None,
+    agent_id: str,
+    user_id: str | None,
+    kind: str,
+    source: str,
+    origin: str | None,
+    ts_ms: int,
+    recorded_ms: int,
+    visibility: str,
+    schema_version: int,
+) -> bytes:
+    """Return the digest of the fields that never change; it is free of seq and position."""
+    fixed = (
+        event_id, run_id, run_seq, turn_id, agent_id, user_id, kind, source, origin,
+        ts_ms, recorded_ms, visibility, schema_version,
+    )  # fmt: skip
+    return sha256(encode(fixed)).digest()
+
+
+def link(previous: bytes, seq: int, header: bytes, content: bytes) -> bytes:
+    """Return the link of the event at ``seq`` behind ``previous``."""
+    return sha256(previous + seq.to_bytes(8, "big") + header + content).digest()

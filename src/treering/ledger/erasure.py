@@ -1,0 +1,139 @@
+"""Redaction and retention: what may be erased, and the event that vouches for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Literal
+
+from treering.errors import InvalidInput
+from treering.ledger.records import Selection
+from treering.model.events import NewEvent
+from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS
+from treering.model.receipts import ExpireReceipt, RedactReceipt, Target
+from treering.model.retention import DEFAULT_RETENTION, check_retention, cutoffs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering.ledger.drafts import Drafter
+    from treering.ledger.ports import EventStore
+    from treering.ledger.records import Cover, Draft
+    from treering.model.retention import Retention
+    from treering.model.scopes import Scope
+
+ROUND_EVENTS_MAX: Final = 2_000
+"""Events erased in one transaction, so that writers wait a moment, not a minute."""
+AGENT: Final = "treering"
+
+Replacement = Literal["null", "placeholder"]
+
+
+def redact(
+    store: EventStore,
+    drafter: Drafter,
+    scope: Scope,
+    *,
+    event_id: str | None,
+    session_id: str | None,
+    replacement: Replacement,
+) -> RedactReceipt:
+    """Erase the content of one event or one session; rows, order and chain stay."""
+    if (event_id is None) == (session_id is None):
+        raise InvalidInput(
+            "provide exactly one of --event-id or --session-id", hint="name what to redact"
+        )
+    if replacement not in {"null", "placeholder"}:
+        raise InvalidInput(f"invalid replacement: {replacement}", hint="use null or placeholder")
+    selection = Selection(scope=scope, event_id=event_id, session_id=session_id)
+    vouch = _voucher(drafter, scope, "ledger.redacted", "redacted")
+    count = erased = shared = 0
+    more = True
+    while more:
+        done = store.erase(selection, erasure=replacement, limit=ROUND_EVENTS_MAX, vouch=vouch)
+        count += sum(done.by_kind.values())
+        erased += done.blobs_erased
+        shared += done.blobs_shared
+        more = done.more and event_id is None
+    return RedactReceipt(
+        target=Target(event_id=event_id, session_id=session_id, scope=scope),
+        replacement=replacement,
+        redacted_count=count,
+        blobs_erased=erased,
+        blobs_shared=shared,
+        physical=store.finish_erasure(),
+    )
+
+
+def effective_retention(store: EventStore, scope: Scope, policy: Retention | None) -> Retention:
+    """Return the policy in force: the defaults, the scope's own, then what this call says."""
+    stated = check_retention(policy or {})
+    vouching = ERASURE_KINDS & stated.keys()
+    if vouching:
+        raise InvalidInput(
+            f"{min(vouching)} vouches for what was erased and is kept forever",
+            hint="leave it out of the policy",
+        )
+    return {**DEFAULT_RETENTION, **store.retention(scope), **stated}
+
+
+def expire(
+    store: EventStore,
+    drafter: Drafter,
+    scope: Scope,
+    *,
+    policy: Retention | None,
+    now_ms: int,
+    dry_run: bool,
+) -> ExpireReceipt:
+    """Remove events past their retention; sessions with an open run are left alone."""
+    retention = effective_retention(store, scope, policy)
+    selection = Selection(scope=scope, cutoffs=cutoffs(retention, now_ms))
+    by_kind, kept_open = store.count_expirable(selection)
+    sessions: set[str] = set()
+    erased = shared = 0
+    if not dry_run:
+        counted: Counter[str] = Counter()
+        vouch = _voucher(drafter, scope, "ledger.expired", "expired")
+        more = True
+        while more:
+            done = store.erase(selection, erasure="expired", limit=ROUND_EVENTS_MAX, vouch=vouch)
+            counted.update(done.by_kind)
+            sessions.update(done.sessions)
+            erased += done.blobs_erased
+            shared += done.blobs_shared
+            more = done.more
+        by_kind = dict(counted)
+    return ExpireReceipt(
+        scope=scope,
+        now_ts_ms=now_ms,
+        dry_run=dry_run,
+        deleted_total=sum(by_kind.values()),
+        deleted_by_type=dict.fromkeys(EPISODE_KINDS, 0) | by_kind,
+        policy_days=dict.fromkeys(EPISODE_KINDS) | dict(sorted(retention.items())),
+        sessions_touched=len(sessions),
+        sessions_kept_open=kept_open,
+        blobs_erased=erased,
+        blobs_shared=shared,
+        physical="done" if dry_run else store.finish_erasure(),
+    )
+
+
+def _voucher(drafter: Drafter, scope: Scope, kind: str, verb: str) -> Callable[[Cover], Draft]:
+    def vouch(cover: Cover) -> Draft:
+        noun = "event" if cover.count == 1 else "events"
+        return drafter.vouch(
+            NewEvent(
+                scope=scope,
+                session_id=cover.session_id,
+                kind=kind,
+                agent_id=AGENT,
+                summary=f"{cover.count} {noun} {verb}",
+                payload={
+                    "count": cover.count,
+                    "digest": cover.digest.hex(),
+                    "ranges": [list(stretch) for stretch in cover.ranges],
+                },
+            )
+        )
+
+    return vouch

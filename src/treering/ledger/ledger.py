@@ -1,0 +1,304 @@
+"""The ledger: the one append-only store of events, and everything asked of it."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+
+import msgspec
+
+from treering.errors import InvalidInput, NotFound
+from treering.ledger import erasure, jsonl
+from treering.ledger.anchors import check_anchor, write_anchor
+from treering.ledger.drafts import check_id, check_name, check_time
+from treering.ledger.following import Follower
+from treering.ledger.sessions import Session
+from treering.ledger.verification import verify
+from treering.model.kinds import parse_kind
+from treering.model.queries import (
+    PAGE_ITEMS_DEFAULT,
+    Page,
+    Place,
+    Query,
+    check_query,
+    make_cursor,
+    read_cursor,
+)
+from treering.model.retention import check_retention
+from treering.model.scopes import parse_scope
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from treering.ledger.drafts import Drafter
+    from treering.ledger.erasure import Replacement
+    from treering.ledger.jsonl import Payloads
+    from treering.ledger.ports import Clock, EventStore
+    from treering.model.events import Event, Header, NewEvent
+    from treering.model.receipts import (
+        AnchorReceipt,
+        ExpireReceipt,
+        ExportReceipt,
+        ImportReceipt,
+        RedactReceipt,
+        Verification,
+    )
+    from treering.model.retention import Retention
+
+Item = TypeVar("Item", bound="Header")
+
+
+class Ledger:
+    """An open ledger. Safe to share between threads; notices forks. Made by ``treering.open``."""
+
+    def __init__(self, store: EventStore, *, drafter: Drafter, clock: Clock) -> None:
+        self._store = store
+        self._drafter = drafter
+        self._clock = clock
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._store.close()
+
+    # Writing.
+
+    def append(
+        self, events: Sequence[NewEvent], *, expected_seq: int | None = None
+    ) -> list[Header]:
+        """Record all of ``events`` durably and in order, or none of them.
+
+        The same event id with the same content again returns the first header and writes nothing.
+        Raises Conflict if ``expected_seq`` is given and the session is elsewhere.
+        """
+        if not events:
+            return []
+        return self._store.append(self._drafter.draft(events), expected_seq=expected_seq)
+
+    def session(self, session_id: str, *, scope: str, agent: str, **about: Any) -> Session:
+        """Return a handle on a session. ``about``: user, channel, mode, participants, key."""
+        return Session(self, self._store, session_id, scope=scope, agent=agent, **about)
+
+    # Reading.
+
+    def query(
+        self,
+        scope: str,
+        *,
+        session_id: str | None = None,
+        kinds: Sequence[str] = (),
+        since: int | None = None,
+        until: int | None = None,
+        first: int | None = None,
+        last: int | None = None,
+        after: str | None = None,
+    ) -> Page[Header]:
+        """Return headers of a scope by time: the first so many, or the last.
+
+        ``since`` and ``until`` are milliseconds since 1970, both inclusive. ``after`` is the
+        ``next_cursor`` of the page before; with ``last`` it goes on towards the past.
+        """
+        query = _query(scope, session_id, kinds, since, until, first, last)
+        return _page(query, after, self._store.headers)
+
+    def events(
+        self,
+        scope: str,
+        *,
+        session_id: str | None = None,
+        kinds: Sequence[str] = (),
+        since: int | None = None,
+        until: int | None = None,
+        first: int | None = None,
+        last: int | None = None,
+        after: str | None = None,
+    ) -> Page[Event]:
+        """Return the same as ``query``, with payloads."""
+        query = _query(scope, session_id, kinds, since, until, first, last)
+        return _page(query, after, self._store.events)
+
+    def event(self, scope: str, event_id: str) -> Event:
+        """Return one event with its payload. Raises NotFound if the scope has none such."""
+        found = self._store.find(parse_scope(scope), check_id(event_id))
+        if found is None:
+            raise NotFound(f"no event {event_id} in scope {scope}", hint="check id and scope")
+        return found
+
+    def follow(
+        self,
+        scope: str,
+        *,
+        after: str | None = None,
+        committed: bool = False,
+        idle_seconds: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> Follower:
+        """Return an iterator over what is there and what comes, in order.
+
+        ``committed`` delivers a run's events when it has ended well, and no others of runs.
+        It ends after ``idle_seconds`` without news, or when ``stop`` is set; else never.
+        """
+        return Follower(
+            self._store,
+            parse_scope(scope),
+            after=after,
+            committed=committed,
+            idle_seconds=idle_seconds,
+            stop=stop,
+        )
+
+    # Erasing.
+
+    def redact(
+        self,
+        scope: str,
+        *,
+        event_id: str | None = None,
+        session_id: str | None = None,
+        replacement: Replacement = "placeholder",
+    ) -> RedactReceipt:
+        """Erase the content of one event or one session, physically; rows and chain stay."""
+        return erasure.redact(
+            self._store,
+            self._drafter,
+            parse_scope(scope),
+            event_id=event_id and check_id(event_id),
+            session_id=session_id and check_name(session_id, "session_id"),
+            replacement=replacement,
+        )
+
+    def expire(
+        self,
+        scope: str,
+        *,
+        policy: Retention | None = None,
+        now_ms: int | None = None,
+        dry_run: bool = False,
+    ) -> ExpireReceipt:
+        """Remove events past their retention.
+
+        ``policy`` goes before the scope's own, and that before the defaults.
+        """
+        return erasure.expire(
+            self._store,
+            self._drafter,
+            parse_scope(scope),
+            policy=policy,
+            now_ms=self._clock() if now_ms is None else check_time(now_ms),
+            dry_run=dry_run,
+        )
+
+    def retention(self, scope: str) -> Retention:
+        """Return the retention in force for a scope, in days by kind."""
+        return erasure.effective_retention(self._store, parse_scope(scope), None)
+
+    def set_retention(self, scope: str, policy: Retention) -> None:
+        """Keep ``policy`` for a scope: days by kind, None is forever."""
+        name = parse_scope(scope)
+        erasure.effective_retention(self._store, name, policy)
+        self._store.set_retention(name, check_retention(policy))
+
+    # Proving and copying.
+
+    def verify(
+        self,
+        scope: str | None = None,
+        *,
+        session_id: str | None = None,
+        anchor: IO[bytes] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Verification:
+        """Prove one session, one scope or, with no argument, the whole ledger."""
+        if session_id is not None and scope is None:
+            raise InvalidInput("a session is verified within its scope", hint="name the scope")
+        name = None if scope is None else parse_scope(scope)
+        sessions = self._store.session_records(name, session_id)
+        result = verify(self._store, sessions, whole=name is None, progress=progress)
+        if session_id is not None and not result.sessions:
+            raise NotFound(f"no session {session_id} in scope {scope}", hint="check both names")
+        if anchor is None:
+            return result
+        anchored, broken = check_anchor(self._store, anchor)
+        first = result.first_broken or broken
+        return msgspec.structs.replace(
+            result, intact=first is None, first_broken=first, anchored_sessions=anchored
+        )
+
+    def anchor(self, stream: IO[bytes]) -> AnchorReceipt:
+        """Write the root over all session heads to ``stream``, for ``verify`` to check later."""
+        return write_anchor(self._store.session_records(), stream, at_ms=self._clock())
+
+    def export(
+        self,
+        scope: str,
+        stream: IO[bytes],
+        *,
+        session_id: str | None = None,
+        payloads: Payloads = "included",
+        progress: Callable[[int], None] | None = None,
+    ) -> ExportReceipt:
+        """Write a scope, or one session, as native JSONL."""
+        return jsonl.write_export(
+            self._store,
+            parse_scope(scope),
+            stream,
+            session_id=session_id,
+            payloads=payloads,
+            at_ms=self._clock(),
+            progress=progress,
+        )
+
+    def restore(
+        self, stream: IO[bytes], *, progress: Callable[[int], None] | None = None
+    ) -> ImportReceipt:
+        """Take in native JSONL, chain included; what is here already is not doubled."""
+        return jsonl.read_export(self._store, stream, progress)
+
+
+def _query(
+    scope: str,
+    session_id: str | None,
+    kinds: Sequence[str],
+    since: int | None,
+    until: int | None,
+    first: int | None,
+    last: int | None,
+) -> Query:
+    if first is not None and last is not None:
+        raise InvalidInput("ask for the first or the last events, not both", hint="drop one")
+    limit = first if first is not None else last
+    return check_query(
+        Query(
+            scope=parse_scope(scope),
+            session_id=session_id and check_name(session_id, "session_id"),
+            kinds=tuple(dict.fromkeys(parse_kind(kind).name for kind in kinds)),
+            since_ms=None if since is None else check_time(since),
+            until_ms=None if until is None else check_time(until),
+            limit=PAGE_ITEMS_DEFAULT if limit is None else limit,
+            backwards=last is not None,
+        )
+    )
+
+
+def _page(query: Query, after: str | None, read: Callable[[Query], list[Item]]) -> Page[Item]:
+    place = None if after is None else read_cursor(query, after)
+    # One more than asked for tells whether there is more.
+    found = read(msgspec.structs.replace(query, after=place, limit=query.limit + 1))
+    has_more = len(found) > query.limit
+    items = (found[1:] if query.backwards else found[:-1]) if has_more else found
+    cursor = None
+    if has_more:
+        edge = items[0] if query.backwards else items[-1]
+        cursor = make_cursor(query, Place(edge.ts_ms, edge.position))
+    return Page(items=items, has_more=has_more, next_cursor=cursor)

@@ -1,0 +1,155 @@
+"""What the ledger needs from outside: a store, a guard, a clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from treering.ledger.records import (
+        Cover,
+        Draft,
+        Erased,
+        Erasure,
+        Record,
+        Selection,
+        SessionRecord,
+    )
+    from treering.model.codec import Json
+    from treering.model.events import Event, Header
+    from treering.model.queries import Query
+    from treering.model.receipts import Physical
+    from treering.model.retention import Retention
+    from treering.model.scopes import Scope
+
+
+class EventStore(Protocol):
+    """Keeps events. Every database behind it passes the same contract tests."""
+
+    def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
+        """Record all of ``drafts`` durably and in order, or none of them."""
+
+    def headers(self, query: Query) -> list[Header]:
+        """Return up to ``query.limit`` headers in the query's direction."""
+
+    def events(self, query: Query) -> list[Event]:
+        """Return the same as ``headers``, with payloads."""
+
+    def session_headers(
+        self, scope: Scope, session_id: str, *, after_seq: int, limit: int
+    ) -> list[Header]:
+        """Return headers of a session in order, behind ``after_seq``."""
+
+    def session_events(
+        self, scope: Scope, session_id: str, *, after_seq: int, limit: int
+    ) -> list[Event]:
+        """Return events of a session in order, behind ``after_seq``."""
+
+    def last_headers(
+        self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
+    ) -> list[Header]:
+        """Return the last headers of a session, before ``before_seq``, in order."""
+
+    def last_events(
+        self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
+    ) -> list[Event]:
+        """Return the last events of a session, before ``before_seq``, in order."""
+
+    def find(self, scope: Scope, event_id: str) -> Event | None:
+        """Return the event with this id, or None."""
+
+    def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
+        """Return the events of one run, in order."""
+
+    def positions_after(
+        self, scope: Scope, position: int, *, limit: int
+    ) -> tuple[list[Event], int]:
+        """Return events of the scope behind ``position``, and the position looked at last."""
+
+    def last_position(self) -> int:
+        """Return the position of the newest event, 0 if there is none."""
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Return when something was recorded behind position ``seen``, or after the timeout."""
+
+    def erase(
+        self,
+        selection: Selection,
+        *,
+        erasure: Erasure,
+        limit: int,
+        vouch: Callable[[Cover], Draft],
+    ) -> Erased:
+        """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
+
+    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int]:
+        """Return how many events would expire by kind, and how many open sessions are left."""
+
+    def finish_erasure(self) -> Physical:
+        """Drive erased bytes out of every file; say whether that is done."""
+
+    def retention(self, scope: Scope) -> Retention:
+        """Return the policy kept for the scope; empty if none was set."""
+
+    def set_retention(self, scope: Scope, policy: Retention) -> None:
+        """Keep ``policy`` for the scope."""
+
+    def session_records(
+        self, scope: Scope | None = None, session_id: str | None = None
+    ) -> Iterator[SessionRecord]:
+        """Return where each session's chain starts and ends."""
+
+    def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
+        """Return stored events of a session in order, erased ones included."""
+
+    def records_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Record], int]:
+        """Return stored events of a scope behind ``position``, and the position looked at last."""
+
+    def covers(self, scope: Scope, session_id: str) -> list[Event]:
+        """Return the events that vouch for erasures in a session, in order."""
+
+    def link_at(self, genesis: bytes, seq: int) -> bytes | None:
+        """Return the link at ``seq`` of the session that starts with ``genesis``."""
+
+    def stray(self) -> str | None:
+        """Say what lies in the tables that no session accounts for, if anything."""
+
+    def restore(
+        self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
+    ) -> int:
+        """Take in ``records`` verbatim and in order, all or none; return how many were new."""
+
+    def close(self) -> None:
+        """Let go of the database."""
+
+
+class Guard(Protocol):
+    """Finds and masks secrets."""
+
+    def find_text(self, text: str) -> Sequence[Finding]:
+        """Return what was found, in order."""
+
+    def mask_text(self, text: str) -> str:
+        """Return ``text`` with its secrets masked; the same object if there are none."""
+
+    def find_value(self, value: Json) -> str | None:
+        """Return the first rule that ``value`` breaks, or None."""
+
+    def mask_value(self, value: Json) -> Json:
+        """Return ``value`` with its secrets masked; the same object if there are none."""
+
+
+class Finding(Protocol):
+    """One thing that a guard found."""
+
+    @property
+    def rule(self) -> str:
+        """Return the rule's name."""
+
+
+class Clock(Protocol):
+    """Tells the time."""
+
+    def __call__(self) -> int:
+        """Return milliseconds since 1970."""

@@ -1,0 +1,120 @@
+"""Events in stored form: what storage is handed, and what it gives back for proof and copy."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from treering.model.scopes import Scope
+
+Erasure = Literal["null", "placeholder", "expired"]
+"""How content was erased: payload reads null, payload reads [REDACTED], or the event expired."""
+
+
+class Draft(msgspec.Struct, gc=False):
+    """A checked event, encoded and digested; only order and link are missing."""
+
+    scope: Scope
+    session_id: str
+    event_id: str
+    given_id: bool
+    """The caller chose the id, so it may be there already."""
+    kind: str
+    source: str
+    origin: str | None
+    run_id: str | None
+    run_seq: int | None
+    turn_id: str | None
+    agent_id: str
+    user_id: str | None
+    ts_ms: int
+    given_ts: bool
+    recorded_ms: int
+    visibility: str
+    summary: str
+    refs: bytes | None
+    payload: bytes | None
+    payload_bytes: int
+    blob: bytes | None
+    """The payload compressed, when it is over the inline cap."""
+    salt: bytes
+    content_digest: bytes
+    header_digest: bytes
+    refs_value: object
+    """What ``refs`` encodes, for the header that is returned."""
+
+
+class Record(msgspec.Struct, gc=False, kw_only=True):
+    """A stored event, bytes as they lie there."""
+
+    position: int = 0
+    scope: str
+    session_id: str
+    seq: int
+    event_id: str
+    kind: str
+    source: str
+    origin: str | None = None
+    run_id: str | None = None
+    run_seq: int | None = None
+    turn_id: str | None = None
+    agent_id: str
+    user_id: str | None = None
+    ts_ms: int
+    recorded_ms: int
+    visibility: str
+    schema_version: int
+    summary: str | None
+    refs: bytes | None
+    payload: bytes | None
+    salt: bytes | None
+    content_digest: bytes
+    link: bytes
+    erasure: Erasure | None = None
+    payload_bytes: int = 0
+
+
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A session's place in the chain."""
+
+    scope: str
+    scope_key: bytes
+    """Keys the scope's hashes, so that a copy knows the ids of what has expired."""
+    session_id: str
+    salt: bytes
+    genesis: bytes
+    head_seq: int
+    head_link: bytes
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Events of one scope to erase: one event, one session, or all older than their cutoff."""
+
+    scope: Scope
+    event_id: str | None = None
+    session_id: str | None = None
+    cutoffs: dict[str, int] | None = None
+    """Time by kind before which events expire; sessions with an open run are left alone."""
+
+
+class Cover(msgspec.Struct, frozen=True, kw_only=True):
+    """What one erasure took from one session; a chained event carries it and vouches for it."""
+
+    session_id: str
+    count: int
+    ranges: list[tuple[int, int]]
+    """First and last seq of each unbroken stretch."""
+    digest: bytes
+    """SHA-256 over the links of the erased events, in order."""
+
+
+class Erased(msgspec.Struct, frozen=True, kw_only=True):
+    """What one round of erasure did."""
+
+    by_kind: dict[str, int]
+    sessions: list[str]
+    blobs_erased: int
+    blobs_shared: int
+    more: bool
+    """There is more to erase; go another round."""

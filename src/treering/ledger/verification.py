@@ -1,0 +1,221 @@
+"""Proof: every session's chain from its genesis to its head, and the ledger against an anchor."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.ledger import chain
+from treering.model.receipts import Broken, Verification
+from treering.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from treering.ledger.ports import EventStore
+    from treering.ledger.records import Record, SessionRecord
+    from treering.model.events import Event
+    from treering.model.receipts import Fault
+
+PAGE: Final = 500
+
+
+class _Count(msgspec.Struct):
+    events: int = 0
+    redacted: int = 0
+    expired: int = 0
+
+
+def verify(
+    store: EventStore,
+    sessions: Iterable[SessionRecord],
+    *,
+    whole: bool,
+    progress: Callable[[int], None] | None = None,
+) -> Verification:
+    """Prove ``sessions``; ``whole`` also looks for what no session accounts for."""
+    count = _Count()
+    checked = broken = 0
+    first: Broken | None = None
+    for session in sessions:
+        checked += 1
+        before = count.events
+        fault = _check_session(store, session, count)
+        if fault is not None:
+            broken += 1
+            first = first or fault
+        if progress is not None:
+            progress(count.events - before)
+    stray = store.stray() if whole else None
+    if stray is not None and first is None:
+        first = Broken(scope="", session_id="", seq=0, event_id=None, fault="missing", detail=stray)
+    return Verification(
+        intact=first is None,
+        sessions=checked,
+        events=count.events,
+        redacted=count.redacted,
+        expired=count.expired,
+        broken_sessions=broken,
+        first_broken=first,
+    )
+
+
+def _check_session(store: EventStore, session: SessionRecord, count: _Count) -> Broken | None:
+    def broken(seq: int, fault: Fault, detail: str, event_id: str | None = None) -> Broken:
+        return Broken(
+            scope=session.scope,
+            session_id=session.session_id,
+            seq=seq,
+            event_id=event_id,
+            fault=fault,
+            detail=detail,
+        )
+
+    if chain.genesis(session.salt, session.scope, session.session_id) != session.genesis:
+        return broken(0, "link", "the session's scope or name was changed")
+    covers = _Covers(store.covers(Scope(session.scope), session.session_id))
+    previous, seq = session.genesis, 0
+    for record in _records(store, session):
+        seq += 1
+        if record.seq != seq:
+            return broken(seq, "missing", f"seq {seq} is missing: the next one is {record.seq}")
+        covered = covers.visit(record)
+        fault = _check_content(record, covered=covered)
+        if fault is not None:
+            return broken(seq, *fault, record.event_id)
+        if record.erasure != "expired" and link_of(previous, record) != record.link:
+            return broken(seq, *_explain(store, session, previous, record), record.event_id)
+        previous = record.link
+        count.events += 1
+        count.expired += record.erasure == "expired"
+        count.redacted += record.erasure in {"null", "placeholder"}
+    unproved = covers.first_unproved()
+    if unproved is not None:
+        return broken(
+            unproved.seq, "erasure", "what it says was erased is not what is", unproved.event_id
+        )
+    return _check_head(session, seq, previous, broken)
+
+
+def _check_head(
+    session: SessionRecord, seq: int, last: bytes, broken: Callable[[int, Fault, str], Broken]
+) -> Broken | None:
+    if session.head_seq > seq:
+        return broken(
+            seq + 1, "missing", f"the session ended at seq {session.head_seq}, now at {seq}"
+        )
+    if session.head_seq < 0:
+        return broken(seq, "head", "the record of where the session ends is gone")
+    if session.head_seq < seq:
+        return broken(
+            session.head_seq + 1,
+            "inserted",
+            f"the session ended at seq {session.head_seq}, now at {seq}",
+        )
+    if session.head_link != last:
+        return broken(seq, "head", "the record of where the session ends was changed")
+    return None
+
+
+def _check_content(record: Record, *, covered: bool) -> tuple[Fault, str] | None:
+    if record.erasure is not None:
+        if record.summary or record.refs or record.payload or record.salt:
+            return "content", "content stands where the event says it was erased"
+        if not covered:
+            return "erasure", "it was blanked, and no event vouches for that"
+        return None
+    if covered:
+        return "content", "content stands where an erasure is on record"
+    if record.salt is None or record.summary is None:
+        return "content", "content is gone, and nothing says why"
+    digest = chain.content_digest(record.salt, record.summary, record.refs, record.payload)
+    if digest != record.content_digest:
+        return "content", "summary, refs or payload was changed"
+    if record.payload_bytes != len(record.payload or b""):
+        return "content", "the size of the payload was changed"
+    return None
+
+
+def _explain(
+    store: EventStore, session: SessionRecord, previous: bytes, record: Record
+) -> tuple[Fault, str]:
+    """Say why ``record`` does not follow ``previous``: out of place, not ours, or changed."""
+    before: Record = record
+    for later in _records(store, session, after=record.seq):
+        if link_of(previous, later, record.seq) == later.link:
+            if link_of(before.link, record, later.seq) == record.link or (
+                before is record and link_of(later.link, record, later.seq) == record.link
+            ):
+                return "reordered", f"it changed places with seq {later.seq}"
+            return "inserted", f"it was put before the event that is now seq {later.seq}"
+        before = later
+    return "link", "a field of its header, or its link, was changed"
+
+
+def link_of(previous: bytes, record: Record, seq: int | None = None) -> bytes:
+    """Return the link that ``record`` would have behind ``previous``."""
+    header = chain.header_digest(
+        record.event_id, record.run_id, record.run_seq, record.turn_id, record.agent_id,
+        record.user_id, record.kind, record.source, record.origin, record.ts_ms,
+        record.recorded_ms, record.visibility, record.schema_version,
+    )  # fmt: skip
+    return chain.link(previous, seq or record.seq, header, record.content_digest)
+
+
+def _records(store: EventStore, session: SessionRecord, after: int = 0) -> Iterator[Record]:
+    while True:
+        page = store.records(Scope(session.scope), session.session_id, after_seq=after, limit=PAGE)
+        yield from page
+        if len(page) < PAGE:
+            return
+        after = page[-1].seq
+
+
+class _Covers:
+    """What the erasure events of a session vouch for, checked as the session is read."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self._proofs = [_Proof(event) for event in events]
+        self._coming = sorted(
+            ((first, last, proof) for proof in self._proofs for first, last in proof.ranges),
+            key=lambda stretch: (stretch[0], stretch[1]),
+            reverse=True,
+        )
+        self._open: list[tuple[int, int, _Proof]] = []
+
+    def visit(self, record: Record) -> bool:
+        """Count ``record`` for every erasure that names it; say whether one does."""
+        seq = record.seq
+        while self._coming and self._coming[-1][0] <= seq:
+            self._open.append(self._coming.pop())
+        self._open = [stretch for stretch in self._open if stretch[1] >= seq]
+        for _, _, proof in self._open:
+            proof.add(record)
+        return bool(self._open)
+
+    def first_unproved(self) -> Event | None:
+        """Return the first erasure whose count or digest does not hold."""
+        return next((proof.event for proof in self._proofs if not proof.holds()), None)
+
+
+class _Proof:
+    """One erasure event, and the digest of what it names as far as it was read."""
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        payload = event.payload if isinstance(event.payload, dict) else {}
+        self.ranges: list[tuple[int, int]] = [
+            (first, last) for first, last in payload.get("ranges", []) if last < event.seq
+        ]
+        self._said = (payload.get("count"), payload.get("digest"))
+        self._count = 0
+        self._digest = sha256()
+
+    def add(self, record: Record) -> None:
+        self._count += 1
+        self._digest.update(record.link)
+
+    def holds(self) -> bool:
+        return self._said == (self._count, self._digest.hexdigest())

@@ -1,0 +1,146 @@
+"""JSON as it is stored: one canonical spelling, bounded, never changed silently.
+
+Encoders are lenient in ways a ledger cannot be: NaN becomes null, bytes become base64, the last of
+two equal keys wins. So what is stored is decoded again and compared with what was given.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from treering.errors import InvalidInput
+
+NESTING_MAX: Final = 64
+PAYLOAD_BYTES_MAX: Final = 8_192
+"""Inline cap of a payload's canonical JSON; more is spilled to a blob."""
+REFS_BYTES_MAX: Final = 4_096
+SPILL_BYTES_MAX: Final = 256 * 1024 * 1024
+"""The largest payload that can be recorded at all."""
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+
+encode = msgspec.json.Encoder(order="sorted").encode
+"""Canonical JSON: UTF-8, keys sorted, no blanks."""
+decode = msgspec.json.decode
+
+
+def canonical(value: Any, name: str) -> bytes:
+    """Return the canonical JSON of ``value``.
+
+    Raises InvalidInput, naming the place inside ``name``, for whatever would not come back equal.
+    """
+    try:
+        encoded = encode(value)
+        faithful = decode(encoded) == value
+    except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError):
+        faithful = False
+        encoded = b""
+    if not faithful:
+        raise _unfaithful(value, name)
+    # Each level of nesting opens one bracket, so few brackets settle it without a walk.
+    if encoded.count(b"[") + encoded.count(b"{") > NESTING_MAX and _depth(value) > NESTING_MAX:
+        raise InvalidInput(f"{name} is nested deeper than {NESTING_MAX} levels", hint="flatten it")
+    return encoded
+
+
+def parse_json(text: str | bytes, name: str) -> Json:
+    """Return the value of JSON ``text``, refusing what a parser would change silently."""
+    try:
+        value: Json = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name} is not UTF-8", hint="convert the file to UTF-8") from error
+    except RecursionError as error:
+        raise InvalidInput(
+            f"{name} is nested deeper than {NESTING_MAX} levels", hint="flatten it"
+        ) from error
+    except _Refused as error:
+        raise InvalidInput(f"invalid {name} JSON: {error}", hint="correct it") from error
+    except ValueError as error:
+        raise InvalidInput(
+            f"invalid {name} JSON: {error}",
+            hint="""quote it for the shell, as in '{"key":"value"}', or pass it as a file""",
+        ) from error
+    return value
+
+
+_SOUND: Final = ("", "")
+
+
+class _Refused(Exception):
+    """Valid to a lenient parser, not to us."""
+
+
+def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise _Refused(f"the key {twice!r} stands twice in one object")
+    return result
+
+
+def _no_constant(name: str) -> Json:
+    raise _Refused(f"{name} is not a JSON number")
+
+
+def _unfaithful(value: Any, name: str) -> InvalidInput:
+    path, reason = _find_fault(value, name, 0)
+    return InvalidInput(f"{path} {reason}", hint="record JSON values only")
+
+
+def _find_fault(value: Any, path: str, depth: int) -> tuple[str, str]:
+    """Return where and why ``value`` is not plain JSON."""
+    if depth > NESTING_MAX:
+        return path.split("[", 1)[0], f"is nested deeper than {NESTING_MAX} levels"
+    match value:
+        case None | bool() | int():
+            return _SOUND
+        case float():
+            return _SOUND if math.isfinite(value) else (path, f"is {value}, not a JSON number")
+        case str():
+            return _find_fault_in_text(value, path)
+        case dict():
+            keys = (_find_fault_in_key(key, path) for key in value)
+            inner = (_find_fault(v, f"{path}[{k!r}]", depth + 1) for k, v in value.items())
+            return next((fault for fault in chain(keys, inner) if fault != _SOUND), _SOUND)
+        case list():
+            inner = (_find_fault(v, f"{path}[{at}]", depth + 1) for at, v in enumerate(value))
+            return next((fault for fault in inner if fault != _SOUND), _SOUND)
+        case tuple():
+            return path, "is a tuple; JSON has lists only"
+        case _:
+            return path, f"is a {type(value).__name__}, which is not JSON; convert it first"
+
+
+def _find_fault_in_key(key: Any, path: str) -> tuple[str, str]:
+    if not isinstance(key, str):
+        return path, f"has the key {key!r}; JSON keys are text"
+    return _find_fault_in_text(key, f"{path} key")
+
+
+def _find_fault_in_text(text: str, path: str) -> tuple[str, str]:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return path, f"holds a lone surrogate at character {error.start}"
+    return _SOUND
+
+
+def _depth(value: Any) -> int:
+    deepest, stack = 0, [(value, 1)]
+    while stack:
+        inner, depth = stack.pop()
+        if isinstance(inner, dict):
+            children = list(inner.values())
+        elif isinstance(inner, list):
+            children = inner
+        else:
+            continue
+        deepest = max(deepest, depth)
+        stack.extend((child, depth + 1) for child in children)
+    return deepest

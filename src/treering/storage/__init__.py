@@ -1,0 +1,1 @@
+"""Databases. The only rooms that know SQL."""

@@ -1,0 +1,153 @@
+"""Sessions taken in verbatim: the same order, digests and links as where they came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treering.errors import Conflict, DuplicateEvent, InvalidInput
+from treering.ledger.drafts import compressed
+from treering.model.codec import PAYLOAD_BYTES_MAX
+from treering.storage.sqlite import rows
+from treering.storage.sqlite.sql import fetch_value
+from treering.storage.sqlite.writer import stub
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from treering.ledger.records import Record, SessionRecord
+    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.writer import Batch, Writer
+
+
+class Copier:
+    """Restores records that were exported from another ledger, or from this one."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def restore(
+        self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
+    ) -> int:
+        """Take in ``records`` in their order, all or none; return how many were new."""
+        added = 0
+
+        def work(batch: Batch) -> None:
+            nonlocal added
+            copy = _Copy(self._writer, batch)
+            for record in records:
+                added += copy.place(sessions[record.scope, record.session_id], record)
+
+        self._writer.transact(work)
+        return added
+
+
+class _Copy:
+    """One transaction's worth of copying."""
+
+    def __init__(self, writer: Writer, batch: Batch) -> None:
+        self._known = writer.known
+        self._batch = batch
+        self._connection = batch.connection
+        self._places: dict[tuple[str, str], tuple[tuple[int, bytes], int]] = {}
+        self._keys: set[tuple[int, bytes]] = set()
+
+    def place(self, session: SessionRecord, record: Record) -> int:
+        """Add one record unless it is there already; return how many were added."""
+        place = self._places.get((session.scope, session.session_id))
+        if place is None:
+            place = self._place_session(session)
+            self._places[session.scope, session.session_id] = place
+        scope, number = place
+        seq = self._batch.head(number)[0]
+        if record.seq <= seq:
+            self._check_same(number, record)
+            return 0
+        if record.seq != seq + 1:
+            raise InvalidInput(
+                f"session {record.session_id} jumps from seq {seq} to {record.seq}",
+                hint="the file lacks lines; export again",
+            )
+        self._add(scope, number, record)
+        return 1
+
+    def _place_session(self, session: SessionRecord) -> tuple[tuple[int, bytes], int]:
+        known, connection = self._known, self._connection
+        if not known.scope(connection, session.scope, create=False)[0]:
+            connection.execute(
+                "INSERT INTO scopes (name, key) VALUES (?, ?)", (session.scope, session.scope_key)
+            )
+        scope = known.scope(connection, session.scope, create=False)
+        number = known.session(connection, *scope, session.session_id) or known.open_session(
+            connection, scope, session.scope, session.session_id, session.salt
+        )
+        genesis = fetch_value(connection, "SELECT genesis FROM sessions WHERE id = ?", (number,))
+        if genesis != session.genesis:
+            raise Conflict(
+                f"session {session.session_id} of {session.scope} is here already, and is another",
+                current_seq=self._batch.head(number)[0],
+                hint="import into an empty ledger",
+            )
+        return scope, number
+
+    def _check_same(self, session: int, record: Record) -> None:
+        self._batch.flush()
+        stored = fetch_value(
+            self._connection,
+            "SELECT link FROM events WHERE session = ? AND seq = ?",
+            (session, record.seq),
+        )
+        if stored != record.link:
+            raise Conflict(
+                f"seq {record.seq} of session {record.session_id} differs from what is here",
+                current_seq=self._batch.head(session)[0],
+                hint="import into an empty ledger",
+            )
+
+    def _add(self, scope: tuple[int, bytes], session: int, record: Record) -> None:
+        expired = record.erasure == "expired"
+        if expired and record.event_id.startswith("#"):
+            key, named = bytes.fromhex(record.event_id[1:]), True
+        else:
+            key, named = rows.id_key(scope[1], record.event_id)
+        self._check_new((scope[0], key), record)
+        spilled = record.payload is not None and len(record.payload) > PAYLOAD_BYTES_MAX
+        flags = (
+            rows.ALWAYS
+            | (rows.PRIVATE if record.visibility == "private" else 0)
+            | (rows.SPILLED if spilled else 0)
+            | (rows.NAMED if named else 0)
+            | rows.erasure_flags(record.erasure)
+        )
+        name = self._name
+        run = name(record.run_id)
+        position = self._batch.next_position()
+        event = (
+            position, scope[0], session, record.seq, key,
+            record.event_id if named and not expired else None,
+            name(record.kind), name(record.source) or 0, name(record.origin), run,
+            record.run_seq, name(record.turn_id), name(record.agent_id) or 0,
+            name(record.user_id), record.ts_ms, record.recorded_ms, flags,
+            record.schema_version, len(record.payload or b""), record.content_digest,
+            record.link, record.summary, record.refs.decode() if record.refs else None,
+        )  # fmt: skip
+        if spilled and record.payload is not None:
+            blob = self._batch.keep_blob(scope, record.payload, compressed(record.payload))
+            content: Row = (position, record.salt, stub(record.payload), blob)
+        else:
+            content = (position, record.salt, record.payload, None)
+        self._batch.push(event, content, session, (record.seq, record.link))
+        if run is not None:
+            self._batch.follow_run(session, run, record.kind, record.seq)
+
+    def _check_new(self, key: tuple[int, bytes], record: Record) -> None:
+        known = fetch_value(
+            self._connection, "SELECT 1 FROM events WHERE scope = ? AND event_id = ?", key
+        )
+        if known or key in self._keys:
+            raise DuplicateEvent(
+                f"event_id already exists: {record.event_id}", hint="import into an empty ledger"
+            )
+        self._keys.add(key)
+
+    def _name(self, text: str | None) -> int | None:
+        return self._known.name(self._connection, text) if text else None

@@ -1,0 +1,354 @@
+"""The file: its connections, its locks, forks, and opening it without leaving a trace.
+
+One connection writes; readers come from a small pool. Nothing in here ever ``open()``s the
+database file: closing it again would drop SQLite's locks in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import apsw
+
+from treering.errors import Closed, NotFound, ReadOnly, StorageError
+from treering.storage.sqlite import schema
+from treering.storage.sqlite.faults import translate
+from treering.storage.sqlite.gate import Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Durability = Literal["full", "normal"]
+Mode = Literal["rw", "ro"]
+
+PATIENCE_S: Final = 30.0
+"""How long a writer waits for others before it gives up."""
+READERS_MAX: Final = 8
+MEMORY: Final = ":memory:"
+
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+class Database:
+    """One SQLite file, safe to share between threads and across forks."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        durability: Durability = "full",
+        mode: Mode = "rw",
+        vfs: str = "",
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.path = path
+        self.read_only = mode == "ro"
+        self._durability = durability
+        self._vfs = vfs
+        self._patience_s = patience_s
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self._closed = False
+        self.lock = threading.RLock()
+        """Held by whoever uses the writing connection."""
+        self._pool_lock = threading.Lock()
+        self._writer: apsw.Connection | None = None
+        self._readers: list[apsw.Connection] = []
+        self._lent = 0
+        self._returned = threading.Condition(self._pool_lock)
+        self._pid = os.getpid()
+        self.epoch = 0
+        """Counts reopenings: what was remembered of an earlier connection no longer holds."""
+        gate_path = None if path == MEMORY or self.read_only else Path(path + ".lock")
+        self.gate = Gate(gate_path, patience_s=patience_s)
+        try:
+            self._settle()
+        except apsw.Error as error:
+            raise translate(error, path) from error
+        _databases.add(self)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether there is no file."""
+        return self.path == MEMORY
+
+    def writer(self) -> apsw.Connection:
+        """Return the writing connection. The caller holds ``lock``."""
+        if self._pid != os.getpid():
+            self._abandon()
+        if self._writer is None:
+            if self._closed:
+                raise Closed("the ledger has been closed", hint="open it again")
+            if self.read_only:
+                raise ReadOnly(
+                    f"{self.path} was opened read-only", hint='open it without mode="ro"'
+                )
+            self._writer = self._connect(self._flags(), self.path)
+            self.epoch += 1
+        return self._writer
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """Lend a connection for a short read."""
+        connection = self._borrow()
+        try:
+            yield connection
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self._give_back(connection)
+
+    def restore_patience(self, connection: apsw.Connection) -> None:
+        """Wait for other connections as long as usual again."""
+        connection.set_busy_timeout(int(self._patience_s * 1_000))
+
+    def reopen(self) -> None:
+        """Let go of the writing connection after the disk failed under it."""
+        with contextlib.suppress(apsw.Error):
+            if self._writer is not None and not self.in_memory:
+                self._writer.close(True)
+        if not self.in_memory:
+            self._writer = None
+
+    def close(self) -> None:
+        """Close every connection; a private copy goes with them."""
+        with self.lock:
+            self._closed = True
+            self._disconnect()
+            self.gate.close()
+            if self._copy is not None:
+                self._copy.cleanup()
+
+    # Opening.
+
+    def _settle(self) -> None:
+        if self.read_only:
+            self._settle_read_only()
+            return
+        if not self.in_memory:
+            self._create_private()
+        with self.lock:
+            self.gate.enter()
+            try:
+                connection = self.writer()
+                version = schema.stored_version(connection, self.path)
+                schema.check_version(version, self.path, upgradable=True)
+                if not self.in_memory:
+                    connection.pragma("journal_mode", "wal")
+                schema.migrate(connection, self.path)
+            except BaseException:
+                self.reopen()
+                raise
+            finally:
+                self.gate.leave()
+
+    def _create_private(self) -> None:
+        """Make the file readable by its owner alone, and its name durable."""
+        folder = Path(self.path).absolute().parent
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise StorageError(
+                f"cannot create {self.path}: {error.strerror}",
+                hint="check that the folder exists and may be written to",
+            ) from error
+        directory = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _settle_read_only(self) -> None:
+        if not Path(self.path).is_file():
+            raise NotFound(f"there is no ledger at {self.path}", hint="check the path")
+        if not self._shares_live_log():
+            self._copy_privately()
+        connection = self._borrow()
+        try:
+            version = schema.stored_version(connection, self.path)
+            schema.check_version(version, self.path, upgradable=False)
+        except BaseException:
+            self._lent -= 1
+            connection.close()
+            self.close()
+            raise
+        self._give_back(connection)
+
+    def _shares_live_log(self) -> bool:
+        """Whether a live writer's shared memory lets us read along without touching a byte."""
+        if not Path(self.path + "-shm").exists():
+            return False
+        try:
+            connection = self._connect_read_only()
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        except apsw.Error:
+            return False
+        connection.close()
+        return True
+
+    def _copy_privately(self) -> None:
+        """Read a copy: without shared memory, SQLite would have to write some beside the file."""
+        self._copy = tempfile.TemporaryDirectory(prefix="treering-ro-")
+        target = Path(self._copy.name) / "ledger.db"
+        for suffix in ("", "-wal"):
+            if Path(self.path + suffix).exists():
+                shutil.copyfile(self.path + suffix, f"{target}{suffix}")
+
+    # Connections.
+
+    def _flags(self) -> int:
+        if self.in_memory:
+            return int(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        return int(apsw.SQLITE_OPEN_READWRITE)
+
+    def _connect(self, flags: int, name: str) -> apsw.Connection:
+        connection = apsw.Connection(name, flags=flags, vfs=self._vfs or None)
+        self.restore_patience(connection)
+        connection.pragma("secure_delete", True)
+        connection.pragma("temp_store", "memory")
+        connection.pragma("synchronous", self._durability)
+        connection.pragma("trusted_schema", False)
+        return connection
+
+    def _connect_read_only(self) -> apsw.Connection:
+        flags = int(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        if self._copy is not None:
+            return apsw.Connection(str(Path(self._copy.name) / "ledger.db"))
+        location = Path(self.path).absolute().as_uri() + "?mode=ro&readonly_shm=1"
+        connection = apsw.Connection(location, flags=flags)
+        self.restore_patience(connection)
+        return connection
+
+    def _borrow(self) -> apsw.Connection:
+        if self._pid != os.getpid():
+            self._abandon()
+        if self.in_memory:
+            self.lock.acquire()
+            try:
+                return self.writer()
+            except BaseException:
+                self.lock.release()
+                raise
+        with self._returned:
+            if self._closed:
+                raise Closed("the ledger has been closed", hint="open it again")
+            while not self._readers and self._lent >= READERS_MAX:
+                self._returned.wait()
+            self._lent += 1
+            if self._readers:
+                return self._readers.pop()
+        try:
+            if self.read_only:
+                return self._connect_read_only()
+            connection = self._connect(self._flags(), self.path)
+            connection.pragma("query_only", True)
+        except apsw.Error as error:
+            with self._returned:
+                self._lent -= 1
+                self._returned.notify()
+            raise translate(error, self.path) from error
+        return connection
+
+    def _give_back(self, connection: apsw.Connection) -> None:
+        if self.in_memory:
+            self.lock.release()
+            return
+        with self._returned:
+            self._lent -= 1
+            if self._closed:
+                connection.close()
+            else:
+                self._readers.append(connection)
+            self._returned.notify()
+
+    def _disconnect(self) -> None:
+        with self._returned:
+            for connection in self._readers:
+                connection.close()
+            self._readers.clear()
+        if self._writer is not None:
+            with contextlib.suppress(apsw.Error):
+                self._writer.close()
+            self._writer = None
+
+    # Forks. SQLite's own bookkeeping of locks would be inherited by the child and be wrong there,
+    # so every connection is closed before the fork and reopened by whoever needs one.
+
+    def before_fork(self) -> None:
+        """Wait for what is under way, then let go of the file."""
+        self.lock.acquire()
+        if self.in_memory:
+            return
+        with self._returned:
+            while self._lent:
+                self._returned.wait()
+        self._disconnect()
+        self.gate.close()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Go on as the only thread there is."""
+        self._pid = os.getpid()
+        self._renew_locks()
+
+    def _abandon(self) -> None:
+        """Leave connections of another process alone: closing them would break its locks."""
+        _abandoned.extend(self._readers)
+        if self._writer is not None:
+            _abandoned.append(self._writer)
+        self._writer = None
+        self._readers = []
+        self._pid = os.getpid()
+        self.gate.close()
+        self._renew_locks()
+
+    def _renew_locks(self) -> None:
+        self.lock = threading.RLock()
+        self._pool_lock = threading.Lock()
+        self._returned = threading.Condition(self._pool_lock)
+        self._lent = 0
+        self.epoch += 1
+
+
+_abandoned: list[apsw.Connection] = []
+"""Connections that a parent process opened; kept, so that nothing closes them."""
+
+
+_forking: list[Database] = []
+"""The databases that wait for a fork to be over."""
+
+
+def _before_fork() -> None:
+    _forking.extend(_databases)
+    for database in _forking:
+        database.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    while _forking:
+        _forking.pop().after_fork_in_parent()
+
+
+def _after_fork_in_child() -> None:
+    while _forking:
+        _forking.pop().after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )

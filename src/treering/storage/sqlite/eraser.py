@@ -1,0 +1,253 @@
+"""Erasure that leaves no bytes behind.
+
+Content is set to NULL in place under ``secure_delete``; rows never move. Then the write-ahead log
+is folded into the file and cut to nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import sha256
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+import apsw
+
+from treering.ledger.records import Cover, Erased
+from treering.model.kinds import ERASURE_KINDS
+from treering.storage.sqlite import rows
+from treering.storage.sqlite.faults import translate
+from treering.storage.sqlite.sql import fetch_all, fetch_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering.ledger.records import Draft, Erasure, Selection
+    from treering.model.receipts import Physical
+    from treering.storage.sqlite.writer import Batch, Writer
+
+CHECKPOINT_PATIENCE_MS: Final = 2_000
+
+_REDACT: Final = """
+UPDATE events
+SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~16) | ?
+WHERE position = ?
+"""
+_EXPIRE: Final = """
+UPDATE events
+SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~16) | ?, event_name = NULL,
+    source = 0, origin = NULL, run = NULL, run_seq = NULL, turn = NULL, agent = 0, user = NULL,
+    ts_ms = 0, recorded_ms = 0, content_digest = x''
+WHERE position = ?
+"""
+_BLANK_CONTENT: Final = """
+UPDATE contents
+SET salt = NULL, payload = NULL, blob = NULL
+WHERE position = ?
+"""
+
+_Found = tuple[int, int, int, bytes, int]
+"""session, seq, position, link, kind"""
+
+
+class Eraser:
+    """Blanks events and proves the bytes gone."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def erase(
+        self,
+        selection: Selection,
+        *,
+        erasure: Erasure,
+        limit: int,
+        vouch: Callable[[Cover], Draft],
+    ) -> Erased:
+        """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
+        result = Erased(by_kind={}, sessions=[], blobs_erased=0, blobs_shared=0, more=False)
+
+        def work(batch: Batch) -> None:
+            nonlocal result
+            found = self._select(batch, selection, limit)
+            if not found:
+                return
+            sessions = self._cover(batch, found, vouch)
+            blobs = self._blank(batch.connection, found, erasure)
+            erased, shared = self._erase_blobs(batch.connection, blobs)
+            batch.connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")
+            batch.dirty = True
+            result = Erased(
+                by_kind=self._count(batch.connection, found),
+                sessions=sessions,
+                blobs_erased=erased,
+                blobs_shared=shared,
+                more=len(found) >= limit,
+            )
+
+        self._writer.transact(work)
+        return result
+
+    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int]:
+        """Return how many events would expire by kind, and how many open sessions are left."""
+        by_kind: Counter[str] = Counter()
+        kept: set[int] = set()
+        with self._writer.database.reading() as connection:
+            scope = _scope(connection, selection.scope)
+            for name, cutoff in (selection.cutoffs or {}).items():
+                kind = _kind(connection, name)
+                old = connection.execute(
+                    "SELECT e.session, count(*), EXISTS"
+                    " (SELECT 1 FROM runs WHERE runs.session = e.session AND runs.state = 0)"
+                    " FROM events AS e WHERE e.scope = ? AND e.kind = ? AND e.ts_ms < ?"
+                    " AND e.flags < 64 GROUP BY e.session",
+                    (scope, kind, cutoff),
+                )
+                for session, count, is_open in old:
+                    if is_open:
+                        kept.add(session)
+                    else:
+                        by_kind[name] += count
+        return dict(by_kind), len(kept)
+
+    def finish(self) -> Physical:
+        """Fold the write-ahead log into the file and cut it, unless an older reader needs it."""
+        database = self._writer.database
+        with database.lock:
+            connection = database.writer()
+            if not fetch_value(
+                connection, "SELECT value FROM ledger WHERE name = 'erasure_pending'"
+            ):
+                return "done"
+            database.gate.enter()
+            try:
+                connection.set_busy_timeout(CHECKPOINT_PATIENCE_MS)
+                try:
+                    busy = not database.in_memory and bool(
+                        fetch_value(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+                    )
+                    if not busy:
+                        connection.execute(
+                            "UPDATE ledger SET value = 0 WHERE name = 'erasure_pending'"
+                        )
+                except apsw.BusyError:
+                    busy = True
+                except apsw.Error as error:
+                    raise translate(error, database.path) from error
+            finally:
+                database.restore_patience(connection)
+                database.gate.leave()
+        return "pending" if busy else "done"
+
+    def _select(self, batch: Batch, selection: Selection, limit: int) -> list[_Found]:
+        connection = batch.connection
+        known = self._writer.known
+        scope, scope_key = known.scope(connection, selection.scope, create=False)
+        columns = "SELECT e.session, e.seq, e.position, e.link, e.kind FROM events AS e"
+        keep = ", ".join(str(known.name(connection, kind)) for kind in sorted(ERASURE_KINDS))
+        if not scope:
+            return []
+        if selection.event_id is not None:
+            key = rows.id_key(scope_key, selection.event_id)[0]
+            return fetch_all(
+                connection,
+                f"{columns} WHERE e.scope = ? AND e.event_id = ? AND e.flags & 2 = 0"
+                f" AND e.kind NOT IN ({keep})",
+                (scope, key),
+            )
+        if selection.session_id is not None:
+            session = known.session(connection, scope, scope_key, selection.session_id)
+            return fetch_all(
+                connection,
+                f"{columns} WHERE e.session = ? AND e.flags & 2 = 0"
+                f" AND e.kind NOT IN ({keep}) ORDER BY e.seq LIMIT ?",
+                (session, limit),
+            )
+        found: list[_Found] = []
+        for name, cutoff in (selection.cutoffs or {}).items():
+            if name not in ERASURE_KINDS and len(found) < limit:
+                found += fetch_all(
+                    connection,
+                    f"{columns} WHERE e.scope = ? AND e.kind = ? AND e.ts_ms < ?"  # noqa: S608
+                    " AND e.flags < 64"
+                    " AND NOT EXISTS"
+                    " (SELECT 1 FROM runs WHERE runs.session = e.session AND runs.state = 0)"
+                    " ORDER BY e.ts_ms, e.position LIMIT ?",
+                    (scope, known.name(connection, name), cutoff, limit - len(found)),
+                )
+        return sorted(found)
+
+    def _cover(
+        self, batch: Batch, found: list[_Found], vouch: Callable[[Cover], Draft]
+    ) -> list[str]:
+        names: list[str] = []
+        for session, group in groupby(found, key=lambda row: row[0]):
+            members = list(group)
+            name = fetch_value(
+                batch.connection, "SELECT name FROM sessions WHERE id = ?", (session,)
+            )
+            digest = sha256(b"".join(row[3] for row in members)).digest()
+            cover = Cover(
+                session_id=name,
+                count=len(members),
+                ranges=_ranges([row[1] for row in members]),
+                digest=digest,
+            )
+            batch.place([vouch(cover)])
+            names.append(name)
+        batch.flush()
+        return names
+
+    def _blank(
+        self, connection: apsw.Connection, found: list[_Found], erasure: Erasure
+    ) -> list[int]:
+        positions = [(row[2],) for row in found]
+        blobs: list[int] = []
+        for position in positions:
+            blob = fetch_value(connection, "SELECT blob FROM contents WHERE position = ?", position)
+            if blob is not None:
+                blobs.append(blob)
+        statement = _EXPIRE if erasure == "expired" else _REDACT
+        flags = rows.erasure_flags(erasure)
+        connection.executemany(statement, [(flags, position) for (position,) in positions])
+        connection.executemany(_BLANK_CONTENT, positions)
+        return blobs
+
+    def _erase_blobs(self, connection: apsw.Connection, blobs: list[int]) -> tuple[int, int]:
+        erased = shared = 0
+        for blob in sorted(set(blobs)):
+            if fetch_value(connection, "SELECT 1 FROM contents WHERE blob = ? LIMIT 1", (blob,)):
+                shared += 1
+            else:
+                connection.execute("UPDATE blobs SET key = NULL, body = NULL WHERE id = ?", (blob,))
+                erased += 1
+        return erased, shared
+
+    def _count(self, connection: apsw.Connection, found: list[_Found]) -> dict[str, int]:
+        counts = Counter(row[4] for row in found)
+        return {
+            fetch_value(connection, "SELECT name FROM names WHERE id = ?", (kind,)): count
+            for kind, count in counts.items()
+        }
+
+
+def _ranges(seqs: list[int]) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    for seq in seqs:
+        if ranges and ranges[-1][1] == seq - 1:
+            ranges[-1] = (ranges[-1][0], seq)
+        else:
+            ranges.append((seq, seq))
+    return ranges
+
+
+def _scope(connection: apsw.Connection, name: str) -> int:
+    return fetch_value(connection, "SELECT id FROM scopes WHERE name = ?", (name,)) or 0
+
+
+def _kind(connection: apsw.Connection, name: str) -> int:
+    key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
+    return (
+        fetch_value(connection, "SELECT id FROM names WHERE key = ?", (rows.name_key(key, name),))
+        or 0
+    )

@@ -1,0 +1,70 @@
+"""SQLite's errors in the ledger's words, translated once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import apsw
+
+from treering.errors import (
+    Busy,
+    Corrupt,
+    NotALedger,
+    OutcomeUnknown,
+    ReadOnly,
+    StorageError,
+    StorageFull,
+)
+
+if TYPE_CHECKING:
+    from treering.errors import TreeringError
+
+
+def translate(error: apsw.Error, path: str) -> TreeringError:
+    """Return the ledger's error for SQLite's ``error``."""
+    match error:
+        case apsw.FullError():
+            return StorageFull(
+                f"the disk is full: nothing of this call was recorded in {path}",
+                hint="free some space, then try again",
+            )
+        case apsw.BusyError() | apsw.LockedError():
+            return Busy(
+                f"another program keeps {path} locked",
+                hint="close other tools that have the file open, then try again",
+            )
+        case apsw.NotADBError():
+            return NotALedger(
+                f"{path} is not a SQLite file", hint="check the path, or name a new file"
+            )
+        case apsw.CorruptError():
+            return Corrupt(
+                f"{path} is damaged: {error}",
+                hint="keep a copy, then run treering verify and restore from an export",
+            )
+        case apsw.ReadOnlyError():
+            return ReadOnly(
+                f"{path} cannot be written to", hint="check its permissions and its folder's"
+            )
+        case apsw.CantOpenError():
+            return StorageError(
+                f"cannot open {path}", hint="check that the folder exists and may be written to"
+            )
+        case apsw.IOError():
+            return StorageError(
+                f"the disk failed while using {path}: {error}",
+                hint="check the disk; what was acknowledged before is kept",
+            )
+        case _:
+            return StorageError(f"SQLite could not carry it out: {error}", hint="see the message")
+
+
+def translate_commit(error: apsw.Error, path: str, event_ids: list[str]) -> TreeringError:
+    """Return the ledger's error for a COMMIT that failed."""
+    if isinstance(error, apsw.IOError):
+        return OutcomeUnknown(
+            f"the disk failed while {path} was being synced: the events may or may not be kept",
+            event_ids=event_ids,
+            hint="append them again with the same event ids: nothing will be doubled",
+        )
+    return translate(error, path)

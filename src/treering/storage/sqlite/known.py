@@ -1,0 +1,197 @@
+"""What this process remembers of the file between calls.
+
+Names, scopes and sessions are only ever added, so remembering them is safe. Heads and runs change
+when another process writes; they are dropped whenever the file has moved under us.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from treering.ledger.chain import SALT_BYTES, genesis
+from treering.model.events import REDACTED
+from treering.storage.sqlite.rows import name_key
+from treering.storage.sqlite.sql import fetch_one, fetch_value
+
+if TYPE_CHECKING:
+    import apsw
+
+    from treering.storage.sqlite.database import Database
+
+REMEMBERED_MAX: Final = 50_000
+"""Entries of each sort that are remembered; then it starts afresh."""
+
+
+class Known:
+    """A write-through memory of scopes, sessions, names, heads and runs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._epoch = -1
+        self._version = -1
+        self._name_key = b""
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop everything; it will be read again."""
+        self.scopes: dict[str, tuple[int, bytes]] = {}
+        self.sessions: dict[tuple[int, str], int] = {}
+        self.names: dict[str, int] = {}
+        self.heads: dict[int, tuple[int, bytes]] = {}
+        self.runs: dict[tuple[int, int], int] = {}
+        self.position = -1
+        self._version = -1
+
+    def refresh(self, connection: apsw.Connection) -> None:
+        """Drop what another writer may have changed. Call inside a write transaction."""
+        version = connection.data_version()
+        if self._epoch != self._database.epoch or len(self.names) > REMEMBERED_MAX:
+            self._epoch = self._database.epoch
+            self.forget()
+        if version != self._version:
+            self._version = version
+            self.heads.clear()
+            self.runs.clear()
+            self.position = fetch_value(connection, "SELECT max(position) FROM events") or 0
+        if len(self.heads) > REMEMBERED_MAX:
+            self.heads.clear()
+            self.sessions.clear()
+        if len(self.runs) > REMEMBERED_MAX:
+            self.runs.clear()
+
+    def scope(self, connection: apsw.Connection, name: str, *, create: bool) -> tuple[int, bytes]:
+        """Return the id and key of a scope; id 0 if it is not there."""
+        known = self.scopes.get(name)
+        if known is None:
+            row = fetch_one(connection, "SELECT id, key FROM scopes WHERE name = ?", (name,))
+            if row is None and create:
+                key = os.urandom(32)
+                row = fetch_one(
+                    connection,
+                    "INSERT INTO scopes (name, key) VALUES (?, ?) RETURNING id, key",
+                    (name, key),
+                )
+            if row is None:
+                return 0, b""
+            known = self.scopes[name] = (row[0], row[1])
+        return known
+
+    def session(self, connection: apsw.Connection, scope: int, key: bytes, name: str) -> int:
+        """Return the id of a session; 0 if it is not there."""
+        known = self.sessions.get((scope, name))
+        if known is None:
+            known = fetch_value(
+                connection,
+                "SELECT id FROM sessions WHERE scope = ? AND key = ?",
+                (scope, name_key(key, name)),
+            )
+            if known is None:
+                return 0
+            self.sessions[scope, name] = known
+        return known
+
+    def open_session(
+        self,
+        connection: apsw.Connection,
+        scope: tuple[int, bytes],
+        scope_name: str,
+        name: str,
+        salt: bytes | None = None,
+    ) -> int:
+        """Add a session and return its id."""
+        salt = salt or os.urandom(SALT_BYTES)
+        first = genesis(salt, scope_name, name)
+        session: int = fetch_value(
+            connection,
+            "INSERT INTO sessions (scope, key, name, salt, genesis) VALUES (?, ?, ?, ?, ?)"
+            " RETURNING id",
+            (scope[0], name_key(scope[1], name), name, salt, first),
+        )
+        connection.execute(
+            "INSERT INTO heads (session, seq, link) VALUES (?, 0, ?)", (session, first)
+        )
+        self.sessions[scope[0], name] = session
+        self.heads[session] = (0, first)
+        return session
+
+    def head(self, connection: apsw.Connection, session: int) -> tuple[int, bytes]:
+        """Return the last seq and link of a session."""
+        known = self.heads.get(session)
+        if known is None:
+            found = fetch_one(
+                connection, "SELECT seq, link FROM heads WHERE session = ?", (session,)
+            )
+            known = self.heads[session] = (found[0], found[1]) if found else (0, b"")
+        return known
+
+    def name(self, connection: apsw.Connection, text: str) -> int:
+        """Return the id of a name, adding it if it is new."""
+        known = self.names.get(text)
+        if known is None:
+            if not self._name_key:
+                self._name_key = fetch_value(
+                    connection, "SELECT value FROM ledger WHERE name = 'name_key'"
+                )
+            key = name_key(self._name_key, text)
+            known = fetch_value(connection, "SELECT id FROM names WHERE key = ?", (key,))
+            if known is None:
+                known = fetch_value(
+                    connection,
+                    "INSERT INTO names (key, name) VALUES (?, ?) RETURNING id",
+                    (key, text),
+                )
+            self.names[text] = known
+        return known
+
+    def run_state(self, connection: apsw.Connection, session: int, run: int) -> int | None:
+        """Return the state of a run, None if it is new."""
+        known = self.runs.get((session, run))
+        if known is None:
+            known = fetch_value(
+                connection, "SELECT state FROM runs WHERE session = ? AND run = ?", (session, run)
+            )
+            if known is not None:
+                self.runs[session, run] = known
+        return known
+
+
+class Texts(dict[int, str]):
+    """Names by id, read from the file when first asked for."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._database = database
+
+    def __missing__(self, name: int) -> str:
+        """Read the name from the file; 0 stands for what an expired event no longer says."""
+        if name == 0:
+            return ""
+        with self._database.reading() as connection:
+            text = fetch_value(connection, "SELECT name FROM names WHERE id = ?", (name,))
+        if len(self) > REMEMBERED_MAX:
+            self.clear()
+        self[name] = REDACTED if text is None else text
+        return self[name]
+
+
+class SessionTexts(dict[int, tuple[str, str]]):
+    """Scope and session names by id, read from the file when first asked for."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._database = database
+
+    def __missing__(self, session: int) -> tuple[str, str]:
+        """Read the names from the file."""
+        with self._database.reading() as connection:
+            row = fetch_one(
+                connection,
+                "SELECT scopes.name, coalesce(sessions.name, ?) FROM sessions"
+                " JOIN scopes ON scopes.id = sessions.scope WHERE sessions.id = ?",
+                (REDACTED, session),
+            )
+        if len(self) > REMEMBERED_MAX:
+            self.clear()
+        self[session] = (row[0], row[1]) if row is not None else ("", "")
+        return self[session]

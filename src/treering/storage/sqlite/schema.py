@@ -1,0 +1,83 @@
+"""Migrations: numbered SQL files, each applied once, in a transaction of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+import uuid_utils
+
+from treering.errors import NotALedger, SchemaTooNew, SchemaTooOld
+
+if TYPE_CHECKING:
+    import apsw
+
+APPLICATION_ID: Final = 0x54524E47
+"""«TRNG», in the file's header, so that ``file`` and we know it."""
+
+
+def migrations() -> list[str]:
+    """Return the SQL of every migration, in order; the first is version 1."""
+    folder = resources.files(__package__).joinpath("migrations")
+    return [entry.read_text() for entry in sorted(folder.iterdir(), key=lambda e: e.name)
+            if entry.name.endswith(".sql")]  # fmt: skip
+
+
+def stored_version(connection: apsw.Connection, path: str) -> int:
+    """Return the schema version of the file. Raises NotALedger if it holds something else."""
+    application_id = connection.pragma("application_id")
+    version: int = connection.pragma("user_version")
+    if application_id == APPLICATION_ID:
+        return version
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    if application_id or version or tables:
+        raise NotALedger(f"{path} is a SQLite file of another program", hint="name another file")
+    return 0
+
+
+def check_version(version: int, path: str, *, upgradable: bool) -> None:
+    """Raise if this program cannot use a ledger of schema ``version``."""
+    known = len(migrations())
+    if version > known:
+        raise SchemaTooNew(
+            f"{path} has schema {version}, this program knows up to {known}",
+            hint="upgrade treering: pip install --upgrade treering",
+        )
+    if version < known and not upgradable:
+        raise SchemaTooOld(
+            f"{path} has schema {version} and needs an upgrade to {known}",
+            hint="open it once for writing, for instance with treering verify",
+        )
+
+
+def migrate(connection: apsw.Connection, path: str) -> None:
+    """Bring the file to the newest schema. The caller holds the gate."""
+    for number, statements in enumerate(migrations(), start=1):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Looked at again under the lock: another process may have been faster.
+            if stored_version(connection, path) < number:
+                connection.execute(statements)
+                if number == 1:
+                    _found(connection)
+                connection.pragma("user_version", number)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _found(connection: apsw.Connection) -> None:
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.executemany(
+        "INSERT INTO ledger (name, value) VALUES (?, ?)",
+        [
+            ("id", str(uuid_utils.uuid7())),
+            ("created_ms", time.time_ns() // 1_000_000),
+            ("name_key", os.urandom(32)),
+            ("erasure_pending", 0),
+        ],
+    )

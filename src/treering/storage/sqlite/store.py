@@ -1,0 +1,194 @@
+"""The store: everything the ledger's port asks for, on one SQLite file."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from treering.ledger.records import SessionRecord
+from treering.model.kinds import ERASURE_KINDS
+from treering.storage.sqlite.commits import GroupCommit, Job
+from treering.storage.sqlite.copies import Copier
+from treering.storage.sqlite.eraser import Eraser
+from treering.storage.sqlite.known import Known, SessionTexts, Texts
+from treering.storage.sqlite.reader import Reader
+from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from treering.ledger.records import Cover, Draft, Erased, Erasure, Record, Selection
+    from treering.model.events import Event, Header
+    from treering.model.receipts import Physical
+    from treering.model.retention import Retention
+    from treering.model.scopes import Scope
+    from treering.storage.sqlite.database import Database
+    from treering.storage.sqlite.writer import Batch
+
+SESSIONS_PAGE: Final = 1_000
+POLL_S: Final = 0.05
+"""How often a follower looks whether another process has written."""
+
+
+class SqliteStore(Reader):
+    """Keeps events in one SQLite file."""
+
+    def __init__(self, database: Database) -> None:
+        names, sessions = Texts(database), SessionTexts(database)
+        super().__init__(database, names, sessions)
+        self._writer = Writer(database, Known(database), names, sessions)
+        self._commits = GroupCommit(self._writer.carry_out)
+        self._eraser = Eraser(self._writer)
+        self._copier = Copier(self._writer)
+        self._news = threading.Condition()
+        if not database.read_only:
+            self._eraser.finish()
+
+    def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
+        """Record all of ``drafts`` durably and in order, or none of them."""
+        job = Job(drafts, expected_seq)
+        self._commits.run(job)
+        with self._news:
+            self._news.notify_all()
+        return job.headers
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Return when something was recorded behind position ``seen``, or after the timeout."""
+        waited = 0.0
+        while waited < timeout_s and self.last_position() <= seen:
+            step = min(POLL_S, timeout_s - waited)
+            with self._news:
+                self._news.wait(step)
+            waited += step
+
+    def erase(
+        self,
+        selection: Selection,
+        *,
+        erasure: Erasure,
+        limit: int,
+        vouch: Callable[[Cover], Draft],
+    ) -> Erased:
+        """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
+        return self._eraser.erase(selection, erasure=erasure, limit=limit, vouch=vouch)
+
+    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int]:
+        """Return how many events would expire by kind, and how many open sessions are left."""
+        return self._eraser.count_expirable(selection)
+
+    def finish_erasure(self) -> Physical:
+        """Drive erased bytes out of every file; say whether that is done."""
+        return self._eraser.finish()
+
+    def retention(self, scope: Scope) -> Retention:
+        """Return the policy kept for the scope; empty if none was set."""
+        with self._database.reading() as connection:
+            return dict(
+                fetch_all(
+                    connection,
+                    "SELECT kind, days FROM retention"
+                    " JOIN scopes ON scopes.id = retention.scope WHERE scopes.name = ?",
+                    (scope,),
+                )
+            )
+
+    def set_retention(self, scope: Scope, policy: Retention) -> None:
+        """Keep ``policy`` for the scope."""
+
+        def work(batch: Batch) -> None:
+            number = self._writer.known.scope(batch.connection, scope, create=True)[0]
+            batch.connection.execute("DELETE FROM retention WHERE scope = ?", (number,))
+            batch.connection.executemany(
+                "INSERT INTO retention (scope, kind, days) VALUES (?, ?, ?)",
+                [(number, kind, days) for kind, days in policy.items()],
+            )
+            batch.dirty = True
+
+        self._writer.transact(work)
+
+    def session_records(
+        self, scope: Scope | None = None, session_id: str | None = None
+    ) -> Iterator[SessionRecord]:
+        """Return where each session's chain starts and ends."""
+        after = 0
+        while True:
+            with self._database.reading() as connection:
+                found = fetch_all(
+                    connection,
+                    "SELECT s.id, scopes.name, scopes.key, s.name, s.salt, s.genesis,"
+                    " heads.seq, heads.link"
+                    " FROM sessions AS s JOIN scopes ON scopes.id = s.scope"
+                    " LEFT JOIN heads ON heads.session = s.id"
+                    " WHERE s.id > :after AND (:scope IS NULL OR scopes.name = :scope)"
+                    " AND (:session IS NULL OR s.name = :session)"
+                    " ORDER BY s.id LIMIT :limit",
+                    {
+                        "after": after,
+                        "scope": scope,
+                        "session": session_id,
+                        "limit": SESSIONS_PAGE,
+                    },
+                )
+            for _, scope_name, key, name, salt, genesis, seq, link in found:
+                yield SessionRecord(
+                    scope=scope_name,
+                    scope_key=key,
+                    session_id=name,
+                    salt=salt,
+                    genesis=genesis,
+                    head_seq=-1 if seq is None else seq,
+                    head_link=link or b"",
+                )
+            if len(found) < SESSIONS_PAGE:
+                return
+            after = found[-1][0]
+
+    def covers(self, scope: Scope, session_id: str) -> list[Event]:
+        """Return the events that vouch for erasures in a session, in order."""
+        return self._of_kinds(scope, session_id, sorted(ERASURE_KINDS))
+
+    def link_at(self, genesis: bytes, seq: int) -> bytes | None:
+        """Return the link at ``seq`` of the session that starts with ``genesis``."""
+        with self._database.reading() as connection:
+            link: bytes | None = fetch_value(
+                connection,
+                "SELECT e.link FROM sessions AS s JOIN events AS e ON e.session = s.id"
+                " WHERE s.genesis = ? AND e.seq = ?",
+                (genesis, seq),
+            )
+        return link
+
+    def stray(self) -> str | None:
+        """Say what lies in the tables that no session accounts for, if anything."""
+        with self._database.reading() as connection:
+            count, last = fetch_all(connection, "SELECT count(*), max(position) FROM events")[0]
+            orphans = fetch_value(
+                connection,
+                "SELECT count(*) FROM events WHERE session NOT IN (SELECT id FROM sessions)",
+            )
+            misplaced = fetch_value(
+                connection,
+                "SELECT count(*) FROM events AS e JOIN sessions AS s ON s.id = e.session"
+                " WHERE e.scope <> s.scope",
+            )
+            damage = fetch_value(connection, "PRAGMA quick_check(1)")
+        if damage != "ok":
+            return f"SQLite reports damage: {damage}"
+        if orphans:
+            return f"{orphans} events belong to a session that is gone"
+        if misplaced:
+            return f"{misplaced} events lie in another scope than their session"
+        if count and last != count:
+            return f"{last - count} events are missing: positions have gaps"
+        return None
+
+    def restore(
+        self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
+    ) -> int:
+        """Take in ``records`` verbatim and in order, all or none; return how many were new."""
+        return self._copier.restore(sessions, records)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._database.close()
