@@ -12,9 +12,13 @@ def main() -> None:
 
         sys.stdout.write(f"treering {__version__}\n")
         return
-    from treering.surfaces.cli.main import run  # noqa: PLC0415
+    try:
+        from treering.surfaces.cli.main import run  # noqa: PLC0415
 
-    run()
+        run()
+    except KeyboardInterrupt:
+        # Before the command line is there to say so; afterwards it does.
+        sys.exit(130)
 
 
 if __name__ == "__main__":

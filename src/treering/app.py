@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from treering.capture.secrets import Guard
 from treering.config import mask_key
 from treering.errors import InvalidInput
 from treering.ledger.drafts import Drafter
@@ -14,6 +13,7 @@ from treering.ledger.ledger import Ledger
 if TYPE_CHECKING:
     import os
 
+    from treering.capture.secrets import Guard
     from treering.ledger.drafts import GuardMode
     from treering.storage.sqlite.database import Durability, Mode
 
@@ -43,8 +43,14 @@ def open(  # noqa: A001  (the public door is treering.open)
     from treering.storage.sqlite.store import SqliteStore  # noqa: PLC0415
 
     database = Database(str(location), durability=durability, mode=mode)
-    drafter = Drafter(guard=Guard(key=mask_key), mode=guard, clock=now_ms)
+    drafter = Drafter(guard=_guard, mode=guard, clock=now_ms)
     return Ledger(SqliteStore(database), drafter=drafter, clock=now_ms)
+
+
+def _guard() -> Guard:
+    from treering.capture.secrets import Guard  # noqa: PLC0415  (only when something is recorded)
+
+    return Guard(key=mask_key)
 
 
 def now_ms() -> int:

@@ -14,11 +14,10 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Final
 
-from treering.model.codec import encode
+from treering.model.codec import content_of, encode
 
 SALT_BYTES: Final = 16
 _GENESIS_TAG: Final = b"treering.genesis.v1"
-_NULL: Final = b"null"
 
 
 def genesis(salt: bytes, scope: str, session_id: str) -> bytes:
@@ -28,8 +27,7 @@ def genesis(salt: bytes, scope: str, session_id: str) -> bytes:
 
 def content_digest(salt: bytes, summary: str, refs: bytes | None, payload: bytes | None) -> bytes:
     """Return the commitment to an event's erasable part; refs and payload are canonical JSON."""
-    content = b"%b[%b,%b,%b]" % (salt, encode(summary), refs or _NULL, payload or _NULL)
-    return sha256(content).digest()
+    return sha256(salt + content_of(summary, refs, payload)).digest()
 
 
 def header_digest(

@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
-from treering.errors import InvalidInput, NotFound
+from treering.errors import DuplicateEvent, InvalidInput, NotFound
 from treering.ledger import erasure, jsonl
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.drafts import check_id, check_name, check_time
@@ -85,6 +85,18 @@ class Ledger:
         if not events:
             return []
         return self._store.append(self._drafter.draft(events), expected_seq=expected_seq)
+
+    def append_new(self, event: NewEvent) -> Header:
+        """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
+        drafts = self._drafter.draft([event])
+        header = self._store.append(drafts, expected_seq=None)[0]
+        # The digest is salted afresh for each draft: it comes back only if this one was kept.
+        if header.content_digest != drafts[0].content_digest:
+            raise DuplicateEvent(
+                f"event_id already exists: {header.event_id}",
+                hint="give another id, or leave it out to have one made",
+            )
+        return header
 
     def session(self, session_id: str, *, scope: str, agent: str, **about: Any) -> Session:
         """Return a handle on a session. ``about``: user, channel, mode, participants, key."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
+from treering.model.events import Header
 from treering.model.scopes import Scope
 
 Erasure = Literal["null", "placeholder", "expired"]
 """How content was erased: payload reads null, payload reads [REDACTED], or the event expired."""
+
+
+FIELDS: Final = Header.__struct_fields__[2:18]
+"""The names of a draft's ``fields``."""
 
 
 class Draft(msgspec.Struct, gc=False):
@@ -17,22 +22,14 @@ class Draft(msgspec.Struct, gc=False):
 
     scope: Scope
     session_id: str
-    event_id: str
-    given_id: bool
-    """The caller chose the id, so it may be there already."""
     kind: str
-    source: str
-    origin: str | None
     run_id: str | None
-    run_seq: int | None
-    turn_id: str | None
-    agent_id: str
-    user_id: str | None
-    ts_ms: int
+    event_id: str
+    made_id: bytes | None
+    """The id's bytes, if it was made here; one that the caller chose may be there already."""
     given_ts: bool
-    recorded_ms: int
-    visibility: str
-    summary: str
+    fields: tuple[Any, ...]
+    """What a Header holds from ``event_id`` to ``refs``, in its order."""
     refs: bytes | None
     payload: bytes | None
     payload_bytes: int
@@ -41,8 +38,10 @@ class Draft(msgspec.Struct, gc=False):
     salt: bytes
     content_digest: bytes
     header_digest: bytes
-    refs_value: object
-    """What ``refs`` encodes, for the header that is returned."""
+
+    def field(self, name: str) -> Any:
+        """Return one of ``fields`` by its name."""
+        return self.fields[FIELDS.index(name)]
 
 
 class Record(msgspec.Struct, gc=False, kw_only=True):

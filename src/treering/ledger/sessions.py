@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.model.events import Event, Header
 
-PAGE: Final = 500
+PAGE: Final = 1_000
 Item = TypeVar("Item", bound="Header")
 Mode = Literal["main", "group", "queue"]
 
@@ -155,29 +155,20 @@ def _stretch(
 
 
 def _forwards(after: Callable[[int, int], list[Item]], count: int | None) -> Iterator[Item]:
-    seq, left = 0, count
-    while left is None or left > 0:
-        size = PAGE if left is None else min(PAGE, left)
-        page = after(seq, size)
+    seq, left = 0, PAGE if count is None else count
+    # A page may be short because its payloads are large; only an empty one is the end.
+    while left > 0 and (page := after(seq, min(PAGE, left))):
         yield from page
-        if len(page) < size:
-            return
         seq = page[-1].seq
-        left = None if left is None else left - len(page)
+        left = PAGE if count is None else left - len(page)
 
 
 def _backwards(before: Callable[[int | None, int], list[Item]], count: int) -> Iterator[Item]:
-    if count <= PAGE:
-        yield from before(None, count) if count else []
-        return
     pages: list[list[Item]] = []
     seq: int | None = None
-    while count > 0:
-        page = before(seq, min(PAGE, count))
+    while count > 0 and (page := before(seq, min(PAGE, count))):
         pages.append(page)
-        count -= len(page)
-        if len(page) < PAGE:
-            break
         seq = page[0].seq
+        count -= len(page)
     for page in reversed(pages):
         yield from page

@@ -165,11 +165,10 @@ def link_of(previous: bytes, record: Record, seq: int | None = None) -> bytes:
 
 
 def _records(store: EventStore, session: SessionRecord, after: int = 0) -> Iterator[Record]:
-    while True:
-        page = store.records(Scope(session.scope), session.session_id, after_seq=after, limit=PAGE)
+    while page := store.records(
+        Scope(session.scope), session.session_id, after_seq=after, limit=PAGE
+    ):
         yield from page
-        if len(page) < PAGE:
-            return
         after = page[-1].seq
 
 

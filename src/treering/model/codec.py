@@ -37,15 +37,41 @@ def canonical(value: Any, name: str) -> bytes:
     try:
         encoded = encode(value)
         faithful = decode(encoded) == value
-    except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError):
+    except _UNENCODABLE:
         faithful = False
         encoded = b""
-    if not faithful:
+    if not faithful or _too_deep(encoded, value):
         raise _unfaithful(value, name)
-    # Each level of nesting opens one bracket, so few brackets settle it without a walk.
-    if encoded.count(b"[") + encoded.count(b"{") > NESTING_MAX and _depth(value) > NESTING_MAX:
-        raise InvalidInput(f"{name} is nested deeper than {NESTING_MAX} levels", hint="flatten it")
     return encoded
+
+
+def canonical_content(
+    summary: str, refs: Any, payload: Any
+) -> tuple[bytes, bytes | None, bytes | None]:
+    """Return ``[summary, refs, payload]`` as canonical JSON, and refs and payload by themselves.
+
+    Raises InvalidInput as ``canonical`` does; one look at the whole costs less than three.
+    """
+    try:
+        encoded_refs = None if refs is None else encode(refs)
+        encoded_payload = None if payload is None else encode(payload)
+        content = content_of(summary, encoded_refs, encoded_payload)
+        faithful = (_is_flat(refs) and _is_flat(payload)) or (
+            decode(content) == [summary, refs, payload]
+        )
+    except _UNENCODABLE:
+        faithful = False
+        content = b""
+    if not faithful or _too_deep(content, [payload]):
+        canonical(summary, "summary")
+        canonical(refs, "refs")
+        canonical(payload, "payload")
+    return content, encoded_refs, encoded_payload
+
+
+def content_of(summary: str, refs: bytes | None, payload: bytes | None) -> bytes:
+    """Return the JSON that an event's content digest is made over."""
+    return b"[%b,%b,%b]" % (encode(summary), refs or b"null", payload or b"null")
 
 
 def parse_json(text: str | bytes, name: str) -> Json:
@@ -68,6 +94,14 @@ def parse_json(text: str | bytes, name: str) -> Json:
     return value
 
 
+_UNENCODABLE: Final = (
+    TypeError,
+    ValueError,
+    RecursionError,
+    OverflowError,
+    msgspec.MsgspecError,
+)
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 _SOUND: Final = ("", "")
 
 
@@ -90,6 +124,7 @@ def _no_constant(name: str) -> Json:
 
 def _unfaithful(value: Any, name: str) -> InvalidInput:
     path, reason = _find_fault(value, name, 0)
+    path, reason = (path, reason) if path else (name, "does not come back as it was given")
     return InvalidInput(f"{path} {reason}", hint="record JSON values only")
 
 
@@ -129,6 +164,17 @@ def _find_fault_in_text(text: str, path: str) -> tuple[str, str]:
     except UnicodeEncodeError as error:
         return path, f"holds a lone surrogate at character {error.start}"
     return _SOUND
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether ``value`` is none, or an object of plain members: most events, settled at once."""
+    return value is None or (type(value) is dict and _PLAIN.issuperset(map(type, value.values())))
+
+
+def _too_deep(encoded: bytes, value: Any) -> bool:
+    # Each level of nesting opens one bracket, so few brackets settle it without a walk.
+    brackets = encoded.count(b"[") + encoded.count(b"{")
+    return brackets > NESTING_MAX and _depth(value) > NESTING_MAX
 
 
 def _depth(value: Any) -> int:

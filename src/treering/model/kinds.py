@@ -17,6 +17,7 @@ Source = Literal["user", "agent", "tool", "system"]
 Visibility = Literal["safe", "private"]
 
 SOURCES: Final[frozenset[str]] = frozenset({"user", "agent", "tool", "system"})
+VISIBILITIES: Final[frozenset[str]] = frozenset({"safe", "private"})
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):

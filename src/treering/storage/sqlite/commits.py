@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -44,6 +45,8 @@ class GroupCommit:
         self._carry_out = carry_out
         self._queue: deque[Job] = deque()
         self._busy = False
+        self._company = 1
+        """How many callers shared the last commit."""
         self._start()
 
     def run(self, job: Job) -> None:
@@ -74,11 +77,14 @@ class GroupCommit:
 
     def _lead(self, first: Job) -> None:
         jobs = [first]
+        if self._company > 1:
+            self._await_company()
         with self._lock:
             count = len(first.drafts)
             while self._queue and count + len(self._queue[0].drafts) <= GROUP_EVENTS_MAX:
                 jobs.append(self._queue.popleft())
                 count += len(jobs[-1].drafts)
+        self._company = len(jobs)
         try:
             self._carry_out(jobs)
         except BaseException as error:  # noqa: BLE001  (raised again by the caller it belongs to)
@@ -90,6 +96,13 @@ class GroupCommit:
             first.error = error
         finally:
             self._hand_over(jobs[1:])
+
+    def _await_company(self) -> None:
+        """Let those who were just served come back, as long as they do."""
+        waiting = -1
+        while waiting < len(self._queue) < self._company - 1:
+            waiting = len(self._queue)
+            time.sleep(0)
 
     def _hand_over(self, done: list[Job]) -> None:
         with self._lock:

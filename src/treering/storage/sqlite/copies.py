@@ -9,14 +9,14 @@ from treering.ledger.drafts import compressed
 from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.storage.sqlite import rows
 from treering.storage.sqlite.sql import fetch_value
-from treering.storage.sqlite.writer import stub
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from treering.ledger.records import Record, SessionRecord
+    from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.sql import Row
-    from treering.storage.sqlite.writer import Batch, Writer
+    from treering.storage.sqlite.writer import Writer
 
 
 class Copier:
@@ -31,13 +31,13 @@ class Copier:
         """Take in ``records`` in their order, all or none; return how many were new."""
         added = 0
 
-        def work(batch: Batch) -> None:
+        def work(batch: Batch, _: None) -> None:
             nonlocal added
             copy = _Copy(self._writer, batch)
             for record in records:
                 added += copy.place(sessions[record.scope, record.session_id], record)
 
-        self._writer.transact(work)
+        self._writer.transact(work, None)
         return added
 
 
@@ -128,11 +128,11 @@ class _Copy:
             record.run_seq, name(record.turn_id), name(record.agent_id) or 0,
             name(record.user_id), record.ts_ms, record.recorded_ms, flags,
             record.schema_version, len(record.payload or b""), record.content_digest,
-            record.link, record.summary, record.refs.decode() if record.refs else None,
+            record.link, record.summary, record.refs,
         )  # fmt: skip
         if spilled and record.payload is not None:
             blob = self._batch.keep_blob(scope, record.payload, compressed(record.payload))
-            content: Row = (position, record.salt, stub(record.payload), blob)
+            content: Row = (position, record.salt, rows.stub(record.payload), blob)
         else:
             content = (position, record.salt, record.payload, None)
         self._batch.push(event, content, session, (record.seq, record.link))

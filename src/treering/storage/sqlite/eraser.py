@@ -15,7 +15,7 @@ import apsw
 
 from treering.ledger.records import Cover, Erased
 from treering.model.kinds import ERASURE_KINDS
-from treering.storage.sqlite import rows
+from treering.storage.sqlite import rows, timeline
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from treering.ledger.records import Draft, Erasure, Selection
     from treering.model.receipts import Physical
-    from treering.storage.sqlite.writer import Batch, Writer
+    from treering.storage.sqlite.batch import Batch
+    from treering.storage.sqlite.writer import Writer
 
 CHECKPOINT_PATIENCE_MS: Final = 2_000
 
@@ -67,7 +68,7 @@ class Eraser:
         """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
         result = Erased(by_kind={}, sessions=[], blobs_erased=0, blobs_shared=0, more=False)
 
-        def work(batch: Batch) -> None:
+        def work(batch: Batch, _: None) -> None:
             nonlocal result
             found = self._select(batch, selection, limit)
             if not found:
@@ -85,25 +86,18 @@ class Eraser:
                 more=len(found) >= limit,
             )
 
-        self._writer.transact(work)
+        self._writer.transact(work, None)
         return result
 
     def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int]:
         """Return how many events would expire by kind, and how many open sessions are left."""
         by_kind: Counter[str] = Counter()
         kept: set[int] = set()
-        with self._writer.database.reading() as connection:
+        with self._writer.database.reading() as connection, connection:
             scope = _scope(connection, selection.scope)
             for name, cutoff in (selection.cutoffs or {}).items():
                 kind = _kind(connection, name)
-                old = connection.execute(
-                    "SELECT e.session, count(*), EXISTS"
-                    " (SELECT 1 FROM runs WHERE runs.session = e.session AND runs.state = 0)"
-                    " FROM events AS e WHERE e.scope = ? AND e.kind = ? AND e.ts_ms < ?"
-                    " AND e.flags < 64 GROUP BY e.session",
-                    (scope, kind, cutoff),
-                )
-                for session, count, is_open in old:
+                for session, count, is_open in timeline.older(connection, scope, kind, cutoff):
                     if is_open:
                         kept.add(session)
                     else:
@@ -164,15 +158,16 @@ class Eraser:
                 (session, limit),
             )
         found: list[_Found] = []
+        batch.enter_times()
         for name, cutoff in (selection.cutoffs or {}).items():
             if name not in ERASURE_KINDS and len(found) < limit:
                 found += fetch_all(
                     connection,
-                    f"{columns} WHERE e.scope = ? AND e.kind = ? AND e.ts_ms < ?"  # noqa: S608
-                    " AND e.flags < 64"
-                    " AND NOT EXISTS"
+                    "SELECT e.session, e.seq, e.position, e.link, e.kind"
+                    " FROM times_by_kind AS t JOIN events AS e ON e.position = t.position"
+                    " WHERE t.scope = ? AND t.kind = ? AND t.ts_ms < ? AND NOT EXISTS"
                     " (SELECT 1 FROM runs WHERE runs.session = e.session AND runs.state = 0)"
-                    " ORDER BY e.ts_ms, e.position LIMIT ?",
+                    " ORDER BY t.ts_ms, t.position LIMIT ?",
                     (scope, known.name(connection, name), cutoff, limit - len(found)),
                 )
         return sorted(found)
@@ -207,6 +202,8 @@ class Eraser:
             blob = fetch_value(connection, "SELECT blob FROM contents WHERE position = ?", position)
             if blob is not None:
                 blobs.append(blob)
+        if erasure == "expired":
+            timeline.remove(connection, (position for (position,) in positions))
         statement = _EXPIRE if erasure == "expired" else _REDACT
         flags = rows.erasure_flags(erasure)
         connection.executemany(statement, [(flags, position) for (position,) in positions])

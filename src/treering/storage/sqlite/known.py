@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from treering.ledger.chain import SALT_BYTES, genesis
 from treering.model.events import REDACTED
-from treering.storage.sqlite.rows import name_key
+from treering.storage.sqlite.rows import decompress, name_key
 from treering.storage.sqlite.sql import fetch_one, fetch_value
+from treering.storage.sqlite.timeline import timed_position
 
 if TYPE_CHECKING:
     import apsw
@@ -40,25 +41,35 @@ class Known:
         self.names: dict[str, int] = {}
         self.heads: dict[int, tuple[int, bytes]] = {}
         self.runs: dict[tuple[int, int], int] = {}
+        self.places: dict[tuple[str, str], tuple[int, bytes, int]] = {}
+        """Scope id, scope key and session id by their names."""
         self.position = -1
+        self.timed = 0
         self._version = -1
 
     def refresh(self, connection: apsw.Connection) -> None:
         """Drop what another writer may have changed. Call inside a write transaction."""
-        version = connection.data_version()
+        if connection.data_version() == self._version and self._epoch == self._database.epoch:
+            return
         if self._epoch != self._database.epoch or len(self.names) > REMEMBERED_MAX:
             self._epoch = self._database.epoch
             self.forget()
-        if version != self._version:
-            self._version = version
-            self.heads.clear()
-            self.runs.clear()
-            self.position = fetch_value(connection, "SELECT max(position) FROM events") or 0
-        if len(self.heads) > REMEMBERED_MAX:
-            self.heads.clear()
-            self.sessions.clear()
-        if len(self.runs) > REMEMBERED_MAX:
-            self.runs.clear()
+        self.heads.clear()
+        self.runs.clear()
+        self.position = fetch_value(connection, "SELECT max(position) FROM events") or 0
+        self.timed = timed_position(connection)
+
+    def settle(self, connection: apsw.Connection) -> None:
+        """Note that what is remembered holds as of the commit that was just made.
+
+        apsw counts our own commits too, so the number read now is the one that the next
+        transaction finds if nobody else has written in between.
+        """
+        self._version = connection.data_version()
+        for remembered in (self.heads, self.runs, self.sessions, self.places):
+            if len(remembered) > REMEMBERED_MAX:
+                self.forget()
+                return
 
     def scope(self, connection: apsw.Connection, name: str, *, create: bool) -> tuple[int, bytes]:
         """Return the id and key of a scope; id 0 if it is not there."""
@@ -114,6 +125,17 @@ class Known:
         self.sessions[scope[0], name] = session
         self.heads[session] = (0, first)
         return session
+
+    def place(
+        self, connection: apsw.Connection, scope_name: str, name: str
+    ) -> tuple[int, bytes, int]:
+        """Return scope id, scope key and session id, adding what is new."""
+        scope = self.scope(connection, scope_name, create=True)
+        session = self.session(connection, *scope, name)
+        if not session:
+            session = self.open_session(connection, scope, scope_name, name)
+        place = self.places[scope_name, name] = (*scope, session)
+        return place
 
     def head(self, connection: apsw.Connection, session: int) -> tuple[int, bytes]:
         """Return the last seq and link of a session."""
@@ -195,3 +217,17 @@ class SessionTexts(dict[int, tuple[str, str]]):
             self.clear()
         self[session] = (row[0], row[1]) if row is not None else ("", "")
         return self[session]
+
+
+class Blobs(dict[int, bytes | None]):
+    """Payloads of blobs by id, read when asked for and not kept."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._database = database
+
+    def __missing__(self, blob: int) -> bytes | None:
+        """Read the blob from the file; None if it was erased."""
+        with self._database.reading() as connection:
+            body = fetch_value(connection, "SELECT body FROM blobs WHERE id = ?", (blob,))
+        return None if body is None else decompress(body)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from treering.storage.sqlite import rows
-from treering.storage.sqlite.rows import CONTENT, HEADER, JOINS, name_key
+from treering.model.kinds import ERASURE_KINDS
+from treering.storage.sqlite import rows, timeline
+from treering.storage.sqlite.known import Blobs, SessionTexts, Texts
+from treering.storage.sqlite.rows import EVENT, HEADER, RECORD, WITH_CONTENT, name_key
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from treering.model.queries import Query
     from treering.model.scopes import Scope
     from treering.storage.sqlite.database import Database
-    from treering.storage.sqlite.known import SessionTexts, Texts
     from treering.storage.sqlite.sql import Row
 
 LAST: Final = 2**62
@@ -27,45 +28,47 @@ SCAN_ROWS_MAX: Final = 2_000
 """Rows of all scopes that one step of following looks at."""
 RUN_PAGE: Final = 1_000
 
+RECORDS: Final = (
+    # A left join: a payload row that was torn out must not hide its event.
+    f"SELECT {RECORD} FROM events AS e LEFT {WITH_CONTENT}"
+    " WHERE e.session = ? AND e.seq > ? AND e.seq < ? ORDER BY e.seq LIMIT ?"
+)
+
 
 class Reader:
     """Answers reads from the pool of reading connections."""
 
-    def __init__(self, database: Database, names: Texts, sessions: SessionTexts) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._names = names
-        self._sessions = sessions
+        self._names = Texts(database)
+        self._sessions = SessionTexts(database)
+        self._blobs = Blobs(database)
 
     # By time, over a scope or a session.
 
     def headers(self, query: Query) -> list[Header]:
         """Return up to ``query.limit`` headers in the query's direction."""
-        found = self._by_time(query, HEADER, "")
-        return rows.headers(found, self._names, self._sessions)
+        return self._to_headers(self._by_time(query, HEADER, ""))
 
     def events(self, query: Query) -> list[Event]:
         """Return the same as ``headers``, with payloads."""
-        found = self._by_time(query, f"{HEADER}, {CONTENT}", JOINS)
-        return rows.events(found, self._names, self._sessions)
+        return self._to_events(self._by_time(query, EVENT, WITH_CONTENT))
 
     def _by_time(self, query: Query, columns: str, joins: str) -> list[Row]:
-        with self._database.reading() as connection:
+        # One snapshot: between two, events may move from the tail into the orders of time.
+        with self._database.reading() as connection, connection:
             scope, scope_key = _scope(connection, query.scope)
             kinds = _kinds(connection, query.kinds)
             if not scope or (query.kinds and not kinds):
                 return []
             if query.session_id is not None:
                 session = _session(connection, scope, scope_key, query.session_id)
-                if not session:
-                    return []
-                arms = [f"e.session = {session}{_one_of(kinds)}"]
+                places = timeline.in_session(session, kinds)
             else:
-                present = kinds or _present_kinds(connection, scope)
-                arms = [f"e.scope = {scope} AND e.kind = {kind}" for kind in present]
-            if not arms:
-                return []
-            statement, bindings = time_statement(query, arms, columns, joins)
-            found = fetch_all(connection, statement, bindings)
+                entered = kinds or timeline.kinds_of(connection, scope)
+                places = timeline.in_scope(scope, kinds, entered)
+            text, bindings = timeline.statement(query, places, columns, joins)
+            found = fetch_all(connection, text, bindings)
         return found[::-1] if query.backwards else found
 
     # By seq, within a session.
@@ -74,62 +77,60 @@ class Reader:
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Header]:
         """Return headers of a session in order, behind ``after_seq``."""
-        found = self._by_seq(scope, session_id, after_seq, LAST, limit, HEADER, "", "ASC")
-        return rows.headers(found, self._names, self._sessions)
+        statement = seq_statement(HEADER, "", "ASC")
+        return self._to_headers(self._by_seq(scope, session_id, statement, after_seq, LAST, limit))
 
     def session_events(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Event]:
-        """Return events of a session in order, behind ``after_seq``."""
-        columns = f"{HEADER}, {CONTENT}"
-        found = self._by_seq(scope, session_id, after_seq, LAST, limit, columns, JOINS, "ASC")
-        return rows.events(found, self._names, self._sessions)
+        """Return events of a session in order, behind ``after_seq``; fewer if they are large."""
+        statement = seq_statement(EVENT, WITH_CONTENT, "ASC")
+        found = self._by_seq(scope, session_id, statement, after_seq, LAST, limit)
+        return self._to_events(rows.bounded(found))
 
     def last_headers(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
     ) -> list[Header]:
         """Return the last headers of a session, before ``before_seq``, in order."""
-        found = self._by_seq(scope, session_id, 0, before_seq or LAST, limit, HEADER, "", "DESC")
-        return rows.headers(found[::-1], self._names, self._sessions)
+        statement = seq_statement(HEADER, "", "DESC")
+        found = self._by_seq(scope, session_id, statement, 0, before_seq or LAST, limit)
+        return self._to_headers(found[::-1])
 
     def last_events(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
     ) -> list[Event]:
-        """Return the last events of a session, before ``before_seq``, in order."""
-        columns, before = f"{HEADER}, {CONTENT}", before_seq or LAST
-        found = self._by_seq(scope, session_id, 0, before, limit, columns, JOINS, "DESC")
-        return rows.events(found[::-1], self._names, self._sessions)
+        """Return the last events before ``before_seq``, in order; fewer if they are large."""
+        statement = seq_statement(EVENT, WITH_CONTENT, "DESC")
+        found = self._by_seq(scope, session_id, statement, 0, before_seq or LAST, limit)
+        return self._to_events(rows.bounded(found)[::-1])
 
-    def _by_seq(
-        self,
-        scope: Scope,
-        session_id: str,
-        after: int,
-        before: int,
-        limit: int,
-        columns: str,
-        joins: str,
-        direction: str,
-    ) -> list[Row]:
+    def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
+        """Return stored events of a session in order, erased ones included."""
+        found = self._by_seq(scope, session_id, RECORDS, after_seq, LAST, limit)
+        return self._to_records(rows.bounded(found))
+
+    def covers(self, scope: Scope, session_id: str) -> list[Event]:
+        """Return the events that vouch for erasures in a session, in order."""
         with self._database.reading() as connection:
             session = _session(connection, *_scope(connection, scope), session_id)
-            if not session:
-                return []
-            return fetch_all(
+            kinds = _kinds(connection, tuple(sorted(ERASURE_KINDS)))
+            found = fetch_all(
                 connection,
-                seq_statement(columns, joins, direction),
-                (session, after, before, limit),
+                f"SELECT {EVENT} FROM events AS e {WITH_CONTENT}"
+                f" WHERE e.session = ? AND e.kind IN ({', '.join(map(str, kinds))})"
+                " ORDER BY e.seq",
+                (session,),
             )
+        return self._to_events(found)
 
     def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the events of one run, in order."""
         with self._database.reading() as connection:
             session = _session(connection, *_scope(connection, scope), session_id)
-            run = _name(connection, run_id)
             stretch = fetch_one(
                 connection,
                 "SELECT first_seq, coalesce(last_seq, ?) FROM runs WHERE session = ? AND run = ?",
-                (LAST, session, run),
+                (LAST, session, _name(connection, run_id)),
             )
         after, last = (stretch[0] - 1, stretch[1]) if stretch else (0, 0)
         while after < last:
@@ -139,6 +140,13 @@ class Reader:
             yield from (e for e in found if e.run_id == run_id and e.seq <= last)
             after = found[-1].seq
 
+    def _by_seq(
+        self, scope: Scope, session_id: str, statement: str, after: int, before: int, limit: int
+    ) -> list[Row]:
+        with self._database.reading() as connection:
+            session = _session(connection, *_scope(connection, scope), session_id)
+            return fetch_all(connection, statement, (session, after, before, limit))
+
     # By id and by position.
 
     def find(self, scope: Scope, event_id: str) -> Event | None:
@@ -147,26 +155,31 @@ class Reader:
             number, scope_key = _scope(connection, scope)
             found = fetch_all(
                 connection,
-                f"SELECT {HEADER}, {CONTENT} FROM events AS e {JOINS}"  # noqa: S608
+                f"SELECT {EVENT} FROM events AS e {WITH_CONTENT}"
                 " WHERE e.scope = ? AND e.event_id = ? AND e.flags < 64",
                 (number, rows.id_key(scope_key, event_id)[0]),
             )
-        return next(iter(rows.events(found, self._names, self._sessions)), None)
+        return next(iter(self._to_events(found)), None)
 
     def positions_after(
         self, scope: Scope, position: int, *, limit: int
     ) -> tuple[list[Event], int]:
         """Return events of the scope behind ``position``, and the position looked at last."""
-        found, last = self._by_position(scope, position, limit, "AND e.flags < 64")
-        return rows.events(found, self._names, self._sessions), last
+        found, last = self._by_position(scope, position, limit, EVENT, "AND e.flags < 64")
+        return self._to_events(found), last
 
     def records_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Record], int]:
         """Return stored events of a scope behind ``position``, and the position looked at last."""
-        found, last = self._by_position(scope, position, limit, "")
-        return rows.records(found, self._names, self._sessions), last
+        found, last = self._by_position(scope, position, limit, RECORD, "")
+        return self._to_records(found), last
+
+    def last_position(self) -> int:
+        """Return the position of the newest event, 0 if there is none."""
+        with self._database.reading() as connection:
+            return fetch_value(connection, "SELECT max(position) FROM events") or 0
 
     def _by_position(
-        self, scope: Scope, position: int, limit: int, condition: str
+        self, scope: Scope, position: int, limit: int, columns: str, condition: str
     ) -> tuple[list[Row], int]:
         with self._database.reading() as connection:
             number = _scope(connection, scope)[0]
@@ -174,85 +187,32 @@ class Reader:
             last = min(newest, position + max(limit, SCAN_ROWS_MAX))
             found = fetch_all(
                 connection,
-                f"SELECT {HEADER}, {CONTENT} FROM events AS e {JOINS}"  # noqa: S608
+                f"SELECT {columns} FROM events AS e {WITH_CONTENT}"
                 f" WHERE e.position > ? AND e.position <= ? AND e.scope = ? {condition}"
                 " ORDER BY e.position LIMIT ?",
                 (position, last, number, limit),
             )
-        if len(found) == limit:
-            last = found[-1][0]
-        return found, max(last, position)
+        kept = rows.bounded(found)
+        if len(kept) == limit or len(kept) < len(found):
+            last = kept[-1][0]
+        return kept, max(last, position)
 
-    def last_position(self) -> int:
-        """Return the position of the newest event, 0 if there is none."""
-        with self._database.reading() as connection:
-            return fetch_value(connection, "SELECT max(position) FROM events") or 0
+    # From rows to values, after the connection was given back.
 
-    def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
-        """Return stored events of a session in order, erased ones included."""
-        with self._database.reading() as connection:
-            session = _session(connection, *_scope(connection, scope), session_id)
-            found = fetch_all(
-                connection,  # A left join: a payload row that was torn out must not hide its event.
-                f"SELECT {HEADER}, {CONTENT} FROM events AS e LEFT {JOINS.lstrip()}"  # noqa: S608
-                " WHERE e.session = ? AND e.seq > ? ORDER BY e.seq LIMIT ?",
-                (session, after_seq, limit),
-            )
-        return rows.records(found, self._names, self._sessions)
+    def _to_headers(self, found: list[Row]) -> list[Header]:
+        return rows.headers(found, self._names, self._sessions)
 
-    def _of_kinds(self, scope: Scope, session_id: str, kinds: list[str]) -> list[Event]:
-        with self._database.reading() as connection:
-            session = _session(connection, *_scope(connection, scope), session_id)
-            chosen = _kinds(connection, tuple(kinds))
-            found = fetch_all(
-                connection,
-                f"SELECT {HEADER}, {CONTENT} FROM events AS e {JOINS}"  # noqa: S608
-                f" WHERE e.session = ? AND e.kind IN ({', '.join(map(str, chosen))})"
-                " ORDER BY e.seq",
-                (session,),
-            )
-        return rows.events(found, self._names, self._sessions)
+    def _to_events(self, found: list[Row]) -> list[Event]:
+        return rows.events(found, self._names, self._sessions, self._blobs)
 
-
-def time_statement(
-    query: Query, arms: list[str], columns: str, joins: str
-) -> tuple[str, dict[str, Any]]:
-    """Return the SQL that reads ``arms``, each in index order, merged by time."""
-    direction, beyond = ("DESC", "<") if query.backwards else ("ASC", ">")
-    conditions = ["e.flags < 64"]
-    if query.since_ms is not None:
-        conditions.append("e.ts_ms >= :since")
-    if query.until_ms is not None:
-        conditions.append("e.ts_ms <= :until")
-    if query.after is not None:
-        # The first half finds the place by index, the second steps over events of the same time.
-        conditions.append(f"e.ts_ms {beyond}= :ts_ms")
-        conditions.append(f"(e.ts_ms {beyond} :ts_ms OR e.position {beyond} :position)")
-    where = " AND ".join(conditions)
-    places = " UNION ALL ".join(
-        f"SELECT e.ts_ms AS ts_ms, e.position AS position FROM events AS e WHERE {arm} AND {where}"  # noqa: S608
-        for arm in arms
-    )
-    order = f"ORDER BY ts_ms {direction}, position {direction} LIMIT :limit"
-    statement = (
-        f"SELECT {columns} FROM ({places} {order}) AS place"  # noqa: S608
-        f" CROSS JOIN events AS e ON e.position = place.position {joins}"
-        f" ORDER BY place.ts_ms {direction}, place.position {direction}"
-    )
-    bindings = {
-        "since": query.since_ms,
-        "until": query.until_ms,
-        "ts_ms": query.after.ts_ms if query.after else None,
-        "position": query.after.position if query.after else None,
-        "limit": query.limit,
-    }
-    return statement, bindings
+    def _to_records(self, found: list[Row]) -> list[Record]:
+        return rows.records(found, self._names, self._sessions, self._blobs)
 
 
 def seq_statement(columns: str, joins: str, direction: str) -> str:
     """Return the SQL that reads a stretch of a session."""
     return (
-        f"SELECT {columns} FROM events AS e {joins}"  # noqa: S608
+        f"SELECT {columns} FROM events AS e {joins}"
         " WHERE e.session = ? AND e.seq > ? AND e.seq < ? AND e.flags < 64"
         f" ORDER BY e.seq {direction} LIMIT ?"
     )
@@ -283,22 +243,3 @@ def _name(connection: apsw.Connection, text: str) -> int:
 
 def _kinds(connection: apsw.Connection, names: tuple[str, ...]) -> list[int]:
     return [kind for kind in (_name(connection, name) for name in names) if kind]
-
-
-def _one_of(kinds: list[int]) -> str:
-    return f" AND e.kind IN ({', '.join(map(str, kinds))})" if kinds else ""
-
-
-def _present_kinds(connection: apsw.Connection, scope: int) -> list[int]:
-    """Return the kinds that a scope has, leaping through the index from one to the next."""
-    kinds: list[int] = []
-    kind: int | None = 0
-    while kind is not None:
-        kind = fetch_value(
-            connection,
-            "SELECT min(e.kind) FROM events AS e WHERE e.scope = ? AND e.kind > ? AND e.flags < 64",
-            (scope, kind),
-        )
-        if kind is not None:
-            kinds.append(kind)
-    return kinds

@@ -6,11 +6,12 @@ Flags never grow a row: bit 8 is always set, so the number always takes one byte
 from __future__ import annotations
 
 import hmac
-import uuid
 from typing import TYPE_CHECKING, Any, Final
 
+import uuid_utils
+
 from treering.ledger.records import Record
-from treering.model.codec import decode
+from treering.model.codec import decode, encode
 from treering.model.events import REDACTED, SCHEMA_VERSION, Event, Header
 from treering.model.upcast import upcast
 
@@ -35,14 +36,20 @@ COLUMNS: Final = (
     "payload_bytes", "content_digest", "link", "summary", "refs",
 )  # fmt: skip
 
+NAME_COLUMNS: Final = tuple(
+    COLUMNS.index(column) for column in ("kind", "source", "origin", "run", "turn", "agent", "user")
+)
+PREVIEW_CHARACTERS: Final = 200
+PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Payloads of one page; a page of giants is cut short."""
+_PAYLOAD_BYTES: Final = COLUMNS.index("payload_bytes")
+
 HEADER: Final = ", ".join(f"e.{column}" for column in COLUMNS)
-CONTENT: Final = "c.payload, c.salt, b.body"
-JOINS: Final = """
-JOIN contents AS c ON c.position = e.position
-LEFT JOIN blobs AS b ON b.id = c.blob
-"""
+EVENT: Final = f"{HEADER}, c.payload, c.blob"
+RECORD: Final = f"{EVENT}, c.salt"
+WITH_CONTENT: Final = "JOIN contents AS c ON c.position = e.position"
 INSERT_EVENT: Final = (
-    f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608
+    f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 )
 INSERT_CONTENT: Final = "INSERT INTO contents (position, salt, payload, blob) VALUES (?, ?, ?, ?)"
 
@@ -51,7 +58,7 @@ def id_key(scope_key: bytes, event_id: str) -> tuple[bytes, bool]:
     """Return the 16 bytes that stand for an id, and whether its text must be kept beside them."""
     if len(event_id) == 36:
         try:
-            parsed = uuid.UUID(event_id)
+            parsed = uuid_utils.UUID(event_id)
         except ValueError:
             return name_key(scope_key, event_id), True
         if str(parsed) == event_id:
@@ -62,6 +69,12 @@ def id_key(scope_key: bytes, event_id: str) -> tuple[bytes, bool]:
 def name_key(key: bytes, name: str) -> bytes:
     """Return a keyed hash of ``name``, so that no index holds the name itself."""
     return hmac.digest(key, name.encode(), "sha256")[:16]
+
+
+def stub(payload: bytes) -> bytes:
+    """Return what stands in the place of a spilled payload for plain SQL readers."""
+    preview = payload[: PREVIEW_CHARACTERS * 4].decode(errors="ignore")[:PREVIEW_CHARACTERS]
+    return encode({"spilled": {"bytes": len(payload), "preview": preview}})
 
 
 def erasure_flags(erasure: Erasure | None) -> int:
@@ -99,9 +112,12 @@ def headers(
 
 
 def events(
-    rows: Iterable[Row], names: Mapping[int, str], sessions: Mapping[int, tuple[str, str]]
+    rows: Iterable[Row],
+    names: Mapping[int, str],
+    sessions: Mapping[int, tuple[str, str]],
+    blobs: Mapping[int, bytes | None],
 ) -> list[Event]:
-    """Return the events that ``rows`` hold; each row ends with payload, salt and blob."""
+    """Return the events that ``rows`` hold; each row ends with its payload and blob."""
     return [
         Event(
             position, seq, event_text(event_id, name, flags), *sessions[session], names[kind],
@@ -111,21 +127,24 @@ def events(
             refs and decode(refs), payload_bytes, flags & ERASED != 0, flags & EXPIRED != 0,
             version, digest, link,
             decode(payload)
-            if payload is not None and flags & SPILLED == 0 and version == SCHEMA_VERSION
-            else _payload(names[kind], payload, blob, flags, version),
+            if payload is not None and blob is None and version == SCHEMA_VERSION
+            else _payload(names[kind], payload, blob and blobs[blob], flags, version),
         )
         for (
             position, _, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
             agent, user, ts_ms, recorded_ms, flags, version, payload_bytes, digest, link, summary,
-            refs, payload, _, blob,
+            refs, payload, blob,
         ) in rows
     ]  # fmt: skip
 
 
 def records(
-    rows: Iterable[Row], names: Mapping[int, str], sessions: Mapping[int, tuple[str, str]]
+    rows: Iterable[Row],
+    names: Mapping[int, str],
+    sessions: Mapping[int, tuple[str, str]],
+    blobs: Mapping[int, bytes | None],
 ) -> list[Record]:
-    """Return what ``rows`` hold, bytes as they lie there."""
+    """Return what ``rows`` hold, bytes as they lie there; each row ends with its salt."""
     return [
         Record(
             position=position,
@@ -146,8 +165,8 @@ def records(
             visibility="private" if flags & PRIVATE else "safe",
             schema_version=version,
             summary=summary,
-            refs=refs and refs.encode(),
-            payload=decompress(blob) if flags & SPILLED and blob is not None else payload,
+            refs=refs,
+            payload=payload if blob is None else blobs[blob],
             salt=salt,
             content_digest=digest,
             link=link,
@@ -157,7 +176,7 @@ def records(
         for (
             position, _, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
             agent, user, ts_ms, recorded_ms, flags, version, payload_bytes, digest, link, summary,
-            refs, payload, salt, blob,
+            refs, payload, blob, salt,
         ) in rows
     ]  # fmt: skip
 
@@ -165,22 +184,32 @@ def records(
 def event_text(event_id: bytes, name: str | None, flags: int) -> str:
     """Return an id as its author wrote it; a hash, once that is gone."""
     if not flags & NAMED:
-        text = event_id.hex()
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        return str(uuid_utils.UUID(bytes=event_id))
     return name if name is not None else f"#{event_id.hex()}"
 
 
-def decompress(blob: bytes) -> bytes:
+def decompress(body: bytes) -> bytes:
     """Return the payload that a blob holds."""
     import zstandard  # noqa: PLC0415  (only large payloads pay for it)
 
-    return zstandard.ZstdDecompressor().decompress(blob)
+    return zstandard.ZstdDecompressor().decompress(body)
+
+
+def bounded(rows: list[Row]) -> list[Row]:
+    """Return as many of ``rows`` as their payloads fit in memory together; at least one."""
+    total = 0
+    for count, row in enumerate(rows):
+        total += row[_PAYLOAD_BYTES]
+        if total > PAGE_BYTES_MAX and count:
+            return rows[:count]
+    return rows
 
 
 def _payload(kind: str, payload: bytes | None, blob: bytes | None, flags: int, version: int) -> Any:
     if flags & PLACEHOLDER:
         return REDACTED
-    encoded = decompress(blob) if flags & SPILLED and blob is not None else payload
+    # A blob that is gone was erased between two reads.
+    encoded = (blob or encode(REDACTED)) if flags & SPILLED else payload
     return None if encoded is None else upcast(kind, decode(encoded), version)
 
 

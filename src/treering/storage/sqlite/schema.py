@@ -79,5 +79,6 @@ def _found(connection: apsw.Connection) -> None:
             ("created_ms", time.time_ns() // 1_000_000),
             ("name_key", os.urandom(32)),
             ("erasure_pending", 0),
+            ("timed_position", 0),
         ],
     )

@@ -6,11 +6,10 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from treering.ledger.records import SessionRecord
-from treering.model.kinds import ERASURE_KINDS
 from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
 from treering.storage.sqlite.eraser import Eraser
-from treering.storage.sqlite.known import Known, SessionTexts, Texts
+from treering.storage.sqlite.known import Known
 from treering.storage.sqlite.reader import Reader
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 from treering.storage.sqlite.writer import Writer
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from treering.ledger.records import Cover, Draft, Erased, Erasure, Record, Selection
-    from treering.model.events import Event, Header
+    from treering.model.events import Header
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
     from treering.model.scopes import Scope
+    from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
-    from treering.storage.sqlite.writer import Batch
 
 SESSIONS_PAGE: Final = 1_000
 POLL_S: Final = 0.05
@@ -35,13 +34,13 @@ class SqliteStore(Reader):
     """Keeps events in one SQLite file."""
 
     def __init__(self, database: Database) -> None:
-        names, sessions = Texts(database), SessionTexts(database)
-        super().__init__(database, names, sessions)
-        self._writer = Writer(database, Known(database), names, sessions)
+        super().__init__(database)
+        self._writer = Writer(database, Known(database))
         self._commits = GroupCommit(self._writer.carry_out)
         self._eraser = Eraser(self._writer)
         self._copier = Copier(self._writer)
         self._news = threading.Condition()
+        self._waiting = 0
         if not database.read_only:
             self._eraser.finish()
 
@@ -49,8 +48,9 @@ class SqliteStore(Reader):
         """Record all of ``drafts`` durably and in order, or none of them."""
         job = Job(drafts, expected_seq)
         self._commits.run(job)
-        with self._news:
-            self._news.notify_all()
+        if self._waiting:
+            with self._news:
+                self._news.notify_all()
         return job.headers
 
     def wait(self, seen: int, timeout_s: float) -> None:
@@ -59,7 +59,9 @@ class SqliteStore(Reader):
         while waited < timeout_s and self.last_position() <= seen:
             step = min(POLL_S, timeout_s - waited)
             with self._news:
+                self._waiting += 1
                 self._news.wait(step)
+                self._waiting -= 1
             waited += step
 
     def erase(
@@ -96,7 +98,7 @@ class SqliteStore(Reader):
     def set_retention(self, scope: Scope, policy: Retention) -> None:
         """Keep ``policy`` for the scope."""
 
-        def work(batch: Batch) -> None:
+        def work(batch: Batch, _: None) -> None:
             number = self._writer.known.scope(batch.connection, scope, create=True)[0]
             batch.connection.execute("DELETE FROM retention WHERE scope = ?", (number,))
             batch.connection.executemany(
@@ -105,7 +107,7 @@ class SqliteStore(Reader):
             )
             batch.dirty = True
 
-        self._writer.transact(work)
+        self._writer.transact(work, None)
 
     def session_records(
         self, scope: Scope | None = None, session_id: str | None = None
@@ -143,10 +145,6 @@ class SqliteStore(Reader):
             if len(found) < SESSIONS_PAGE:
                 return
             after = found[-1][0]
-
-    def covers(self, scope: Scope, session_id: str) -> list[Event]:
-        """Return the events that vouch for erasures in a session, in order."""
-        return self._of_kinds(scope, session_id, sorted(ERASURE_KINDS))
 
     def link_at(self, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""

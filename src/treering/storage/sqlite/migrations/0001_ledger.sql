@@ -62,12 +62,26 @@ CREATE TABLE events (
   content_digest BLOB NOT NULL,
   link BLOB NOT NULL,
   summary TEXT,
-  refs TEXT
+  refs BLOB                        -- canonical JSON
 ) STRICT;
 CREATE UNIQUE INDEX events_by_seq ON events (session, seq);
 CREATE UNIQUE INDEX events_by_id ON events (scope, event_id);
-CREATE INDEX events_by_time ON events (session, ts_ms) WHERE flags < 64;
-CREATE INDEX events_by_kind ON events (scope, kind, ts_ms) WHERE flags < 64;
+
+-- The orders of time. The newest events are not in them yet: they are entered many at a time, so
+-- that one append touches no page of theirs, and read by position until then (see timeline.py).
+CREATE TABLE times_by_session (
+  session INTEGER NOT NULL,
+  ts_ms INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  PRIMARY KEY (session, ts_ms, position)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE times_by_kind (
+  scope INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  ts_ms INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  PRIMARY KEY (scope, kind, ts_ms, position)
+) STRICT, WITHOUT ROWID;
 
 -- Payloads, apart, so that a header is read without touching them.
 CREATE TABLE contents (
@@ -125,7 +139,7 @@ SELECT
     WHEN e.flags & 4 THEN '"[REDACTED]"'
     ELSE CAST(c.payload AS TEXT)
   END AS payload_json,
-  e.refs AS refs_json,
+  CAST(e.refs AS TEXT) AS refs_json,
   (e.flags & 2) <> 0 AS redacted,
   'openclaw-mem.episodic.v0' AS schema_version,
   strftime('%Y-%m-%dT%H:%M:%f', e.recorded_ms / 1000.0, 'unixepoch') || '+00:00' AS created_at

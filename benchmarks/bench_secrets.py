@@ -1,0 +1,64 @@
+"""How well the guard finds secrets, how seldom it errs, and how fast it is."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Final
+
+import secrets_corpus
+from treering.capture.secrets import Guard
+
+MIXED_CHARS: Final = 1_000_000
+CLEAN_BYTES: Final = 500
+REPEATS: Final = 9
+
+_CLEAN: Final = """\
+2026-03-05T10:22:31.123Z INFO worker[12]: fetched 24 rows from orders in 18.2 ms (cache miss)
+    return self.render(request, template, {"items": items, "page": page or 1})
+{"kind":"tool.result","session":"5f2c1c9e-0c57-4c55-9a53-0e2f4c5a1b7d","usage":{"input_tokens":120}}
+The new index made the query ten times faster; I will write that down in the notes for Friday.
+commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b  src/storage/events.py | 24 +++++----
+see https://example.com/docs/storage?page=2#events and the file /srv/app/main.py:31:7
+"""
+
+
+def run() -> dict[str, float]:
+    guard = Guard(key=b"benchmark")
+    positives, negatives = secrets_corpus.positives(), secrets_corpus.negatives()
+    found = sum(
+        secrets_corpus.covered(
+            [(hit.start, hit.end) for hit in guard.find_text(line)], line, secret
+        )
+        for line, secret in positives
+    )
+    false = sum(bool(guard.find_text(line)) for line in negatives)
+    mixed = secrets_corpus.mixed_text(MIXED_CHARS)
+    clean = _CLEAN[:CLEAN_BYTES]
+    encoded = clean.encode()
+    return {
+        "recall": found / len(positives),
+        "false_positive_rate": false / len(negatives),
+        "mb_per_s": len(mixed.encode()) / 1e6 / _seconds(lambda: guard.mask_text(mixed), 1),
+        "clean_500_us": _seconds(lambda: guard.mask_text(clean), 2_000) * 1e6,
+        "suspicious_500_us": _seconds(lambda: guard.suspicious(encoded), 2_000) * 1e6,
+    }
+
+
+def main() -> None:
+    for name, number in run().items():
+        print(f"{name:20} {number:10.4f}")
+
+
+def _seconds(work: Callable[[], object], count: int) -> float:
+    """Give the processor time of one call: the median of some repeats."""
+    times = []
+    for _ in range(REPEATS):
+        start = time.process_time()
+        for _ in range(count):
+            work()
+        times.append((time.process_time() - start) / count)
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Measure everything in one run and write RESULTS.md beside this file.
+
+    python benchmarks/run.py [--quick] [--only NAME]... [--keep]
+
+A run with ``--only`` or ``--quick`` prints its numbers and leaves RESULTS.md alone.
+"""
+
+import argparse
+import importlib
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Final
+
+from report import Row, Section, markdown, plain
+from workload import FULL, QUICK, Effort
+
+HERE: Final = Path(__file__).parent
+DATA: Final = HERE / ".data"
+SUBJECTS: Final = (
+    "append", "reading", "threads", "processes", "guarding", "scale", "copying", "peers", "cuts",
+)  # fmt: skip
+"""Peers come late: importing them makes the process large, and that must not weigh on others."""
+
+
+def main() -> int:
+    options = _options()
+    effort = QUICK if options.quick else FULL
+    chosen = options.only or list(SUBJECTS)
+    started = time.perf_counter()
+    DATA.mkdir(exist_ok=True)
+    try:
+        sections = [_measure(name, effort) for name in SUBJECTS if name in chosen]
+    finally:
+        if not options.keep:
+            shutil.rmtree(DATA, ignore_errors=True)
+    minutes = (time.perf_counter() - started) / 60
+    report = markdown(sections, minutes=minutes, quick=options.quick)
+    if not options.quick and not options.only:
+        (HERE / "RESULTS.md").write_text(report)
+    missed = [row for section in sections for row in section.rows if row.met is False]
+    print(f"\n{minutes:.1f} minutes; {len(missed)} targets missed")
+    for row in missed:
+        print(f"  {row.what}: {row.measured}, target {row.target}")
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure the ledger against its limits and peers.")
+    parser.add_argument("--quick", action="store_true", help="a small run, to see that all works")
+    parser.add_argument("--only", action="append", choices=SUBJECTS, help="one subject; repeatable")
+    parser.add_argument("--keep", action="store_true", help="keep the large ledger for next time")
+    return parser.parse_args()
+
+
+def _measure(name: str, effort: Effort) -> Section:
+    """Measure one subject in a folder of its own; a failure is reported, not hidden."""
+    print(f"{name} ...", file=sys.stderr, flush=True)
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=DATA, prefix=f"{name}-") as folder:
+        try:
+            section: Section = importlib.import_module(name).run(effort, Path(folder))
+        except Exception as error:
+            traceback.print_exc()
+            failure = Row(what=name, measured=f"failed: {error}", target="measured", met=False)
+            section = Section(title=name.capitalize(), rows=[failure])
+    print(f"{section.title} ({time.perf_counter() - started:.0f} s)", flush=True)
+    print(plain(section), flush=True)
+    return section
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Taking things in: what is recorded, and what must not be."""

@@ -1,0 +1,138 @@
+"""Names that give a secret away, and how much the value of each must prove.
+
+Anything given to a password is one; a ``client_secret`` must be more than plain words; any other
+``*_TOKEN`` or ``*_KEY`` must look random; and ``max_tokens`` or ``primary_key`` name no secret.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from treering.capture.secret_values import (
+    is_given,
+    is_mixed,
+    is_opaque,
+    is_passphrase,
+    is_random,
+    word_set,
+)
+
+NAMES_CACHED_MAX: Final = 4_096
+VALUE_CHARS_MAX: Final = 4_096
+
+Demand: TypeAlias = Literal["given", "mixed", "opaque", "random"]
+
+_WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_PASSWORD: Final = re.compile(r"(?i:pass[_-]?(?:word|wd|phrase))")
+_PASSWORDS: Final = ("password", "passwords", "passwd", "passphrase", "passcode", "pwd")
+_JOINED_KEYS: Final = word_set(
+    "apikey apikeys secretkey privatekey accesskey authkey masterkey signingkey appkey"
+    " encryptionkey"
+)
+_SUFFIXES: Final = word_set(
+    "value base prod production dev development staging live old new current plain raw default"
+    " string str b64 base64 hex confirm confirmation repeat again"
+)
+_KEY_HEADS_STRONG: Final = word_set(
+    "api secret private access account signing encryption master auth shared"
+)
+_KEY_HEADS: Final = word_set(
+    "signature encrypt decryption hmac webhook jwt aes crypto app service license client consumer"
+    " admin subscription storage deploy integration openai anthropic stripe server session"
+)
+_KEY_HEADS_DENIED: Final = word_set(
+    "public primary foreign partition sort cache idempotency row object s3 map dict hot short arrow"
+    " json lookup index group order unique composite candidate natural translation locale event"
+    " route query issue project dedupe dedup shard hash range entity document bucket registry"
+    " feature config setting option param field column state sticky routing redis item node tab"
+    " menu enter escape function any last first next previous parent child publishable anon site"
+    " lock"
+)
+_TOKEN_HEADS_STRONG: Final = word_set(
+    "access refresh auth bearer api session security bot personal oauth secret"
+)
+_TOKEN_HEADS_DENIED: Final = word_set(
+    "max min num total count input output prompt completion page next prev previous continuation"
+    " continue cursor sync start end stop eos bos pad unk mask sep cls special first last"
+    " cancellation cancel lookahead peek syntax parse change sequence per pagination idempotency"
+    " design color theme word sub keyword operator identifier cached reasoning budget"
+)
+_ACTS: Final = word_set(
+    "is has show hide forgot forgotten reset require requires required no get set check verify"
+    " validate change update toggle hash hashed existing compare with without use"
+)
+
+
+class Named(NamedTuple):
+    """What a name promises about its value."""
+
+    rule: str
+    demand: Demand
+
+
+@lru_cache(maxsize=NAMES_CACHED_MAX)
+def named(name: str) -> Named | None:
+    """Say what ``name`` promises, or None if it does not name a secret."""
+    words = [word.lower() for word in _WORDS.findall(_PASSWORD.sub(_joined, name))]
+    while len(words) > 1 and (words[-1].isdigit() or words[-1] in _SUFFIXES):
+        words.pop()
+    if not words:
+        return None
+    *heads, last = words
+    if last.endswith(_PASSWORDS) or last == "pass":
+        return _named_password(name, heads, last)
+    if last.endswith(("secret", "secrets")):
+        return None if heads and heads[0] in _ACTS else Named("secret", "opaque")
+    if last.endswith("token"):
+        return _named_token(heads, last)
+    if last in ("key", "keys") or last in _JOINED_KEYS:
+        return _named_key(name, heads, last)
+    return None
+
+
+def holds_secret(promise: Named, value: str) -> bool:
+    """Say whether a whole ``value`` given to such a name is a secret."""
+    value = value[:VALUE_CHARS_MAX]
+    if " " in value:
+        return promise.rule == "password" and is_passphrase(value)
+    match promise.demand:
+        case "given":
+            return is_given(value)
+        case "mixed":
+            return is_mixed(value)
+        case "opaque":
+            return is_opaque(value)
+        case "random":
+            return is_random(value)
+
+
+def _joined(found: re.Match[str]) -> str:
+    return found[0].lower().replace("_", "").replace("-", "")
+
+
+def _named_password(name: str, heads: list[str], last: str) -> Named | None:
+    if heads and heads[0] in _ACTS:
+        return None
+    # A "pass" counts tests or walks a tree more often than it opens a door, a "pwd" is a folder.
+    if (last == "pass" and not name.isupper()) or (last in ("pass", "pwd") and not heads):
+        return Named("password", "mixed")
+    return Named("password", "given")
+
+
+def _named_token(heads: list[str], last: str) -> Named | None:
+    if not _TOKEN_HEADS_DENIED.isdisjoint(heads):
+        return None
+    strong = last != "token" or (heads and heads[-1] in _TOKEN_HEADS_STRONG)
+    return Named("token", "opaque" if strong else "random")
+
+
+def _named_key(name: str, heads: list[str], last: str) -> Named | None:
+    if last in _JOINED_KEYS:
+        return Named("api-key", "opaque")
+    if not heads or heads[-1] in _KEY_HEADS_DENIED or "public" in heads:
+        return None
+    if heads[-2:] == ["secret", "access"]:
+        return Named("aws", "opaque")
+    if heads[-1] in _KEY_HEADS_STRONG:
+        return Named("api-key", "opaque")
+    return Named("api-key", "random") if name.isupper() or heads[-1] in _KEY_HEADS else None

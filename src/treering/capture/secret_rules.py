@@ -1,0 +1,277 @@
+"""The rules that find secrets, each beside the keywords that call it.
+
+A rule runs only where one of its keywords stands, and looks at a bounded stretch of text there;
+so the work grows with the text and not with the number of rules.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from treering.capture.secret_assignments import Span, find_named
+from treering.capture.secret_values import (
+    NOT_AFTER_MASK,
+    NOT_BEFORE_MASK,
+    is_dummy,
+    is_given,
+    is_opaque,
+    is_random,
+)
+
+Locate: TypeAlias = Callable[[str, int, int], Span | None]
+"""Finds a secret near the keyword at ``text[start:end]``."""
+
+KEY_BLOCK_CHARS_MAX: Final = 16_384
+NEAR_CHARS_MAX: Final = 200
+# Each of the 384 characters before the @ takes at most six bytes in JSON.
+URL_BYTES_MAX: Final = 6 * 400
+
+GENERIC: Final = frozenset(("api-key", "authorization", "password", "secret", "token", "url"))
+"""Rules that know only where a secret stands: the family of a token says more."""
+
+
+def always(_encoded: bytes, _end: int) -> bool:
+    """Take every keyword seriously."""
+    return True
+
+
+class Rule(NamedTuple):
+    """One way to find a secret, and the exact words that have to be near."""
+
+    name: str
+    keywords: tuple[str, ...]
+    locate: Locate
+    is_generic: bool = False
+    is_called: Callable[[bytes, int], bool] = always
+    """Says whether the keyword that ends here in canonical JSON could lead to a secret."""
+
+
+# A short prefix counts only at the start of a word. A word also starts after an escaped newline
+# (\n), after a colour code of a terminal (ESC[0m) and after a percent-encoded character (%3D).
+_START: Final = (
+    rf"{NOT_AFTER_MASK}(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=[0-9]m)|(?<=%[0-9A-F][0-9A-F]))"
+)
+_STOP: Final = rf"(?![A-Za-z0-9_-]){NOT_BEFORE_MASK}"
+
+_OPENAI: Final = (
+    r"(?!ant-)(?:(?:proj|svcacct|admin|service|None|or-v1|lf)-[A-Za-z0-9_-]{16,1024}"
+    r"|(?:[a-z0-9]{2,12}-)?[A-Za-z0-9]{20,1024})"
+)
+
+# Rule, keywords, body after the keyword; "^" asks for the start of a word.
+_FAMILIES: Final = (
+    ("anthropic", "sk-ant-", r"[A-Za-z0-9_-]{10,1024}"),
+    ("openai", "^ sk-", _OPENAI),
+    ("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{20,1024}(?:_[A-Za-z0-9_.-]{20,1024})?"),
+    ("github", "github_pat_", r"[A-Za-z0-9_]{20,1024}"),
+    (
+        "gitlab",
+        "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- glffct-",
+        r"[A-Za-z0-9_-]{20,1024}(?:\.[A-Za-z0-9]{2}\.[A-Za-z0-9]{9})?",
+    ),
+    ("aws", "^ AKIA ASIA", rf"[A-Z0-9]{{16}}{_STOP}"),
+    ("google", "^ AIza", rf"[A-Za-z0-9_-]{{35}}{_STOP}"),
+    ("google", "ya29.", r"[A-Za-z0-9_-]{20,2048}"),
+    ("google", "GOCSPX-", r"[A-Za-z0-9_-]{20,64}"),
+    ("google", "^ 1//0", r"[A-Za-z0-9_-]{40,512}"),
+    ("slack", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.", r"[A-Za-z0-9.-]{10,512}"),
+    ("slack", "xapp-", r"[0-9]-[A-Za-z0-9-]{10,512}"),
+    ("slack", "hooks.slack.com/", r"(?:services|workflows|triggers)/([A-Za-z0-9_/+-]{16,256})"),
+    ("stripe", "sk_live_ sk_test_ rk_live_ rk_test_", r"[A-Za-z0-9]{10,512}"),
+    ("stripe", "whsec_", r"[A-Za-z0-9+/]{20,512}={0,2}"),
+    ("npm", "^ npm_", rf"[A-Za-z0-9]{{36,128}}{_STOP}"),
+    ("pypi", "pypi-AgE", r"[A-Za-z0-9_-]{32,1024}"),
+    ("huggingface", "^ hf_ api_org_", r"[A-Za-z0-9]{30,128}"),
+    ("sendgrid", "^ SG.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64}"),
+    (
+        "twilio",
+        f"^ {' '.join('SK' + digit for digit in '0123456789abcdef')}",
+        rf"[0-9a-f]{{31}}{_STOP}",
+    ),
+    ("digitalocean", "dop_v1_ doo_v1_ dor_v1_", r"[a-f0-9]{32,128}"),
+    ("databricks", "^ dapi", rf"[a-f0-9]{{32}}(?:-[0-9])?{_STOP}"),
+    ("shopify", "shpat_ shpca_ shppa_ shpss_", r"[a-fA-F0-9]{32,64}"),
+    ("linear", "lin_api_ lin_oauth_", r"[A-Za-z0-9]{32,128}"),
+    ("tavily", "tvly-", r"[A-Za-z0-9-]{16,128}"),
+    ("groq", "^ gsk_", r"[A-Za-z0-9]{32,128}"),
+    ("xai", "^ xai-", r"[A-Za-z0-9_-]{32,256}"),
+    ("replicate", "^ r8_", rf"[A-Za-z0-9]{{36,40}}{_STOP}"),
+    ("perplexity", "pplx-", r"[A-Za-z0-9]{32,128}"),
+    ("nvidia", "nvapi-", r"[A-Za-z0-9_-]{32,128}"),
+    ("openai-like", "^ csk- pcsk_ lsv2_pt_ lsv2_sk_ tgp_v1_", r"[A-Za-z0-9_-]{24,256}"),
+    ("notion", "ntn_", r"[A-Za-z0-9]{40,64}"),
+    ("figma", "figd_ figu_", r"[A-Za-z0-9_-]{32,128}"),
+    ("vault", "^ hvs. hvb. hvr.", r"[A-Za-z0-9_-]{20,512}"),
+    ("grafana", "glsa_ glc_", r"[A-Za-z0-9_+/=-]{32,512}"),
+    ("sentry", "sntrys_ sntryu_", r"[A-Za-z0-9_+/=-]{32,512}"),
+    ("supabase", "sbp_ sb_secret_", r"[A-Za-z0-9_-]{20,128}"),
+    ("docker", "dckr_pat_ dckr_oat_", r"[A-Za-z0-9_-]{20,128}"),
+    ("atlassian", "ATATT3x", r"[A-Za-z0-9_=-]{32,512}"),
+    ("mailgun", "^ key-", rf"[a-f0-9]{{32}}{_STOP}"),
+    ("newrelic", "NRAK-", r"[A-Z0-9]{20,64}"),
+    ("age", "AGE-SECRET-KEY-1", r"[A-Z0-9]{40,128}"),
+    ("azure", "^ sig=", r"([A-Za-z0-9+/]{40,64}(?:=|%3D)|[A-Za-z0-9%]{43,90}%3D)"),
+    (
+        "jwt",
+        "^ eyJ",
+        r"[A-Za-z0-9_-]{8,4096}\.eyJ[A-Za-z0-9_-]{8,16384}(?:\.[A-Za-z0-9_-]{0,4096})?",
+    ),
+)
+
+_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PRIVATE_KEY_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_BASE64_LINES: Final = re.compile(
+    r"""(?:
+      (?:[\s"']|\\[nr]|(?:Proc-Type|DEK-Info|Version|Comment):[^\n\\]{0,80}){0,256}+
+      [A-Za-z0-9+/=]{16,4096}+
+    ){1,512}+
+    (?:(?:[\s"']|\\[nr]){0,256}+[A-Za-z0-9+/=]{1,15}+(?=[\s"'\\]|\Z))?
+    | (?:\s|\\[nr]){0,256}+[A-Za-z0-9+/=]{0,15}+\Z""",
+    re.VERBOSE,
+)
+_URL: Final = re.compile(r"://[^\s:@/?#\"'<>\\]{0,128}:([^\s@\"'<>/\\]{1,256})@(?=[\w\[$%{.-])")
+_HEADER: Final = re.compile(
+    r"""(?:\\{0,7}["'`])?\]?[ ]{0,4}[:=,][ ]{0,4}(?:\\{0,7}["'`])?
+    (?P<scheme>(?i:bearer|basic|token|apikey|api-key|bot|key|negotiate)[ ]{1,4})?
+    (?P<value>[A-Za-z0-9+/_.~=:-]{8,4096}+)(?!\()""",
+    re.VERBOSE,
+)
+_BEARER: Final = re.compile(r"[ ]{1,4}([A-Za-z0-9+/_.~=-]{16,4096})")
+_TELEGRAM: Final = re.compile(
+    rf"{NOT_AFTER_MASK}(?<![0-9])[0-9]{{8,10}}:AA[A-Za-z0-9_-]{{33}}{_STOP}"
+)
+_DISCORD: Final = re.compile(
+    NOT_AFTER_MASK
+    + r"(?<![A-Za-z0-9_-])[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}"
+)
+_DISCORD_HOOK: Final = re.compile(
+    r"[a-z]{0,3}\.?com/api/webhooks/[0-9]{16,20}/([A-Za-z0-9_-]{32,128})"
+)
+_AZURE: Final = re.compile(r"[A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}")
+# Command, and the flag of it whose argument is a password.
+_COMMANDS: Final = (
+    ("curl", r"(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{1,64}:"),
+    ("sshpass", r"-p ?[\"']?"),
+    ("docker login", r"-p[ =][\"']?"),
+    ("redis-cli", r"-a [\"']?"),
+    ("sqlcmd", r"-P ?[\"']?"),
+    ("mysql", r"-p[\"']?"),
+)
+
+
+def _family(name: str, keywords: str, body: str) -> Rule:
+    words = keywords.removeprefix("^ ").split()
+    start = _START if keywords.startswith("^ ") else ""
+    prefix = "|".join(re.escape(word) for word in words)
+    pattern = re.compile(f"{start}(?:{prefix}){body}")
+
+    def locate(text: str, start: int, end: int) -> Span | None:
+        found = pattern.match(text, start)
+        if found is None or is_dummy(text[end : found.end()]):
+            return None
+        return name, *found.span(found.lastindex or 0)
+
+    return Rule(name, tuple(words), locate)
+
+
+def _private_key(text: str, start: int, _end: int) -> Span | None:
+    header = _PRIVATE_KEY.match(text, start)
+    if header is None:
+        return None
+    footer = _PRIVATE_KEY_END.search(text, header.end(), header.end() + KEY_BLOCK_CHARS_MAX)
+    if footer is not None:
+        body = text[header.end() : footer.start()]
+        empty = is_dummy(body) or not any(character.isalnum() for character in body)
+        return None if empty else ("private-key", start, footer.end())
+    lines = _BASE64_LINES.match(text, header.end())
+    return None if lines is None else ("private-key", start, lines.end())
+
+
+def _url(text: str, start: int, _end: int) -> Span | None:
+    found = _URL.match(text, start)
+    if found is None or found[1].startswith(("$", "{", "%", "<", "[")) or is_dummy(found[1]):
+        return None
+    return "url", *found.span(1)
+
+
+def _authorization(text: str, _start: int, end: int) -> Span | None:
+    found = _HEADER.match(text, end)
+    if found is None or not is_opaque(found["value"]) or is_dummy(found["value"]):
+        return None
+    value = found["value"]
+    proved = len(value) >= 16 or not (value.islower() and value.isalpha())
+    if not (proved if found["scheme"] else is_random(value)):
+        return None
+    return "authorization", *found.span("value")
+
+
+def _bearer(text: str, _start: int, end: int) -> Span | None:
+    found = _BEARER.match(text, end)
+    if found is None:
+        return None
+    value = found[1]
+    proved = is_random(value) or (len(value) >= 24 and value.isalnum() and not is_dummy(value))
+    return ("authorization", *found.span(1)) if proved else None
+
+
+def _telegram(text: str, start: int, _end: int) -> Span | None:
+    for digits in (10, 9, 8):
+        found = _TELEGRAM.match(text, max(0, start - digits))
+        if found is not None:
+            return "telegram", *found.span()
+    return None
+
+
+def _discord(text: str, start: int, end: int) -> Span | None:
+    hook = _DISCORD_HOOK.match(text, end)
+    if hook is not None:
+        return "discord", *hook.span(1)
+    token = _DISCORD.search(text, max(0, start - NEAR_CHARS_MAX), end + NEAR_CHARS_MAX)
+    return None if token is None else ("discord", *token.span())
+
+
+def _azure(text: str, start: int, _end: int) -> Span | None:
+    found = _AZURE.match(text, max(0, start - 4))
+    return None if found is None else ("azure", *found.span())
+
+
+def _command(command: str, flag: str) -> Rule:
+    pattern = re.compile(rf"[^\n]{{0,256}}?\s{flag}([^\s\"'$<-][^\s\"']{{2,127}})")
+
+    def locate(text: str, _start: int, end: int) -> Span | None:
+        found = pattern.match(text, end)
+        return None if found is None or not is_given(found[1]) else ("password", *found.span(1))
+
+    return Rule(command, (command,), locate, is_generic=True)
+
+
+def _token(text: str, start: int, end: int) -> Span | None:
+    return None if text[end : end + 1] in ("s", "S") else find_named(text, start, end)
+
+
+def _any_case(*words: str) -> tuple[str, ...]:
+    return tuple(form for word in words for form in (word, word.upper(), word.capitalize()))
+
+
+def _has_at_sign(encoded: bytes, end: int) -> bool:
+    return encoded.find(b"@", end, end + URL_BYTES_MAX) != -1
+
+
+def _is_singular(encoded: bytes, end: int) -> bool:
+    return encoded[end : end + 1] not in (b"s", b"S")
+
+
+SECRET_RULES: Final = (
+    *(_family(*family) for family in _FAMILIES),
+    Rule("private-key", ("-----BEGIN",), _private_key),
+    Rule("telegram", (":AA",), _telegram),
+    Rule("discord", _any_case("discord"), _discord),
+    Rule("azure", ("Q~",), _azure),
+    Rule("url", ("://",), _url, is_generic=True, is_called=_has_at_sign),
+    *(_command(*command) for command in _COMMANDS),
+    Rule("authorization", _any_case("authorization"), _authorization, is_generic=True),
+    Rule("bearer", _any_case("bearer"), _bearer, is_generic=True),
+    Rule("named", _any_case("pass", "pwd", "secret", "key"), find_named, is_generic=True),
+    # The plural counts what a model reads and writes, in nearly every event of an agent.
+    Rule("named", _any_case("token"), _token, is_generic=True, is_called=_is_singular),
+)

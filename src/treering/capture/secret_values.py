@@ -1,0 +1,159 @@
+"""What a value looks like: a placeholder, plain words, a reference to elsewhere, or a secret."""
+
+import re
+from typing import Final
+
+PASSPHRASE_CHARS_MAX: Final = 64
+PASSPHRASE_WORDS_MAX: Final = 8
+MIXED_CHARS_MIN: Final = 5
+RANDOM_CHARS_MIN: Final = 12
+
+MASK: Final = re.compile(r"\[redacted:[a-z0-9-]{1,32}:[0-9a-f]{8}\]")
+"""A secret that was masked before."""
+
+NOT_AFTER_MASK: Final = r"(?<![0-9a-f]{8}\])"
+NOT_BEFORE_MASK: Final = r"(?!\[redacted:)"
+"""Keep what touched a secret, and was no secret because of that, from being one beside its mask."""
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Split ``text`` at its blanks into a set of words."""
+    return frozenset(text.split())
+
+
+_PLACEHOLDER: Final = re.compile(
+    r"""(?:
+      null|none|nil|undefined|nan|true|false|yes|no|on|off|n/?a
+    | str|string|text|int|integer|number|bool|boolean|bytes|char|varchar|object|array|any|unknown
+    | never|void|secretstr|(?:\#/)?definitions\S*
+    | required|optional|missing|invalid|valid|wrong|incorrect|expired|empty|unset|hidden|masked
+    | removed|redacted\S*|filtered|censored|encrypted|disabled|enabled|error|failed|default|auto
+    | prompt|ask|stdin|env|here|basic|bearer|header|query|cookie|hash(?:ed)?|credentials?|rotated
+    | (?:option|flag|argument|parameter|value|field)s?|instead
+    | passwort|senha|wachtwoord|parola|haslo|clave|salasana
+    | pass(?:word|wd|phrase|code)?s?|pwd|(?:\w+[-_])?(?:secrets?|password|passwd)
+    | (?:api|access|secret|private|auth|public)?[-_ ]?keys?
+    | (?:access|auth|refresh|id|api|session|bearer)?[-_ ]?tokens?
+    | (?:change|replace|fix)[-_ ]?(?:me|it|this|with)\S*|to[-_]?do|tbd|placeholder\S*
+    | example|sample|dummy|fake|foo|bar|baz|foobar
+    | (?:your|insert|enter)[-_ .]\S*|your[a-z]*
+    | (?:my|the|some|a|test)[-_](?:super[-_])?
+      (?:api|secret|password|token|key|access|auth|client)\S*
+    | \S*[-_](?:here|placeholder|example)
+    | [x*_-]{3,}|[:*•●.…_?\#-]+
+    | [\[<({].*[\])>}]
+    | \$[{(].*|\$\{?\w+\}?|%\w+%|%[sdvqr]|%\(\w+\)s|\{\{.*|\#\{.*|[:@]\w+|\{[\w.]*\}\S*
+    )[.,;:!]?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_REFERENCE: Final = re.compile(
+    r"""(?:
+      [a-zA-Z][a-zA-Z0-9+.-]{1,16}://
+    | arn:aws|projects/|secretsmanager|(?:env|vault|file|ssm|kms|enc|ref\+[a-z]+):
+    | (?:sha(?:1|256|384|512)|md5)[-:]|data:|ssh-(?:rsa|ed25519)
+    | os\.environ|os\.getenv|getenv|process\.env|import\.meta|ENV\[|secrets\.|System\.get
+    | !(?:Ref|Sub|GetAtt|vault|env|secret|ImportValue|Join)\b
+    | \$\{|\{\{|-----BEGIN|\[redacted:
+    )""",
+    re.VERBOSE,
+)
+_FILE: Final = re.compile(r"[\w.@~/\\ -]*\.(?:pem|key|crt|txt|json|ya?ml|env|py|[jt]sx?|md|html)")
+_PATH: Final = re.compile(r"(?:~|\.{0,2})/.*|[A-Za-z]:\\.*")
+_WORDY: Final = re.compile(
+    r"(?:[A-Za-z]+[0-9]{0,3}|[0-9]+)(?:[-_./:@]+(?:[A-Za-z]+[0-9]{0,3}|[0-9]+))+"
+)
+_PLAIN: Final = re.compile(r"[A-Za-z]+[0-9]{0,3}|[0-9]+")
+_CODE: Final = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|\?\.|->|::)[A-Za-z_$][\w$]*)+!?")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_LETTER: Final = re.compile(r"[A-Za-z]")
+_DIGIT: Final = re.compile(r"[0-9]")
+_STRONG: Final = re.compile(
+    r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[^\s]{8,64}\Z"
+)
+_DUMMY: Final = re.compile(
+    r"[xX*.0_-]+\Z|.*(?:[xX]{6}|\*{4}|\.{3}|[-_](?:here|HERE)\b|(?i:your[-_]|placeholder|redacted))",
+    re.DOTALL,
+)
+_SENTENCE_WORDS: Final = word_set(
+    "a an and are as at be by can cannot do does enter field for from has have if in incorrect"
+    " invalid is it key least length match matches may minimum missing must my new no not of old"
+    " on only optional or password passwords please repeat required reset secret should the this"
+    " to token too type use was when will with wrong you your forgot change confirm current"
+    " characters strength policy set change again show"
+)
+
+
+def is_given(value: str) -> bool:
+    """Say whether ``value`` is a value of its own: no placeholder, no reference, no path."""
+    if _PLACEHOLDER.fullmatch(value) or _REFERENCE.match(value) or MASK.search(value):
+        return False
+    if value.endswith(("...", "…")) or _FILE.fullmatch(value) or _is_path(value):
+        return False
+    return value.isascii() or _DIGIT.search(value) is not None
+
+
+def is_opaque(value: str) -> bool:
+    """Say whether ``value`` is given and is more than words joined by punctuation."""
+    return is_given(value) and not _WORDY.fullmatch(value)
+
+
+def is_mixed(value: str) -> bool:
+    """Say whether ``value`` is given, and is letters with digits or with symbols."""
+    return (
+        len(value) >= MIXED_CHARS_MIN
+        and is_given(value)
+        and _LETTER.search(value) is not None
+        and not value.rstrip(".,:;!?").isalpha()
+        and not _CODE.fullmatch(value)
+        and (_DIGIT.search(value) is not None or not _WORDY.fullmatch(value))
+    )
+
+
+def is_random(value: str) -> bool:
+    """Say whether ``value`` looks drawn by a machine."""
+    return (
+        len(value) >= RANDOM_CHARS_MIN
+        and _DIGIT.search(value) is not None
+        and _LETTER.search(value) is not None
+        and not _PLAIN.fullmatch(value)
+        and not _DATE.match(value)
+        and not _DUMMY.match(value)
+        and " " not in value
+        and is_opaque(value)
+    )
+
+
+def is_passphrase(value: str) -> bool:
+    """Say whether a ``value`` with blanks is a passphrase rather than a sentence or a label."""
+    words = value.lower().split()
+    return (
+        len(value) <= PASSPHRASE_CHARS_MAX
+        and 2 <= len(words) <= PASSPHRASE_WORDS_MAX
+        and value.isascii()
+        and is_given(value)
+        and all(word.strip("!?.*#-").isalnum() and len(word) > 1 for word in words)
+        and value[-1] not in ".:?"
+        and _SENTENCE_WORDS.isdisjoint(words)
+    )
+
+
+def is_code(value: str) -> bool:
+    """Say whether an unquoted ``value`` is an expression such as ``settings.token``."""
+    return _CODE.fullmatch(value) is not None and not is_random(value)
+
+
+def is_strong(value: str) -> bool:
+    """Say whether ``value`` follows the rules that people are given for passwords."""
+    return is_mixed(value) and _STRONG.match(value) is not None
+
+
+def is_dummy(body: str) -> bool:
+    """Say whether the ``body`` of a token was typed to stand for one, as in ``sk-xxxxxxxx``."""
+    return _DUMMY.match(body) is not None
+
+
+def _is_path(value: str) -> bool:
+    return _PATH.fullmatch(value) is not None and not any(
+        len(part) >= 16 and part.lower() != part and _DIGIT.search(part)
+        for part in value.split("/")
+    )

@@ -1,0 +1,247 @@
+"""The guard that finds secrets in text and JSON, and masks them.
+
+A mask reads ``[redacted:<rule>:<hash8>]``. The hash is keyed, so that two places where the same
+secret stood can be told to be the same, while nobody without the key can try out guesses.
+Finding never keeps a value, masking never changes a clean one, and masks are never found again.
+"""
+
+import hmac
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Final, TypeAlias
+
+import msgspec
+from ahocorasick_rs import AhoCorasick, BytesAhoCorasick, Implementation
+
+from treering.capture.personal_rules import (
+    PERSONAL_RULES,
+    find_phones,
+    is_phone_field,
+    may_hold_phone,
+)
+from treering.capture.secret_assignments import NAME_CHARS_MAX, Span
+from treering.capture.secret_names import Named, holds_secret, named
+from treering.capture.secret_rules import GENERIC, SECRET_RULES, Rule
+from treering.capture.secret_values import MASK
+
+__all__ = ["Finding", "Guard", "Json"]
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+
+HASH_DIGITS: Final = 8
+PIN_DIGITS_MIN: Final = 4
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_FLAG: Final = re.compile(r"--?[A-Za-z][\w-]{1,48}")
+_HEADER: Final = "authorization: "
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Where a secret stands in a text; never the secret itself."""
+
+    rule: str
+    start: int
+    end: int
+
+
+class Guard:
+    """Finds and masks secrets, and with ``personal`` e-mail addresses and phone numbers too.
+
+    ``key`` makes the hashes in the masks; as a function it is asked once, at the first mask.
+    """
+
+    def __init__(self, *, key: bytes | Callable[[], bytes], personal: bool = False) -> None:
+        self._key = key
+        self._personal = personal
+        rules = (*SECRET_RULES, *PERSONAL_RULES) if personal else SECRET_RULES
+        self._rules = [rule for rule in (*rules, _MASKED) for _ in rule.keywords]
+        words = [word for rule in (*rules, _MASKED) for word in rule.keywords]
+        self._keywords = AhoCorasick(words, implementation=Implementation.DFA)
+        self._encoded_keywords = BytesAhoCorasick(
+            [word.encode() for word in words], implementation=Implementation.DFA
+        )
+
+    def find_text(self, text: str) -> list[Finding]:
+        """Find every secret in ``text``, in order and without overlaps."""
+        return [Finding(*span) for span in self._spans(text)]
+
+    def mask_text(self, text: str) -> str:
+        """Mask every secret in ``text``; a clean text comes back as it is."""
+        spans = self._spans(text)
+        return self._masked(text, spans) if spans else text
+
+    def find_value(self, value: Json) -> str | None:
+        """Give the first rule that finds a secret anywhere in a JSON ``value``, or None."""
+        return self._find_field("", value)
+
+    def mask_value(self, value: Json) -> Json:
+        """Mask every secret in a JSON ``value``, keys included; a clean value comes back as it is.
+
+        The value given is never changed. A number that is a password becomes a mask.
+        """
+        return self._mask_field("", value)
+
+    def suspicious(self, encoded: bytes) -> bool:
+        """Say whether canonical JSON or UTF-8 text could hold a secret; False is a guarantee."""
+        for index, _, end in self._encoded_keywords.find_matches_as_indexes(encoded, True):
+            if self._rules[index].is_called(encoded, end):
+                return True
+        return self._personal and may_hold_phone(encoded)
+
+    def _find_field(self, name: str, value: Json) -> str | None:
+        if isinstance(value, dict):
+            for key, item, field in _fields(value):
+                spans = self._spans(key)
+                found = spans[0][0] if spans else self._find_field(field, item)
+                if found is not None:
+                    return found
+            return None
+        if isinstance(value, list):
+            for item, field in _items(value, name):
+                found = self._find_field(field, item)
+                if found is not None:
+                    return found
+            return None
+        spans = self._field_spans(name, value)
+        return spans[0][0] if spans else None
+
+    def _mask_field(self, name: str, value: Json) -> Json:
+        if isinstance(value, dict):
+            fields = {
+                self.mask_text(key): self._mask_field(field, item)
+                for key, item, field in _fields(value)
+            }
+            clean = all(key in fields and fields[key] is item for key, item in value.items())
+            return value if clean else fields
+        if isinstance(value, list):
+            items = [self._mask_field(field, item) for item, field in _items(value, name)]
+            clean = all(masked is item for masked, item in zip(items, value, strict=True))
+            return value if clean else items
+        spans = self._field_spans(name, value)
+        return self._masked(str(value), spans) if spans else value
+
+    def _field_spans(self, name: str, value: Json) -> Sequence[Span]:
+        """Find the secrets in a value that stands alone, under ``name`` if that is not empty."""
+        if isinstance(value, int) and not isinstance(value, bool) and _is_password(name):
+            digits = str(value)
+            return (("password", 0, len(digits)),) if len(digits) >= PIN_DIGITS_MIN else ()
+        if not isinstance(value, str):
+            return ()
+        if name[-13:].lower() == "authorization":
+            return _shifted(self._spans(f"{_HEADER}{value}"), -len(_HEADER))
+        spans = self._spans(value)
+        whole = self._whole(name, value)
+        if whole is None or (len(spans) == 1 and spans[0][1:] == (0, len(value))):
+            return spans
+        return ((whole, 0, len(value)),)
+
+    def _whole(self, name: str, value: str) -> str | None:
+        """Give the rule by which all of ``value`` is a secret because of its name."""
+        promise = _promise(name)
+        if promise is not None and value and holds_secret(promise, value):
+            return promise.rule
+        return "phone" if self._personal and name and is_phone_field(name, value) else None
+
+    def _spans(self, text: str) -> Sequence[Span]:
+        try:
+            hits = self._keywords.find_matches_as_indexes(text, True)
+        except UnicodeEncodeError:
+            return self._spans(_SURROGATE.sub("\ufffd", text))
+        spans: list[Span] = find_phones(text) if self._personal else []
+        if not hits and not spans:
+            return ()
+        masks: list[Span] = []
+        known = guessed = ("", 0, 0)
+        for index, start, end in hits:
+            rule = self._rules[index]
+            # What stands inside a secret needs no second look, unless it can tell its family.
+            if known[1] <= start < known[2] or (
+                rule.is_generic and guessed[1] <= start < guessed[2]
+            ):
+                continue
+            try:
+                span = rule.locate(text, start, end)
+            except Exception:  # noqa: BLE001
+                # The cause may quote the text that it choked on, so it ends here.
+                raise RuntimeError(f"The secret rule {rule.name!r} failed") from None
+            if span is None:
+                continue
+            if span[0] in GENERIC:
+                guessed = span
+            else:
+                known = span
+            (masks if rule is _MASKED else spans).append(span)
+        return _merged(spans, masks) if spans else ()
+
+    def _masked(self, text: str, spans: Iterable[Span]) -> str:
+        parts = []
+        done = 0
+        for rule, start, end in spans:
+            parts += [text[done:start], f"[redacted:{rule}:{self._hash(text[start:end])}]"]
+            done = end
+        return "".join([*parts, text[done:]])
+
+    def _hash(self, secret: str) -> str:
+        if callable(self._key):
+            self._key = self._key()
+        digest = hmac.digest(self._key, secret.encode("utf-8", "surrogatepass"), "sha256")
+        return digest.hex()[:HASH_DIGITS]
+
+
+def _fields(value: dict[str, Json]) -> Iterator[tuple[str, Json, str]]:
+    """Give each key, its item and the name that item goes by: {"name": …, "value": …} is a pair."""
+    pair = value.get("name") or value.get("key")
+    for key, item in value.items():
+        yield key, item, pair if key == "value" and isinstance(pair, str) else key
+
+
+def _items(value: list[Json], name: str) -> Iterator[tuple[Json, str]]:
+    """Give each item and the name it goes by: its list's, or else that of the flag before it."""
+    given = name if _promise(name) else ""
+    flag = ""
+    for item in value:
+        yield item, given or flag or name
+        flag = item if isinstance(item, str) and _FLAG.fullmatch(item) else ""
+
+
+def _promise(name: str) -> Named | None:
+    return named(name[-NAME_CHARS_MAX:]) if name else None
+
+
+def _is_password(name: str) -> bool:
+    promise = _promise(name)
+    return promise is not None and promise.rule == "password" and promise.demand == "given"
+
+
+def _shifted(spans: Iterable[Span], offset: int) -> list[Span]:
+    return [(rule, start + offset, end + offset) for rule, start, end in spans]
+
+
+def _merged(spans: list[Span], masks: list[Span]) -> list[Span]:
+    """Order the spans, join those that overlap, and leave out those that touch a mask."""
+    merged: list[Span] = []
+    mask_starts = [start for _, start, _ in masks]
+    for rule, start, end in sorted(spans, key=itemgetter(1, 2)):
+        mask = bisect_left(mask_starts, end) - 1
+        if mask >= 0 and masks[mask][2] > start:
+            continue
+        if merged and start < merged[-1][2]:
+            first, first_start, first_end = merged[-1]
+            merged[-1] = (rule if first in GENERIC else first, first_start, max(first_end, end))
+        else:
+            merged.append((rule, start, end))
+    return merged
+
+
+def _mask_span(text: str, start: int, _end: int) -> Span | None:
+    found = MASK.match(text, start)
+    return None if found is None else ("mask", *found.span())
+
+
+def _never(_encoded: bytes, _end: int) -> bool:
+    return False
+
+
+_MASKED: Final = Rule("mask", ("[redacted:",), _mask_span, is_called=_never)

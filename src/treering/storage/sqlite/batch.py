@@ -1,0 +1,270 @@
+"""One transaction's worth of events: numbered, chained, and written together."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Final
+
+from treering.errors import Conflict, InvalidInput
+from treering.ledger.chain import link
+from treering.model.events import SCHEMA_VERSION, Header
+from treering.storage.sqlite import rows, timeline
+from treering.storage.sqlite.repeats import same_draft, same_stored, stored_header, taken
+from treering.storage.sqlite.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
+from treering.storage.sqlite.sql import fetch_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import apsw
+
+    from treering.ledger.records import Draft
+    from treering.storage.sqlite.known import Known
+    from treering.storage.sqlite.sql import Row
+
+PLAIN: Final = {"safe": rows.ALWAYS, "private": rows.ALWAYS | rows.PRIVATE}
+"""Flags of an event with nothing out of the ordinary, by its visibility."""
+
+
+class Batch:
+    """The rows of one transaction, placed in memory first and written together."""
+
+    def __init__(self, known: Known, connection: apsw.Connection) -> None:
+        self._known = known
+        self.connection = connection
+        self.dirty = False
+        self.torn = False
+        self.added: list[Header] = []
+        """What this transaction adds, in order."""
+        self.repeats = False
+        """Whether somebody will be told of an event that was recorded before."""
+        self._events: list[Row] = []
+        self._contents: list[Row] = []
+        self._heads: dict[int, tuple[int, bytes]] = {}
+        self._named: dict[tuple[str, str], tuple[Draft, Header]] = {}
+
+    def place(self, drafts: Sequence[Draft], expected_seq: int | None = None) -> list[Header]:
+        """Give each draft its order and link.
+
+        Raises if one cannot have it; ``torn`` then says whether others of the call were placed.
+        """
+        repeated: list[Header | int | None] = []
+        fresh = drafts
+        if not all(draft.made_id for draft in drafts):
+            repeated = self._repeated(drafts)
+            self.repeats = self.repeats or any(isinstance(known, Header) for known in repeated)
+            fresh = [draft for draft, known in zip(drafts, repeated, strict=True) if known is None]
+        if expected_seq is not None and fresh:
+            self._expect(fresh, expected_seq)
+        self.torn = True
+        added = [self._add(draft) for draft in fresh]
+        self.torn = False
+        return _in_call_order(repeated, added) if repeated else added
+
+    def head(self, session: int) -> tuple[int, bytes]:
+        """Return where a session stands, with what this transaction has added."""
+        return self._heads.get(session) or self._known.head(self.connection, session)
+
+    def flush(self) -> None:
+        """Write what was placed."""
+        connection = self.connection
+        if not self._events:
+            return
+        self.dirty = True
+        if len(self._events) == 1:
+            connection.execute(rows.INSERT_EVENT, self._events[0])
+            connection.execute(rows.INSERT_CONTENT, self._contents[0])
+        else:
+            connection.executemany(rows.INSERT_EVENT, self._events)
+            connection.executemany(rows.INSERT_CONTENT, self._contents)
+        for session, (seq, last) in self._heads.items():
+            connection.execute(
+                "UPDATE heads SET seq = ?, link = ? WHERE session = ?", (seq, last, session)
+            )
+        self._known.heads.update(self._heads)
+        self._events, self._contents, self._heads = [], [], {}
+        if self._known.position - self._known.timed >= timeline.LAG_EVENTS_MAX:
+            self.enter_times()
+
+    def enter_times(self) -> None:
+        """Bring the orders of time up to date."""
+        timeline.enter(self.connection, self._known.position)
+        self._known.timed = self._known.position
+        self.dirty = True
+
+    # Checks, before anything is written.
+
+    def _repeated(self, drafts: Sequence[Draft]) -> list[Header | int | None]:
+        """Return, for each draft, the header that its id has, or where it stands in this call."""
+        here: dict[tuple[str, str], int] = {}
+        repeated: list[Header | int | None] = []
+        for at, draft in enumerate(drafts):
+            if draft.made_id:
+                repeated.append(None)
+                continue
+            first = here.setdefault((draft.scope, draft.event_id), at)
+            if first == at:
+                repeated.append(self._known_header(draft))
+            elif same_draft(draft, drafts[first]):
+                repeated.append(first)
+            else:
+                raise taken(draft)
+        return repeated
+
+    def _known_header(self, draft: Draft) -> Header | None:
+        placed = self._named.get((draft.scope, draft.event_id))
+        if placed is not None:
+            if not same_draft(draft, placed[0]):
+                raise taken(draft)
+            return placed[1]
+        scope, scope_key = self._known.scope(self.connection, draft.scope, create=False)
+        key, _ = rows.id_key(scope_key, draft.event_id)
+        found = scope and stored_header(self.connection, scope, key)
+        if not found:
+            return None
+        header, salt = found
+        if not header.redacted and not same_stored(draft, header, salt):
+            raise taken(draft)
+        self.repeats = True
+        return header
+
+    def _expect(self, drafts: Sequence[Draft], expected_seq: int) -> None:
+        targets = {(draft.scope, draft.session_id) for draft in drafts}
+        if len(targets) > 1:
+            raise InvalidInput(
+                "expected_seq speaks of one session, the events belong to several",
+                hint="append one session at a time",
+            )
+        session = self._find_session(drafts[0])
+        current = self.head(session)[0] if session else 0
+        if current != expected_seq:
+            raise Conflict(
+                f"session {drafts[0].session_id} is at seq {current}, not {expected_seq}",
+                current_seq=current,
+                hint="read what is new, then append again",
+            )
+
+    def _find_session(self, draft: Draft) -> int:
+        place = self._known.places.get((draft.scope, draft.session_id))
+        if place is not None:
+            return place[2]
+        scope, scope_key = self._known.scope(self.connection, draft.scope, create=False)
+        return scope and self._known.session(self.connection, scope, scope_key, draft.session_id)
+
+    # Placing.
+
+    def _add(self, draft: Draft) -> Header:
+        known, connection = self._known, self.connection
+        (
+            event_id, scope_name, session_id, kind, source, origin, run_id, run_seq, turn_id,
+            agent_id, user_id, ts_ms, recorded_ms, visibility, summary, _,
+        ) = fields = draft.fields  # fmt: skip
+        place = known.places.get((scope_name, session_id))
+        if place is None:
+            place = known.place(connection, scope_name, session_id)
+        scope, scope_key, session = place
+        seq, previous = self._heads.get(session) or known.head(connection, session)
+        seq += 1
+        ids, name = known.names, known.name
+        run = turn = user = None
+        if run_id is not None:
+            run = ids.get(run_id) or name(connection, run_id)
+            if kind in RUN_KINDS or known.runs.get((session, run)) != RUN_OPEN:
+                self._follow_run(session, run, draft, seq)
+        if turn_id is not None:
+            turn = ids.get(turn_id) or name(connection, turn_id)
+        if user_id is not None:
+            user = ids.get(user_id) or name(connection, user_id)
+        digest = draft.content_digest
+        last = link(previous, seq, draft.header_digest, digest)
+        known.position = position = known.position + 1
+        flags = PLAIN[visibility]
+        key, event_name = draft.made_id, None
+        if key is None:
+            key, named = rows.id_key(scope_key, event_id)
+            if named:
+                event_name, flags = event_id, flags | rows.NAMED
+        content: Row = (position, draft.salt, draft.payload, None)
+        if draft.blob is not None and draft.payload is not None:
+            flags |= rows.SPILLED
+            blob = self.keep_blob((scope, scope_key), draft.payload, draft.blob)
+            content = (position, draft.salt, rows.stub(draft.payload), blob)
+        self._events.append((
+            position, scope, session, seq, key, event_name,
+            ids.get(kind) or name(connection, kind),
+            ids.get(source) or name(connection, source),
+            None if origin is None else name(connection, origin), run, run_seq, turn,
+            ids.get(agent_id) or name(connection, agent_id), user, ts_ms, recorded_ms, flags,
+            SCHEMA_VERSION, draft.payload_bytes, digest, last, summary, draft.refs,
+        ))  # fmt: skip
+        self._contents.append(content)
+        self._heads[session] = (seq, last)
+        header = Header(
+            position, seq, *fields, draft.payload_bytes, False, False, SCHEMA_VERSION, digest, last,  # type: ignore[call-arg]
+        )  # fmt: skip
+        self.added.append(header)
+        if draft.made_id is None:
+            self._named[scope_name, event_id] = (draft, header)
+        return header
+
+    def next_position(self) -> int:
+        """Return the position of the next event."""
+        self._known.position += 1
+        return self._known.position
+
+    def push(self, event: Row, content: Row, session: int, head: tuple[int, bytes]) -> None:
+        """Add one event's rows, and move its session's head."""
+        self._events.append(event)
+        self._contents.append(content)
+        self._heads[session] = head
+
+    def keep_blob(self, scope: tuple[int, bytes], payload: bytes, body: bytes) -> int:
+        """Return the id of the blob with this content, adding it if it is new to the scope."""
+        key = hmac.digest(scope[1], payload, "sha256")
+        known: int | None = fetch_value(
+            self.connection, "SELECT id FROM blobs WHERE scope = ? AND key = ?", (scope[0], key)
+        )
+        if known is not None:
+            return known
+        added: int = fetch_value(
+            self.connection,
+            "INSERT INTO blobs (scope, key, body) VALUES (?, ?, ?) RETURNING id",
+            (scope[0], key, body),
+        )
+        return added
+
+    def _follow_run(self, session: int, run: int, draft: Draft, seq: int) -> None:
+        check_run(draft, self._known.run_state(self.connection, session, run))
+        self.follow_run(session, run, draft.kind, seq)
+
+    def follow_run(self, session: int, run: int, kind: str, seq: int) -> None:
+        """Note that a run has begun, gone on or ended at ``seq``."""
+        known, connection = self._known, self.connection
+        state = state_after(kind)
+        if known.run_state(connection, session, run) is None:
+            connection.execute(
+                "INSERT INTO runs (session, run, state, first_seq, last_seq)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (session, run, state, seq, seq if state else None),
+            )
+        elif state:
+            connection.execute(
+                "UPDATE runs SET state = ?, last_seq = ? WHERE session = ? AND run = ?",
+                (state, seq, session, run),
+            )
+        known.runs[session, run] = state
+
+
+def _in_call_order(repeated: list[Header | int | None], added: list[Header]) -> list[Header]:
+    """Return a header for each event of a call: an older one, an earlier one, or a new one."""
+    fresh = iter(added)
+    headers: list[Header] = []
+    for known in repeated:
+        match known:
+            case None:
+                headers.append(next(fresh))
+            case int():
+                headers.append(headers[known])
+            case _:
+                headers.append(known)
+    return headers

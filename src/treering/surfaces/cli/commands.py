@@ -1,0 +1,205 @@
+"""Commands and groups: loaded when called for, and answerable for their own errors."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import inspect
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+import msgspec
+
+from treering.errors import StorageError, TreeringError, exit_status
+from treering.surfaces.cli.output import print_error, print_receipt, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TRACEBACK_VARIABLE: Final = "TREERING_TRACEBACK"
+
+
+class Invocation(msgspec.Struct):
+    """What one command line says about all of its parts."""
+
+    as_json: bool
+    database: str | None = None
+    """The ledger that ``--db`` names; the innermost one counts."""
+
+
+class _Shown(click.Command):
+    """A command whose help shows how it is used before it explains."""
+
+    def __init__(self, *arguments: Any, examples: str, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._examples = inspect.cleandoc(examples).splitlines()
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the first sentence, the examples, then the rest."""
+        opening, _, rest = inspect.cleandoc(self.help or "").partition("\n\n")
+        with formatter.indentation():
+            formatter.write_paragraph()
+            formatter.write_text(opening)
+        with formatter.section("Examples"):
+            indent = " " * formatter.current_indent
+            formatter.write("".join(f"{indent}{line}\n" for line in self._examples))
+        if rest:
+            with formatter.indentation():
+                formatter.write_paragraph()
+                formatter.write_text(rest)
+
+
+class Command(_Shown):
+    """A command that reports its errors under its own kind."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error becomes text or JSON and an exit status."""
+        with reporting(ctx, kind_of(ctx)):
+            return super().invoke(ctx)
+
+
+class LazyGroup(_Shown, click.Group):
+    """A group that imports a command when it is called, and suggests one when it is unknown."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        lazy: Mapping[str, str],
+        aliases: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(*arguments, **settings)
+        self._lazy = lazy
+        self._aliases = aliases or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        """Return the names of the commands, in the order in which people meet them."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import and return a command, or None if there is no such one."""
+        place = self._lazy.get(self._aliases.get(cmd_name, cmd_name))
+        if place is None:
+            return None
+        module, _, name = place.partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that ``args`` start with. Raises UnknownCommand with a suggestion."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            raise UnknownCommand(args[0], self._nearest(ctx, args[0]), ctx)
+        return super().resolve_command(ctx, args)
+
+    def _nearest(self, ctx: click.Context, name: str) -> list[str]:
+        """Return command lines that look like ``name``, here or one level below."""
+        here = {command: f"{ctx.command_path} {command}" for command in self._lazy}
+        near = difflib.get_close_matches(name, here, n=2)
+        if near:
+            return [here[command] for command in near]
+        for command in self._lazy:
+            group = self.get_command(ctx, command)
+            if isinstance(group, LazyGroup) and name in group.list_commands(ctx):
+                return [f"{here[command]} {name}"]
+        return []
+
+
+class UnknownCommand(click.UsageError):
+    """There is no such command."""
+
+    def __init__(self, name: str, possibilities: list[str], context: click.Context) -> None:
+        super().__init__(f"no such command: {name}", context)
+        self.possibilities = possibilities
+
+
+def kind_of(context: click.Context, *inner: str) -> str:
+    """Return the receipt kind's stem: ``treering.episodes.query``, whatever alias was typed."""
+    names: list[str] = list(inner)
+    at: click.Context | None = context
+    while at is not None:
+        names.insert(0, at.command.name or "")
+        at = at.parent
+    return ".".join(names)
+
+
+def invocation() -> Invocation:
+    """Return what the running command line says about all of its parts."""
+    found = click.get_current_context().find_object(Invocation)
+    return found or Invocation(as_json=False)
+
+
+def show(body: Mapping[str, Any] | msgspec.Struct, *lines: str) -> None:
+    """Print the receipt of the running command, or its lines for people."""
+    if invocation().as_json:
+        print_receipt(kind_of(click.get_current_context()), body)
+        return
+    for line in lines:
+        say(line)
+
+
+def show_aside(body: msgspec.Struct) -> None:
+    """Print the receipt on standard error, where standard output carries something else."""
+    if invocation().as_json:
+        print_receipt(kind_of(click.get_current_context()), body, err=True)
+
+
+def fail(body: msgspec.Struct, message: str, *, code: str, hint: str) -> NoReturn:
+    """Print the receipt of a command that ran and found something amiss, and exit with 1."""
+    context = click.get_current_context()
+    as_json = invocation().as_json
+    print_error(kind_of(context), message, code=code, hint=hint, as_json=as_json, body=body)
+    context.exit(1)
+
+
+@contextlib.contextmanager
+def reporting(context: click.Context, kind: str) -> Iterator[None]:
+    """Turn an error into its text or JSON and its exit status."""
+    try:
+        yield
+    except (TreeringError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        known = error if isinstance(error, TreeringError) else _from_system(error)
+        _report(context, kind, known)
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as error:
+        if os.environ.get(TRACEBACK_VARIABLE):
+            raise
+        _report(context, kind, _unexpected(error))
+
+
+def _report(context: click.Context, kind: str, error: TreeringError) -> None:
+    found = context.find_object(Invocation)
+    print_error(
+        kind,
+        str(error),
+        code=error.code,
+        hint=error.hint or f"see {context.command_path} --help",
+        as_json=found is not None and found.as_json,
+    )
+    context.exit(exit_status(error))
+
+
+def _from_system(error: OSError) -> StorageError:
+    name = f"{error.filename}: " if error.filename else ""
+    return StorageError(
+        f"{name}{error.strerror or error}", hint="check the path, its permissions and the disk"
+    )
+
+
+def _unexpected(error: Exception) -> TreeringError:
+    # The text of an unforeseen error may quote what was being recorded, so only its type is shown.
+    frame = sys.exc_info()[2]
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    where = f" ({frame.tb_frame.f_globals.get('__name__')}:{frame.tb_lineno})" if frame else ""
+    return TreeringError(
+        f"unexpected {type(error).__name__}{where}",
+        hint=f"this is a fault of treering; set {TRACEBACK_VARIABLE}=1 to see where, and report it",
+    )

@@ -1,0 +1,60 @@
+"""``treering episodes``: the event log of sessions."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import click
+
+from treering.errors import Disabled
+from treering.surfaces.cli.commands import LazyGroup, kind_of, reporting
+from treering.surfaces.cli.options import db_option
+
+SWITCH_VARIABLE: Final = "TREERING_EPISODES"
+_OFF: Final = frozenset({"off", "0", "false", "no"})
+_HERE: Final = "treering.surfaces.cli.episodes"
+
+
+@click.group(
+    name="episodes",
+    cls=LazyGroup,
+    lazy={
+        "append": f"{_HERE}.append:append",
+        "query": f"{_HERE}.read:query",
+        "replay": f"{_HERE}.read:replay",
+        "redact": f"{_HERE}.erase:redact",
+        "gc": f"{_HERE}.erase:gc",
+        "verify": f"{_HERE}.verify:verify",
+        "export": f"{_HERE}.copy:export",
+        "import": f"{_HERE}.copy:import_",
+    },
+    invoke_without_command=True,
+    examples=r"""
+    treering episodes append --scope acme/app --session-id s1 --agent-id lyria \
+      --type tool.call --summary "git log --since friday"
+    treering episodes query --scope acme/app --types tool.call,tool.result
+    treering episodes replay s1 --scope acme/app --include-payload
+    """,
+)
+@db_option
+@click.pass_context
+def episodes(context: click.Context) -> None:
+    """Record, query, replay, redact and expire the events of sessions.
+
+    Every command names a scope, and sees nothing of any other. The group is also known as
+    episodic; TREERING_EPISODES=off switches it off.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+        return
+    with reporting(context, kind_of(context, context.invoked_subcommand)):
+        _check_switch()
+
+
+def _check_switch() -> None:
+    if os.environ.get(SWITCH_VARIABLE, "").strip().lower() in _OFF:
+        raise Disabled(
+            f"the episodes commands are switched off by {SWITCH_VARIABLE}",
+            hint=f"unset {SWITCH_VARIABLE} to use them; what was recorded is untouched",
+        )

@@ -1,0 +1,143 @@
+"""``treering episodes export`` and ``import``: a scope as lines, chain included, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from treering.surfaces.cli.commands import Command, fail, invocation, show, show_aside
+from treering.surfaces.cli.files import STANDARD, input_stream, output_stream
+from treering.surfaces.cli.ledgers import database_path, open_existing, open_to_write
+from treering.surfaces.cli.options import (
+    db_option,
+    json_option,
+    require,
+    resolve_scope,
+    scope_options,
+)
+from treering.surfaces.cli.output import counted, note
+from treering.surfaces.cli.progress import counting, measuring
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from treering.model.receipts import ImportReceipt
+    from treering.surfaces.cli.progress import Advance
+
+
+@click.command(
+    "export",
+    cls=Command,
+    short_help="Write a scope or a session as JSONL.",
+    examples="""
+    treering episodes export --scope acme/app --include-payload --out acme.jsonl
+    treering episodes export --scope acme/app --session-id s1 | jq .summary
+    """,
+)
+@scope_options
+@click.option("--session-id", metavar="ID", help="This session only.")
+@click.option(
+    "--out", default=STANDARD, metavar="FILE", help="The file to write. Default: standard output."
+)
+@click.option(
+    "--include-payload", is_flag=True, help="Include payloads; only then can it be imported."
+)
+@json_option
+@db_option
+def export(
+    *,
+    scope: str | None,
+    is_global: bool,
+    session_id: str | None,
+    out: str,
+    include_payload: bool,
+) -> None:
+    """Write a scope or a session as JSONL, with the chain that proves it.
+
+    A file appears under its name when it is whole, readable by you alone. When the export goes to
+    standard output, the receipt goes to standard error.
+    """
+    name = resolve_scope(scope, is_global=is_global)
+    session = None if session_id is None else require(session_id, "session_id")
+    with (
+        open_existing() as ledger,
+        output_stream(out, database=database_path()) as stream,
+        counting("exported", "events") as advance,
+    ):
+        receipt = ledger.export(
+            name,
+            stream,
+            session_id=session,
+            payloads="included" if include_payload else "withheld",
+            progress=advance,
+        )
+    if not receipt.events:
+        note(f"nothing is recorded in scope {name}{f', session {session}' if session else ''}")
+    elif not include_payload:
+        note(
+            "payloads are withheld, so this export cannot be imported;"
+            " add --include-payload for a full copy"
+        )
+    if out == STANDARD:
+        show_aside(receipt)
+        return
+    sessions = counted(receipt.sessions, "session")
+    show(receipt, f"exported {counted(receipt.events, 'event')} of {sessions} to {out}")
+
+
+@click.command(
+    "import",
+    cls=Command,
+    short_help="Take in an export, chain included.",
+    examples="""
+    treering episodes import acme.jsonl
+    ssh build treering episodes export --scope ci --include-payload | treering episodes import -
+    """,
+)
+@click.argument("file")
+@json_option
+@db_option
+def import_(*, file: str) -> None:
+    """Take in an export, proving its chain on the way. FILE may be - for standard input.
+
+    What is here already is not doubled, so an import can be repeated. Lines that cannot be taken
+    are reported and do not stop the rest; the exit status is then 1.
+    """
+    # The file is opened first: a mistyped name must not leave a new ledger behind.
+    with (
+        input_stream(file) as stream,
+        open_to_write() as ledger,
+        _progress(file) as advance,
+    ):
+        receipt = ledger.restore(stream, progress=advance)
+    if receipt.errors or not receipt.complete:
+        _fail_incomplete(receipt)
+    duplicates = f" ({receipt.duplicates:,} were here already)" if receipt.duplicates else ""
+    sessions = counted(receipt.sessions, "session")
+    show(receipt, f"imported {counted(receipt.imported, 'event')} of {sessions}{duplicates}")
+
+
+def _progress(file: str) -> AbstractContextManager[Advance]:
+    path = Path(file)
+    if file == STANDARD or not path.is_file():
+        return counting("read", "bytes")
+    return measuring("importing", path.stat().st_size)
+
+
+def _fail_incomplete(receipt: ImportReceipt) -> None:
+    taken = f"{counted(receipt.imported, 'event')} imported"
+    if receipt.errors:
+        message = f"{counted(receipt.errors, 'line')} could not be taken; {taken}"
+        hint = "export again and repeat the import: nothing is doubled"
+    elif receipt.errors_sample:
+        message = f"what was imported does not prove itself; {taken}"
+        hint = "run treering verify, and import an unchanged export"
+    else:
+        message = f"the file ends before its closing line; {taken}"
+        hint = "get a whole copy and repeat the import: nothing is doubled"
+    for fault in receipt.errors_sample if not invocation().as_json else ():
+        where = f"line {fault.line}, byte {fault.offset}: " if fault.line else ""
+        note(f"{where}{fault.reason}")
+    fail(receipt, message, code="incomplete", hint=hint)

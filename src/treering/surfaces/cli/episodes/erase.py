@@ -1,0 +1,152 @@
+"""``treering episodes redact`` and ``gc``: content that leaves for good, and the receipt for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from treering.errors import InvalidInput
+from treering.model.retention import parse_retention_entry
+from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.ledgers import open_existing, open_if_there
+from treering.surfaces.cli.options import (
+    db_option,
+    json_option,
+    parse_any_kind,
+    parse_time,
+    require,
+    resolve_scope,
+    scope_options,
+)
+from treering.surfaces.cli.output import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.ledger.erasure import Replacement
+    from treering.model.receipts import ExpireReceipt, Physical, RedactReceipt
+
+
+@click.command(
+    "redact",
+    cls=Command,
+    short_help="Erase the content of an event or a session.",
+    examples="""
+    treering episodes redact --event-id 01a1de94-e936-74a9-a810-fb5b489effca --scope acme/app
+    treering episodes redact --session-id s1 --scope acme/app --replacement null
+    """,
+)
+@click.option("--event-id", metavar="ID", help="This event.")
+@click.option("--session-id", metavar="ID", help="Every event of this session.")
+@scope_options
+@click.option(
+    "--replacement",
+    type=click.Choice(["placeholder", "null"]),
+    default="placeholder",
+    help='What a payload reads as afterwards: "[REDACTED]" (the default) or null.',
+)
+@json_option
+@db_option
+def redact(
+    *,
+    event_id: str | None,
+    session_id: str | None,
+    scope: str | None,
+    is_global: bool,
+    replacement: Replacement,
+) -> None:
+    """Erase summary, refs and payload for good; the rows and the chain stay.
+
+    The bytes leave the file and its write-ahead log. It cannot be undone.
+    """
+    if (event_id is None) == (session_id is None):
+        raise InvalidInput(
+            "provide exactly one of --event-id or --session-id", hint="name what to redact"
+        )
+    name = resolve_scope(scope, is_global=is_global)
+    event = None if event_id is None else require(event_id, "event_id")
+    session = None if session_id is None else require(session_id, "session_id")
+    with open_existing() as ledger:
+        receipt = ledger.redact(name, event_id=event, session_id=session, replacement=replacement)
+    show(receipt, _redacted(receipt))
+
+
+@click.command(
+    "gc",
+    cls=Command,
+    short_help="Remove events past their retention.",
+    examples="""
+    treering episodes gc --scope acme/app --dry-run
+    treering episodes gc --scope acme/app --policy tool.result=7 --policy ops.alert=forever
+    """,
+)
+@scope_options
+@click.option(
+    "--policy",
+    multiple=True,
+    metavar="TYPE=DAYS",
+    help="Keep a type for so many days, or forever; repeatable.",
+)
+@click.option("--now-ts-ms", metavar="MS", help="Count ages from this time instead of now.")
+@click.option("--dry-run", is_flag=True, help="Count what would be removed; remove nothing.")
+@json_option
+@db_option
+def gc(
+    *,
+    scope: str | None,
+    is_global: bool,
+    policy: Sequence[str],
+    now_ts_ms: str | None,
+    dry_run: bool,
+) -> None:
+    """Remove events past their retention; the receipt has counts, never content.
+
+    By default tool.call and tool.result are kept for 30 days, conversation.user for 60,
+    conversation.assistant and ops.alert for 90, everything else forever. Sessions with a run
+    that has not ended are left alone.
+    """
+    name = resolve_scope(scope, is_global=is_global)
+    chosen = dict(_policy_entry(entry) for entry in policy)
+    now_ms = parse_time(now_ts_ms)
+    with open_if_there() as ledger:
+        receipt = ledger.expire(name, policy=chosen or None, now_ms=now_ms, dry_run=dry_run)
+    show(receipt, *_expired(receipt))
+
+
+def _policy_entry(entry: str) -> tuple[str, int | None]:
+    name, equals, _ = entry.partition("=")
+    if equals and name.strip():
+        parse_any_kind(name)
+    return parse_retention_entry(entry)
+
+
+def _redacted(receipt: RedactReceipt) -> str:
+    target = receipt.target
+    what = f"event {target.event_id}" if target.event_id else f"session {target.session_id}"
+    if not receipt.redacted_count:
+        return f"nothing to redact: {what} of scope {target.scope} is unknown or redacted already"
+    count = counted(receipt.redacted_count, "event")
+    return f"redacted {count}: {what} of scope {target.scope}; {_physically(receipt.physical)}"
+
+
+def _expired(receipt: ExpireReceipt) -> Iterator[str]:
+    count = counted(receipt.deleted_total, "event")
+    if receipt.dry_run:
+        yield f"would remove {count} of scope {receipt.scope}"
+    elif not receipt.deleted_total:
+        yield f"nothing to remove: no event of scope {receipt.scope} is past its retention"
+    else:
+        yield f"removed {count} of scope {receipt.scope}; {_physically(receipt.physical)}"
+    for kind, number in receipt.deleted_by_type.items():
+        if number:
+            yield f"  {kind}: {number:,} older than {receipt.policy_days.get(kind)} days"
+    if receipt.sessions_kept_open:
+        kept = counted(receipt.sessions_kept_open, "session")
+        yield f"left alone: {kept} with a run that has not ended"
+
+
+def _physically(physical: Physical) -> str:
+    if physical == "done":
+        return "the bytes are gone from the file"
+    return "the bytes leave the file once other programs stop reading it"

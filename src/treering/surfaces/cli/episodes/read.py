@@ -1,0 +1,191 @@
+"""``treering episodes query`` and ``replay``: events by time, a page at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from treering.errors import InvalidInput
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.episodes.items import item
+from treering.surfaces.cli.ledgers import open_if_there
+from treering.surfaces.cli.options import (
+    clamp,
+    cursor_option,
+    db_option,
+    include_payload_option,
+    json_option,
+    limit_option,
+    parse_kinds,
+    parse_time,
+    require,
+    resolve_scope,
+    scope_options,
+)
+from treering.surfaces.cli.output import counted, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.model.events import Event, Header
+    from treering.model.queries import Page
+    from treering.model.scopes import Scope
+
+QUERY_ITEMS: Final = 50
+REPLAY_ITEMS: Final = 200
+
+
+@click.command(
+    "query",
+    cls=Command,
+    short_help="Show events of a scope, oldest first.",
+    examples="""
+    treering episodes query --scope acme/app
+    treering episodes query --scope acme/app --session-id s1 --types tool.call,tool.result
+    treering episodes query --scope acme/app --from-ts-ms 1767225600000 --limit 500 --json
+    """,
+)
+@scope_options
+@click.option("--session-id", metavar="ID", help="Of this session only.")
+@click.option("--types", multiple=True, metavar="TYPE,…", help="Of these types only; repeatable.")
+@click.option("--from-ts-ms", metavar="MS", help="From this time on, inclusive.")
+@click.option("--to-ts-ms", metavar="MS", help="Up to this time, inclusive.")
+@limit_option(QUERY_ITEMS)
+@cursor_option
+@include_payload_option
+@json_option
+@db_option
+def query(
+    *,
+    scope: str | None,
+    is_global: bool,
+    session_id: str | None,
+    types: Sequence[str],
+    from_ts_ms: str | None,
+    to_ts_ms: str | None,
+    limit: int,
+    cursor: str | None,
+    include_payload: bool,
+) -> None:
+    """Show events of a scope, oldest first. Payloads are left out unless asked for."""
+    name = resolve_scope(scope, is_global=is_global)
+    session = None if session_id is None else require(session_id, "session_id")
+    since, until = parse_time(from_ts_ms), parse_time(to_ts_ms)
+    if since is not None and until is not None and since > until:
+        raise InvalidInput("from_ts_ms must be <= to_ts_ms", hint="swap the two times")
+    kinds = parse_kinds(types)
+    page = _read(
+        name,
+        session,
+        kinds=kinds,
+        since=since,
+        until=until,
+        limit=clamp(limit),
+        cursor=cursor,
+        include_payload=include_payload,
+    )
+    filters = {
+        "session_id": session,
+        "from_ts_ms": since,
+        "to_ts_ms": until,
+        "types": kinds,
+        "limit": clamp(limit),
+        "include_payload": include_payload,
+    }
+    nothing = (
+        f"no events of scope {name} match: drop a filter, or check the names"
+        if any((session, since, until, kinds, cursor))
+        else f"nothing is recorded in scope {name}: check its name,"
+        " or record something with treering episodes append"
+    )
+    body = {"scope": name, "filters": filters, "count": len(page.items)}
+    _show_page(body, page, nothing, with_session=session is None)
+
+
+@click.command(
+    "replay",
+    cls=Command,
+    short_help="Show one session from its beginning.",
+    examples="""
+    treering episodes replay s1 --scope acme/app
+    treering episodes replay s1 --scope acme/app --include-payload --json
+    """,
+)
+@click.argument("session_id")
+@scope_options
+@limit_option(REPLAY_ITEMS)
+@cursor_option
+@include_payload_option
+@json_option
+@db_option
+def replay(
+    *,
+    session_id: str,
+    scope: str | None,
+    is_global: bool,
+    limit: int,
+    cursor: str | None,
+    include_payload: bool,
+) -> None:
+    """Show one session as it went, oldest event first."""
+    name = resolve_scope(scope, is_global=is_global)
+    session = require(session_id, "session_id", hint="name the session before the options")
+    page = _read(name, session, limit=clamp(limit), cursor=cursor, include_payload=include_payload)
+    body = {
+        "scope": name,
+        "session_id": session,
+        "count": len(page.items),
+        "limit": clamp(limit),
+        "include_payload": include_payload,
+    }
+    nothing = f"scope {name} has no events of session {session}: check both names"
+    _show_page(body, page, nothing, with_session=False)
+
+
+def _read(
+    scope: Scope,
+    session_id: str | None,
+    *,
+    limit: int,
+    cursor: str | None,
+    include_payload: bool,
+    kinds: Sequence[str] = (),
+    since: int | None = None,
+    until: int | None = None,
+) -> Page[Header] | Page[Event]:
+    with open_if_there() as ledger:
+        ask = ledger.events if include_payload else ledger.query
+        return ask(
+            scope,
+            session_id=session_id,
+            kinds=kinds,
+            since=since,
+            until=until,
+            first=limit,
+            after=cursor,
+        )
+
+
+def _show_page(
+    body: dict[str, Any], page: Page[Header] | Page[Event], nothing: str, *, with_session: bool
+) -> None:
+    if invocation().as_json:
+        found = {
+            "items": [item(event) for event in page.items],
+            "has_more": page.has_more,
+            "next_cursor": page.next_cursor,
+        }
+        show({**body, **found})
+        return
+    if not page.items:
+        say(nothing)
+        return
+    from treering.surfaces.cli.timeline import print_timeline  # noqa: PLC0415  (for people)
+
+    print_timeline(page.items, with_session=with_session)
+    shown = counted(len(page.items), "event")
+    if page.has_more:
+        say(f"{shown}, and more: run it again with --cursor {page.next_cursor}")
+    else:
+        say(shown)

@@ -1,0 +1,109 @@
+"""Files that a command reads and writes: whole or not at all, and for their owner's eyes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from treering.errors import InvalidInput, StorageError, TooLarge
+from treering.model.codec import SPILL_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STANDARD: Final = "-"
+"""Stands for standard input or output."""
+_PRIVATE: Final = 0o600
+_LEDGER_SUFFIXES: Final = ("", "-wal", "-shm", ".lock")
+"""The files that make up a ledger."""
+
+
+def read_input(name: str) -> bytes:
+    """Return what the file, or standard input for ``-``, holds."""
+    with input_stream(name) as stream:
+        body = stream.read(SPILL_BYTES_MAX + 1)
+    if len(body) > SPILL_BYTES_MAX:
+        raise TooLarge(
+            f"{name} is larger than {SPILL_BYTES_MAX} bytes",
+            hint="keep the file elsewhere and refer to it with --refs-json",
+        )
+    return body
+
+
+@contextlib.contextmanager
+def input_stream(name: str) -> Iterator[IO[bytes]]:
+    """Open a file, or standard input for ``-``, to read it."""
+    if name == STANDARD:
+        yield sys.stdin.buffer
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            stream = stack.enter_context(Path(name).open("rb"))
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot read {name}: {error.strerror}",
+                hint="check the path; - reads standard input",
+            ) from error
+        yield stream
+
+
+@contextlib.contextmanager
+def output_stream(name: str, *, database: str) -> Iterator[IO[bytes]]:
+    """Open a file, or standard output for ``-``, to write it.
+
+    A file appears under its name when it is whole; until then, and after an error, what was there
+    stays. Raises InvalidInput rather than write over the ledger.
+    """
+    if name == STANDARD:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(name).resolve()
+    if path.is_dir():
+        raise InvalidInput(
+            f"{name} is a folder", hint=f"name a file in it, as in {name.rstrip('/')}/export.jsonl"
+        )
+    ledger = Path(database).resolve()
+    if path in {ledger.with_name(ledger.name + suffix) for suffix in _LEDGER_SUFFIXES}:
+        raise InvalidInput(f"{name} is the ledger itself", hint="name another file")
+    if path.exists() and not path.is_file():
+        # A pipe or a device is written to, never replaced.
+        with path.open("wb") as stream:
+            yield stream
+        return
+    with _replacing(path) as stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path}: {error.strerror}",
+            hint="check that the folder exists and may be written to",
+        ) from error
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in ``folder`` outlast a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,132 @@
+"""The root of the command line: finds the command, runs it, turns what happened into a status."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from treering.surfaces.cli.commands import Invocation, LazyGroup, kind_of
+from treering.surfaces.cli.options import db_option
+from treering.surfaces.cli.output import print_error
+from treering.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAM: Final = "treering"
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+"""128 + SIGINT, as shells report it."""
+PIPE_CLOSED: Final = 141
+"""128 + SIGPIPE: whoever read our output has left."""
+COMPLETION_VARIABLE: Final = "_TREERING_COMPLETE"
+
+
+def run() -> None:
+    """Run the command line of this process, and exit with its status."""
+    status = main(sys.argv[1:])
+    if status == PIPE_CLOSED:
+        # The interpreter flushes once more on its way out; nobody is there to read it.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carry out one command line and return its exit status."""
+    if COMPLETION_VARIABLE in os.environ:
+        return _complete()
+    as_json = _wants_json(arguments)
+    try:
+        status = _carry_out(arguments, as_json=as_json)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, click.Abort):
+        print_error(
+            PROGRAM,
+            "interrupted",
+            code="interrupted",
+            hint="nothing is half-done; run it again",
+            as_json=as_json,
+        )
+        return INTERRUPTED
+    except BrokenPipeError:
+        return PIPE_CLOSED
+    return status
+
+
+@click.group(
+    name=PROGRAM,
+    cls=LazyGroup,
+    lazy={
+        "episodes": "treering.surfaces.cli.episodes:episodes",
+        "verify": "treering.surfaces.cli.verify:verify",
+        "anchor": "treering.surfaces.cli.verify:anchor",
+    },
+    aliases={"episodic": "episodes"},
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    examples=r"""
+    treering episodes append --scope acme/app --session-id s1 --agent-id lyria \
+      --type conversation.user --summary "Asked for status"
+    treering episodes replay s1 --scope acme/app
+    treering verify
+    """,
+)
+@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
+@db_option
+@click.pass_context
+def root(context: click.Context) -> None:
+    """Record what AI agents do, and read it back: one append-only ledger in one file."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def _carry_out(arguments: Sequence[str], *, as_json: bool) -> int:
+    try:
+        invocation = Invocation(as_json=as_json)
+        with root.make_context(PROGRAM, list(arguments), obj=invocation) as context:
+            root.invoke(context)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.UsageError as error:
+        print_error(
+            kind_of(error.ctx) if error.ctx else PROGRAM,
+            _message(error),
+            code="usage",
+            hint=_hint(error),
+            as_json=as_json,
+        )
+        return USAGE
+    return 0
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether --json stands among the options; asked before they are parsed, for their errors."""
+    options = list(arguments)
+    return "--json" in options[: options.index("--")] if "--" in options else "--json" in options
+
+
+def _message(error: click.UsageError) -> str:
+    # An unknown option's own text repeats the suggestions that go into the hint.
+    known = isinstance(error, click.NoSuchOption)
+    text = (error.message if known else error.format_message()).rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _hint(error: click.UsageError) -> str:
+    near = getattr(error, "possibilities", None)
+    if near:
+        return f"did you mean {near[0]}?"
+    path = error.ctx.command_path if error.ctx else PROGRAM
+    return f"see {path} --help"
+
+
+def _complete() -> int:
+    from click.shell_completion import shell_complete  # noqa: PLC0415  (only for a shell's Tab)
+
+    instruction = os.environ[COMPLETION_VARIABLE]
+    return shell_complete(root, {}, PROGRAM, COMPLETION_VARIABLE, instruction)

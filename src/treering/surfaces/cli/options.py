@@ -1,0 +1,147 @@
+"""Options that several commands share, and how what they are given is read."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from treering.errors import InvalidInput, InvalidKind, InvalidScope
+from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind
+from treering.model.scopes import GLOBAL, Scope, parse_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
+
+PAGE_ITEMS_MAX: Final = 500
+_ECHO_CHARACTERS_MAX: Final = 60
+
+
+def _remember_database(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.obj.database = value
+
+
+db_option = click.option(
+    "--db",
+    metavar="FILE",
+    expose_value=False,
+    callback=_remember_database,
+    help="The ledger to use. Default: TREERING_DB, else your data folder.",
+)
+json_option = click.option(
+    "--json", is_flag=True, expose_value=False, help="Print one JSON object, errors too."
+)
+include_payload_option = click.option(
+    "--include-payload", is_flag=True, help="Give the private payloads too, as stored."
+)
+cursor_option = click.option("--cursor", metavar="CURSOR", help="Go on from a page's next_cursor.")
+
+
+def scope_options(command: Decorated) -> Decorated:
+    """Add ``--scope`` and ``--global``; read them with ``resolve_scope``."""
+    scope = click.option("--scope", metavar="SCOPE", help="The scope; there is no default.")
+    everyone = click.option(
+        "--global", "is_global", is_flag=True, help="Use the scope named global (not all scopes)."
+    )
+    return scope(everyone(command))
+
+
+def limit_option(default: int) -> Callable[[Decorated], Decorated]:
+    """Return ``--limit``; read it with ``clamp``."""
+    return click.option(
+        "--limit",
+        type=int,
+        default=default,
+        metavar="N",
+        help=f"Items in a page, 1 to {PAGE_ITEMS_MAX}. Default: {default}.",
+    )
+
+
+def resolve_scope(scope: str | None, *, is_global: bool) -> Scope:
+    """Return the scope that was named. Raises InvalidScope: nothing falls back to all scopes."""
+    if scope is None or not scope.strip():
+        if is_global:
+            return GLOBAL
+        raise InvalidScope(
+            "scope is required (or pass --global)", hint="name one, as in --scope acme/app"
+        )
+    name = parse_scope(scope)
+    if is_global and name != GLOBAL:
+        raise InvalidScope(
+            "--global cannot be combined with non-global --scope", hint="drop one of the two"
+        )
+    return name
+
+
+def require(text: str | None, field: str, *, hint: str | None = None) -> str:
+    """Return the name given for ``field``. Raises InvalidInput if it is blank or unusable."""
+    from treering.ledger.drafts import check_name  # noqa: PLC0415  (not for --help)
+
+    if text is None or not text.strip():
+        raise InvalidInput(f"{field} is required", hint=hint or f"pass --{field.replace('_', '-')}")
+    return check_name(text, field)
+
+
+def parse_time(text: str | None) -> int | None:
+    """Return milliseconds since 1970; a fraction is cut off. Raises InvalidInput otherwise."""
+    if text is None:
+        return None
+    from treering.ledger.drafts import check_time  # noqa: PLC0415  (not for --help)
+
+    try:
+        number = _whole(text)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"invalid ts_ms: {text[:_ECHO_CHARACTERS_MAX]}",
+            hint="give milliseconds since 1970, such as 1767225600000",
+        ) from error
+    return check_time(number)
+
+
+def parse_episode_kind(text: str | None) -> str:
+    """Return one of the seven kinds that ``episodes append`` records."""
+    name = (text or "").strip().lower()
+    if name not in EPISODE_KINDS:
+        raise InvalidKind(
+            f"invalid type: {name[:_ECHO_CHARACTERS_MAX] or '<empty>'};"
+            f" allowed: {', '.join(EPISODE_KINDS)}",
+            hint="pass one of them, as in --type conversation.user",
+        )
+    return name
+
+
+def parse_kinds(texts: Iterable[str]) -> list[str]:
+    """Return the kinds named in ``texts``, each a comma-separated list; each kind once."""
+    names = (name for text in texts for name in text.split(",") if name.strip())
+    return list(dict.fromkeys(parse_any_kind(name) for name in names))
+
+
+def parse_any_kind(text: str) -> str:
+    """Return the stored name of a kind. Raises InvalidKind in the words of the command line."""
+    try:
+        return parse_kind(text).name
+    except InvalidKind as error:
+        name = text.strip().lower()[:_ECHO_CHARACTERS_MAX]
+        near = difflib.get_close_matches(name, KINDS, n=2)
+        raise InvalidKind(
+            f"invalid type: {name or '<empty>'}",
+            hint=f"did you mean {' or '.join(near)}?"
+            if near
+            else f"use a type such as {', '.join(EPISODE_KINDS)}",
+        ) from error
+
+
+def clamp(limit: int) -> int:
+    """Return ``limit`` within the bounds of a page."""
+    return max(1, min(limit, PAGE_ITEMS_MAX))
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return int(float(text))

@@ -1,0 +1,118 @@
+"""What a command prints: receipts and errors as JSON for programs, as text for people."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from treering.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RECEIPT_VERSION: Final = "v1"
+FIELDS_VERSION: Final = "v0"
+"""The version of the receipts' fields, which programs of earlier ledgers read."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_JOINERS: Final = "\u200c\u200d"
+"""Invisible, and part of how emoji and some scripts are written."""
+
+
+def print_receipt(
+    kind: str, body: Mapping[str, Any] | msgspec.Struct, *, ok: bool = True, err: bool = False
+) -> None:
+    """Print what a command did, as one JSON object; to standard error if ``err``."""
+    fields = msgspec.structs.asdict(body) if isinstance(body, msgspec.Struct) else body
+    print_json({**_opening(kind), "ok": ok, **fields}, err=err)
+
+
+def print_error(
+    kind: str,
+    message: str,
+    *,
+    code: str,
+    hint: str,
+    as_json: bool,
+    body: msgspec.Struct | None = None,
+) -> None:
+    """Print what went wrong and what to do: JSON on standard output, or text on standard error.
+
+    ``body`` is the receipt of a command that ran and found something amiss.
+    """
+    if as_json:
+        opening = {"kind": f"{kind}.{RECEIPT_VERSION}"} if body is None else _opening(kind)
+        fields = {} if body is None else msgspec.structs.asdict(body)
+        problem = {"error": _encodable(message), "code": code, "hint": _encodable(hint)}
+        print_json({**opening, "ok": False, **fields, **problem})
+        return
+    click.echo(f"error: {printable(message)}", err=True)
+    click.echo(f"hint: {printable(hint)}", err=True)
+
+
+def print_json(value: Mapping[str, Any], *, err: bool = False) -> None:
+    """Print ``value`` on one line, or laid out if a person is looking."""
+    encoded = msgspec.json.encode(value)
+    stream = sys.stderr if err else sys.stdout
+    click.echo(msgspec.json.format(encoded, indent=2) if stream.isatty() else encoded, err=err)
+
+
+def say(text: str) -> None:
+    """Print a line for people."""
+    click.echo(printable(text))
+
+
+def note(text: str) -> None:
+    """Print a remark for people where it does not mix with the output."""
+    click.echo(f"note: {printable(text)}", err=True)
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with everything that could steer a terminal written out."""
+    if text.isprintable():
+        return text
+    return "".join(c if _is_harmless(c) else _escaped(c) for c in text)
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` printable and on one line."""
+    return printable(" ".join(text.split()))
+
+
+def iso_time(ms: int) -> str:
+    """Return milliseconds since 1970 as UTC in ISO 8601."""
+    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 event`` or ``1,200 events``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _opening(kind: str) -> dict[str, Any]:
+    return {
+        "kind": f"{kind}.{RECEIPT_VERSION}",
+        "ts": datetime.now(UTC).isoformat(),
+        "version": {"treering": __version__, "schema": FIELDS_VERSION},
+    }
+
+
+def _is_harmless(character: str) -> bool:
+    category = unicodedata.category(character)
+    if category in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
+        return character == "\n" or character in _JOINERS
+    return True
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def _encodable(text: str) -> str:
+    """Return ``text`` without the lone surrogates by which a shell passes on stray bytes."""
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,45 @@
+"""Progress, on standard error and only when a person is looking."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Advance: TypeAlias = Callable[[int], None] | None
+"""Told how much more was done; None when nobody is looking."""
+
+
+@contextlib.contextmanager
+def counting(verb: str, noun: str) -> Iterator[Advance]:
+    """Count up on one line, for work whose end is not known."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    total = 0
+
+    def advance(by: int) -> None:
+        nonlocal total
+        total += by
+        click.echo(f"\r{verb} {total:,} {noun}", nl=False, err=True)
+
+    try:
+        yield advance
+    finally:
+        click.echo("\r\033[K", nl=False, err=True)
+
+
+@contextlib.contextmanager
+def measuring(verb: str, length: int) -> Iterator[Advance]:
+    """Show how much of ``length`` is done."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=length, label=verb, file=sys.stderr) as bar:
+        yield bar.update

@@ -1,0 +1,135 @@
+"""``treering verify`` and ``anchor``: proof of the whole ledger, and a root to prove it against."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import click
+
+from treering.errors import InvalidInput, NotFound
+from treering.surfaces.cli.commands import Command, fail, show, show_aside
+from treering.surfaces.cli.files import STANDARD, input_stream, output_stream
+from treering.surfaces.cli.ledgers import database_path, open_existing
+from treering.surfaces.cli.options import (
+    db_option,
+    json_option,
+    require,
+    resolve_scope,
+    scope_options,
+)
+from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.progress import counting
+
+if TYPE_CHECKING:
+    from treering.model.receipts import Broken
+    from treering.model.scopes import Scope
+
+
+@click.command(
+    "verify",
+    cls=Command,
+    short_help="Prove that the ledger is as it was recorded.",
+    examples="""
+    treering verify
+    treering verify --anchor monday.anchor
+    treering verify --scope acme/app --session-id s1
+    """,
+)
+@scope_options
+@click.option("--session-id", metavar="ID", help="This session of the scope only.")
+@click.option("--anchor", "anchor_file", metavar="FILE", help="Compare with this anchor, too.")
+@json_option
+@db_option
+def verify(
+    *, scope: str | None, is_global: bool, session_id: str | None, anchor_file: str | None
+) -> None:
+    """Prove that nothing was changed, removed, inserted or reordered since it was recorded.
+
+    Without a scope the whole ledger is proved. Only an anchor that was kept elsewhere shows that
+    the newest events were cut off. The exit status is 1 if the proof fails.
+    """
+    is_scoped = is_global or scope is not None
+    if session_id is not None and not is_scoped:
+        raise InvalidInput(
+            "a session is verified within its scope", hint="add --scope, or drop --session-id"
+        )
+    prove(
+        resolve_scope(scope, is_global=is_global) if is_scoped else None,
+        None if session_id is None else require(session_id, "session_id"),
+        anchor_file=anchor_file,
+    )
+
+
+@click.command(
+    "anchor",
+    cls=Command,
+    short_help="Write down where every session ends.",
+    examples="""
+    treering anchor --out monday.anchor
+    treering verify --anchor monday.anchor
+    """,
+)
+@click.option(
+    "--out", required=True, metavar="FILE", help="The file to write; - is standard output."
+)
+@json_option
+@db_option
+def anchor(*, out: str) -> None:
+    """Write down where every session ends, for verify to compare with later.
+
+    An anchor holds digests, no content. Keep it, or only its root, where whoever might change the
+    ledger cannot reach it.
+    """
+    with open_existing() as ledger, output_stream(out, database=database_path()) as stream:
+        receipt = ledger.anchor(stream)
+    if out == STANDARD:
+        show_aside(receipt)
+        return
+    sessions = counted(receipt.sessions, "session")
+    show(
+        receipt,
+        f"anchored {counted(receipt.events, 'event')} of {sessions} in {out}",
+        f"root {receipt.root}",
+    )
+
+
+def prove(scope: Scope | None, session_id: str | None, *, anchor_file: str | None = None) -> None:
+    """Verify, and print what was found; the exit status is 1 if something does not hold."""
+    with contextlib.ExitStack() as stack:
+        ledger = stack.enter_context(open_existing())
+        kept = None if anchor_file is None else stack.enter_context(input_stream(anchor_file))
+        advance = stack.enter_context(counting("proved", "events"))
+        found = ledger.verify(scope, session_id=session_id, anchor=kept, progress=advance)
+    if not found.intact:
+        fail(
+            found,
+            f"the ledger is not as it was recorded: {_place(found.first_broken)}",
+            code="broken",
+            hint="keep a copy of the file as evidence, then compare with an export or a backup",
+        )
+    if scope is not None and not found.sessions:
+        raise NotFound(f"nothing is recorded in scope {scope}", hint="check the scope's name")
+    erased = f" ({found.redacted:,} redacted, {found.expired:,} expired)"
+    anchored = found.anchored_sessions
+    against = "" if anchored is None else f"; {counted(anchored, 'anchored session')} found"
+    show(
+        found,
+        f"intact: {counted(found.events, 'event')}"
+        f"{erased if found.redacted or found.expired else ''}"
+        f" of {counted(found.sessions, 'session')}{against}",
+    )
+
+
+def _place(broken: Broken | None) -> str:
+    """Say where the proof fails, and why."""
+    if broken is None:
+        return "the proof fails"
+    parts = (
+        ("scope", broken.scope),
+        ("session", broken.session_id),
+        ("seq", broken.seq),
+        ("event", broken.event_id),
+    )
+    place = ", ".join(f"{name} {value}" for name, value in parts if value)
+    return f"{place}{': ' if place else ''}{broken.fault}: {broken.detail}"

@@ -1,0 +1,394 @@
+import importlib
+import json
+import re
+import string
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import secrets_corpus
+from treering.capture import personal_rules, secret_assignments, secret_rules
+from treering.capture.secret_assignments import Span
+from treering.capture.secret_rules import Rule
+from treering.capture.secrets import Finding, Guard, Json
+
+RECALL_MIN = 0.97
+FALSE_POSITIVES_MAX = 0.001
+REPEATS_MAX = 16_384
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+GUARD = Guard(key=b"test")
+BODY = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
+HEX = "0123456789abcdef" * 4
+
+TOKENS = {
+    "anthropic": "sk-ant-api03-" + BODY,
+    "openai": "sk-proj-" + BODY,
+    "github": "ghp_" + BODY[:36],
+    "gitlab": "glpat-" + BODY[:20],
+    "aws": "AKIA" + BODY[:16].upper(),
+    "google": "AIza" + BODY[:35],
+    "slack": "xoxb-" + BODY,
+    "stripe": "sk_live_" + BODY[:24],
+    "npm": "npm_" + BODY[:36],
+    "pypi": "pypi-AgE" + BODY,
+    "huggingface": "hf_" + BODY[:34],
+    "sendgrid": f"SG.{BODY[:22]}.{BODY}",
+    "twilio": "SK" + HEX[:32],
+    "telegram": f"123456789:AA{BODY[:33]}",
+    "digitalocean": "dop_v1_" + HEX,
+    "databricks": "dapi" + HEX[:32],
+    "shopify": "shpat_" + HEX[:32],
+    "linear": "lin_api_" + BODY,
+    "tavily": "tvly-" + BODY[:32],
+    "groq": "gsk_" + BODY,
+    "xai": "xai-" + BODY * 2,
+    "replicate": "r8_" + BODY[:37],
+    "perplexity": "pplx-" + BODY,
+    "jwt": f"eyJ{BODY}.eyJ{BODY}.{BODY}",
+}
+NAMED = ("password", "api_key", "accessToken", "DB_PASSWORD", "client_secret", "note", "max_tokens")
+
+texts = st.text(st.characters())
+fragments = st.one_of(
+    texts,
+    st.text(string.printable, max_size=12),
+    st.sampled_from([*TOKENS.values(), *NAMED]),
+    st.sampled_from(
+        ["=", ": ", '":"', "'", '"', " is ", "--", "://u:", "@", "\n", "\\n", "&", ","]
+    ),
+    st.sampled_from(
+        ["hunter2", "Authorization: Bearer ", "-----BEGIN PRIVATE KEY-----\n", "curl -u a:"]
+    ),
+    st.sampled_from(["[redacted:password:0cd9cde6]", "<password>", "discord ", "value: "]),
+)
+busy_texts = st.lists(fragments, max_size=8).map("".join)
+scalars = st.one_of(busy_texts, st.integers(), st.floats(allow_nan=False), st.booleans(), st.none())
+values = st.recursive(
+    scalars,
+    lambda children: st.one_of(
+        st.lists(children, max_size=4),
+        st.dictionaries(st.one_of(busy_texts, st.sampled_from(NAMED)), children, max_size=4),
+    ),
+    max_leaves=12,
+)
+
+
+def masked(text: str) -> str:
+    """Mask ``text`` and drop the hashes, which the key decides."""
+    return re.sub(r":[0-9a-f]{8}\]", "]", GUARD.mask_text(text))
+
+
+def test_the_corpus_is_large_enough_to_mean_something() -> None:
+    assert len(secrets_corpus.positives()) >= 400
+    assert len(secrets_corpus.negatives()) >= 2_000
+
+
+def test_nearly_every_secret_of_the_corpus_is_found() -> None:
+    positives = secrets_corpus.positives()
+
+    missed = [line for line, secret in positives if not hides(GUARD, line, secret)]
+
+    assert len(missed) <= (1 - RECALL_MIN) * len(positives), missed
+
+
+def test_nearly_nothing_else_of_the_corpus_is_found() -> None:
+    negatives = secrets_corpus.negatives()
+
+    found = [line for line in negatives if GUARD.find_text(line)]
+
+    assert len(found) <= FALSE_POSITIVES_MAX * len(negatives), found
+
+
+@pytest.mark.parametrize("family", TOKENS)
+def test_each_family_is_found_by_name(family: str) -> None:
+    text = f"use {TOKENS[family]} for now"
+
+    assert GUARD.find_text(text) == [Finding(family, 4, 4 + len(TOKENS[family]))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("password=hunter2", "password=[redacted:password]"),
+        ("password: hunter2 please", "password: [redacted:password] please"),
+        ('{"password":"hunter2"}', '{"password":"[redacted:password]"}'),
+        ('{"api_key":"abc"}', '{"api_key":"[redacted:api-key]"}'),
+        ('{\\"password\\":\\"hunter2\\"}', '{\\"password\\":\\"[redacted:password]\\"}'),
+        ("my_secret=abc", "my_secret=[redacted:secret]"),
+        ("postgres://u:p@h", "postgres://u:[redacted:url]@h"),
+        ("redis://:hunter2@cache:6379", "redis://:[redacted:url]@cache:6379"),
+        ("Authorization: Bearer abcd1234", "Authorization: Bearer [redacted:authorization]"),
+        ("curl -u bob:hunter2 http://x", "curl -u bob:[redacted:password] http://x"),
+        ("--password letmein", "--password [redacted:password]"),
+        ("my password is hunter2.", "my password is [redacted:password]."),
+        ("aws_secret_access_key=abcDEF123456", "aws_secret_access_key=[redacted:aws]"),
+        ("<password>hunter2</password>", "<password>[redacted:password]</password>"),
+    ],
+)
+def test_only_the_secret_itself_is_masked(text: str, expected: str) -> None:
+    assert masked(text) == expected
+
+
+@pytest.mark.parametrize("kind", ["", "RSA ", "EC ", "DSA ", "OPENSSH ", "ENCRYPTED "])
+def test_a_private_key_is_masked_as_a_whole(kind: str) -> None:
+    key = f"-----BEGIN {kind}PRIVATE KEY-----\n{BODY}\n{BODY}\n-----END {kind}PRIVATE KEY-----"
+
+    assert masked(f"a {key} b") == "a [redacted:private-key] b"
+    assert masked(f"a {json.dumps(key)} b") == 'a "[redacted:private-key]" b'
+    assert masked(key[:90]) == "[redacted:private-key]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"date":"2026-03-05"}',
+        "1700000000000",
+        "550e8400-e29b-41d4-a716-446655440000",
+        '{"input_tokens": 120, "max_tokens": 4096, "next_page_token": "CAUQAA8a7b6c5d4e3f"}',
+        'primary_key="9f86d081884c7d659a2f"',
+        "PUBLIC_KEY=9f86d081884c7d659a2f",
+        "password=${DB_PASSWORD}",
+        "password = os.environ['DB_PASSWORD']",
+        "apiKey: process.env.API_KEY",
+        "api_key=<your-key>",
+        "OPENAI_API_KEY=sk-xxxxxxxxxxxxxxxxxxxxxxxx",
+        "password: ****",
+        'password=""',
+        "password: null",
+        "DB_PASSWORD=changeme",
+    ],
+)
+def test_what_is_no_secret_is_left_alone(text: str) -> None:
+    assert GUARD.find_text(text) == []
+    assert GUARD.mask_text(text) is text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "curl -H 'Authorization: Bearer abcd1234efgh' -u bob:hunter2 http://x",
+        f"discord login, password=hunter2, then {TOKENS['github']} and api_key=abcd1234efgh",
+    ],
+)
+def test_one_secret_does_not_hide_another_before_it(text: str) -> None:
+    result = GUARD.mask_text(text)
+
+    assert "hunter2" not in result
+    assert "abcd1234efgh" not in result
+
+
+def test_a_family_says_more_than_a_name() -> None:
+    assert masked(f"password={TOKENS['github']}") == "password=[redacted:github]"
+
+
+def test_one_secret_has_one_hash_and_another_key_another() -> None:
+    other = Guard(key=lambda: b"other")
+
+    first, second = GUARD.mask_text("password=hunter2"), GUARD.mask_text('{"pass":"hunter2"}')
+
+    assert first[-9:-1] == second[-11:-3]
+    assert other.mask_text("password=hunter2") != first
+
+
+def test_the_key_is_asked_once_and_only_for_a_mask() -> None:
+    asked: list[str] = []
+
+    def key() -> bytes:
+        asked.append("asked")
+        return b"key"
+
+    guard = Guard(key=key)
+
+    guard.mask_text("nothing here")
+    assert asked == []
+
+    guard.mask_text("password=hunter2 password=hunter3")
+    assert asked == ["asked"]
+
+
+def test_a_failing_rule_does_not_repeat_the_text() -> None:
+    def fail(text: str, start: int, end: int) -> None:
+        raise ValueError(text[start:end])
+
+    guard = Guard(key=b"test")
+    guard._rules = [Rule("broken", (), fail)] * len(guard._rules)
+
+    with pytest.raises(RuntimeError) as failure:
+        guard.find_text("password=hunter2")
+
+    assert "password" not in str(failure.value)
+    assert failure.value.__cause__ is None
+    assert failure.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        ({"api_key": "abc123def456"}, "api-key"),
+        ({"password": "hunter2"}, "password"),
+        ({"password": 48151623}, "password"),
+        ({"passwords": ["hunter2"]}, "password"),
+        ({"a": [{"b": TOKENS["github"]}]}, "github"),
+        ({TOKENS["github"]: 1}, "github"),
+        ({"headers": {"Authorization": "Bearer abcd1234"}}, "authorization"),
+        ({"name": "DB_PASSWORD", "value": "hunter2"}, "password"),
+        (["psql", "--password", "hunter2"], "password"),
+        ({"input_tokens": 120, "key": "a1b2c3d4e5f6"}, None),
+        ({"password": None, "secret": True, "token": 4096}, None),
+        ({"password": {"type": "string"}}, None),
+    ],
+)
+def test_a_json_value_is_searched_with_its_names(value: Json, rule: str | None) -> None:
+    assert GUARD.find_value(value) == rule
+    assert (GUARD.mask_value(value) is value) == (rule is None)
+    assert GUARD.suspicious(msgspec.json.encode(value)) or rule is None
+
+
+def test_a_token_of_usage_is_not_even_suspicious() -> None:
+    assert not GUARD.suspicious(b'{"input_tokens":120,"url":"https://example.com/a"}')
+
+
+@unhurried
+@given(busy_texts)
+def test_masking_twice_is_masking_once(text: str) -> None:
+    once = GUARD.mask_text(text)
+
+    assert GUARD.mask_text(once) == once
+
+
+@unhurried
+@given(busy_texts)
+def test_a_mask_is_never_found(text: str) -> None:
+    once = GUARD.mask_text(text)
+
+    assert GUARD.find_text(once) == []
+
+
+@unhurried
+@given(busy_texts)
+def test_findings_lie_in_the_text_in_order_and_apart(text: str) -> None:
+    last = 0
+    for finding in GUARD.find_text(text):
+        assert last <= finding.start < finding.end <= len(text)
+        last = finding.end
+
+
+@unhurried
+@given(busy_texts)
+def test_what_is_not_suspicious_holds_no_secret(text: str) -> None:
+    if not GUARD.suspicious(text.encode("utf-8", "surrogatepass")):
+        assert GUARD.find_text(text) == []
+
+
+@unhurried
+@given(values)
+def test_a_value_that_is_not_suspicious_holds_no_secret(value: Json) -> None:
+    if not GUARD.suspicious(encode(value)):
+        assert GUARD.find_value(value) is None
+
+
+@unhurried
+@given(values)
+def test_masking_a_value_keeps_its_shape_and_its_source(value: Json) -> None:
+    before = repr(value)
+
+    result = GUARD.mask_value(value)
+
+    assert repr(value) == before
+    assert shape(result) == shape(value)
+    assert (result is value) == (GUARD.find_value(value) is None)
+
+
+@unhurried
+@given(values)
+def test_masking_a_value_twice_is_masking_it_once(value: Json) -> None:
+    once = GUARD.mask_value(value)
+
+    assert GUARD.mask_value(once) is once
+
+
+@pytest.mark.parametrize(
+    "module", [personal_rules, secret_assignments, secret_rules], ids=lambda module: module.__name__
+)
+def test_every_pattern_that_runs_over_a_text_is_bounded(module: ModuleType) -> None:
+    for pattern in patterns(module):
+        assert max(repeats(parse(pattern)), default=0) <= REPEATS_MAX, pattern
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("a", "1", "\\", '\\"', "'\"", "@", "+1", "a@b.", "tel ", "(555) 555-", "[redacted:"),
+        *("password=", "token=", '"password":"', "key-", "secret is ", "Authorization: ", "curl -"),
+        *("sk-", "ghp_", "eyJ", "eyJa.", "://a:", "discord", "-----BEGIN PRIVATE KEY-----"),
+    ],
+)
+def test_the_work_grows_with_the_text_and_no_faster(piece: str) -> None:
+    small, large = (work(piece * (size // len(piece))) for size in (4_000, 16_000))
+
+    assert large <= 4.5 * small + 10
+
+
+def hides(guard: Guard, line: str, secret: str) -> bool:
+    spans = [(finding.start, finding.end) for finding in guard.find_text(line)]
+    return secrets_corpus.covered(spans, line, secret)
+
+
+def work(text: str) -> int:
+    """Count how often a rule, whose look is bounded, is asked about ``text``."""
+    asked = 0
+
+    def counted(rule: Rule) -> Rule:
+        def locate(text: str, start: int, end: int) -> Span | None:
+            nonlocal asked
+            asked += 1
+            return rule.locate(text, start, end)
+
+        return rule._replace(locate=locate)
+
+    guard = Guard(key=b"test", personal=True)
+    guard._rules = [counted(rule) for rule in guard._rules]
+    guard.find_text(text)
+    return asked
+
+
+def encode(value: Json) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def shape(value: Json) -> object:
+    match value:
+        case dict():
+            return [shape(item) for item in value.values()]
+        case list():
+            return [shape(item) for item in value]
+        case _:
+            return None
+
+
+def patterns(module: ModuleType) -> Iterator[re.Pattern[Any]]:
+    yield from (item for item in vars(module).values() if isinstance(item, re.Pattern))
+    for rule in vars(module).get("SECRET_RULES", ()):
+        for cell in getattr(rule.locate, "__closure__", None) or ():
+            if isinstance(cell.cell_contents, re.Pattern):
+                yield cell.cell_contents
+
+
+def parse(pattern: re.Pattern[Any]) -> object:
+    parser = importlib.import_module("re._parser")
+    return parser.parse(pattern.pattern, pattern.flags).data
+
+
+def repeats(tree: Any) -> Iterator[int]:
+    """Give the upper bound of every repeat in a parsed pattern."""
+    if isinstance(tree, tuple) and str(tree[0]).endswith("REPEAT"):
+        yield int(tree[1][1])
+    for branch in getattr(tree, "data", tree if isinstance(tree, tuple | list) else ()):
+        yield from repeats(branch)
