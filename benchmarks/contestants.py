@@ -25,6 +25,8 @@ class Contestant(Protocol):
     name: str
     how: str
     """How it is driven, and what differs from the others."""
+    singles: int
+    """How many single appends it is given a round; fewer where they are slow."""
 
     def prepare(self, event: NewEvent) -> Any:
         """Return the event in the form that this store takes."""
@@ -50,6 +52,7 @@ class Treering:
 
     name = "treering"
     how = "`ledger.append`, `session.events()`; as shipped: durable, guard `safe`"
+    singles = 40
 
     def __init__(self, folder: Path) -> None:
         self._ledger = treering.open(folder / "treering.db")
@@ -81,6 +84,7 @@ class EventSourcing:
         "`SQLiteApplicationRecorder`, the layer under its aggregates and the fastest way in; state"
         " is JSON by msgspec, decoded into the same struct as the bare table's"
     )
+    singles = 40
 
     def __init__(self, folder: Path) -> None:
         from eventsourcing.persistence import StoredEvent
@@ -132,15 +136,19 @@ class LangGraph:
     name = "LangGraph SqliteSaver"
     how = (
         "`put` of a checkpoint whose `messages` channel holds the session so far, as a graph does"
-        " at every step: cost grows with the session; a read is `get_tuple` of the last checkpoint"
+        " at every step: cost grows with the session; messages are LangChain's, as in"
+        " `MessagesState`; a read is `get_tuple` of the last checkpoint"
     )
+    singles = 4
 
     def __init__(self, folder: Path) -> None:
         from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
         from langgraph.checkpoint.base import empty_checkpoint
         from langgraph.checkpoint.sqlite import SqliteSaver
 
-        self._connection = sqlite3.connect(folder / "langgraph.db", check_same_thread=False)
+        self._connection = sqlite3.connect(
+            folder / f"{type(self).__name__}.db", check_same_thread=False
+        )
         self._saver = SqliteSaver(self._connection)
         self._empty = empty_checkpoint
         self._message = {"user": HumanMessage, "agent": AIMessage, "tool": ToolMessage}
@@ -186,6 +194,16 @@ class LangGraph:
 
     def close(self) -> None:
         self._connection.close()
+
+
+class LangGraphDicts(LangGraph):
+    """The same with plain dicts for messages, the quickest thing it can hold."""
+
+    name = "LangGraph SqliteSaver, dicts"
+    how = "the same, with plain dicts instead of messages"
+
+    def prepare(self, event: NewEvent) -> Any:
+        return msgspec.to_builtins(body(event))
 
 
 def one_by_one(

@@ -1,5 +1,6 @@
 """The large ledger: a million events, built once and shared by the subjects that need it."""
 
+import hashlib
 import sys
 from pathlib import Path
 from typing import Final
@@ -13,14 +14,12 @@ _PROGRESS_EVENTS: Final = 100_000
 
 def large_ledger(folder: Path, events: int) -> Path:
     """Return a ledger of so many events in ten sessions, built on first use."""
-    path = folder / f"large-{events}.db"
-    if path.exists():
-        return path
-    draft = folder / "large-draft.db"
-    fill(draft, events)
-    for suffix in ("", "-wal", "-shm"):
-        if Path(f"{draft}{suffix}").exists():
-            Path(f"{draft}{suffix}").rename(f"{path}{suffix}")
+    path = folder / f"large-{events}-{_layout()}.db"
+    if not path.exists():
+        draft = folder / "draft.db"
+        fill(draft, events)
+        draft.rename(path)
+        Path(f"{draft}.lock").unlink(missing_ok=True)
     return path
 
 
@@ -34,3 +33,10 @@ def fill(path: Path, events: int) -> None:
             made = (number + 1) * size
             if made % _PROGRESS_EVENTS == 0:
                 print(f"  building: {made:,} of {events:,} events", file=sys.stderr, flush=True)
+
+
+def _layout() -> str:
+    """Return a mark that changes with the schema, so that a ledger that was kept still fits."""
+    sources = Path(treering.__file__).parent.rglob("*.sql")
+    text = b"".join(source.read_bytes() for source in sorted(sources))
+    return hashlib.sha256(text).hexdigest()[:8]

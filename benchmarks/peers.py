@@ -5,7 +5,7 @@ import sqlite3
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -13,23 +13,26 @@ from typing import Any, Final
 import msgspec
 
 from async_contestants import GoogleAdk, OpenAIAgents
-from contestants import Contestant, EventSourcing, LangGraph, Treering
+from contestants import Contestant, EventSourcing, LangGraph, LangGraphDicts, Treering
 from report import Row, Section
+from treering import NewEvent
 from workload import SEED, Effort, Workload, settled_heap
 
 PEERS: Final[tuple[Callable[[Path], Contestant], ...]] = (
     EventSourcing,
     OpenAIAgents,
     LangGraph,
+    LangGraphDicts,
     GoogleAdk,
 )
-SINGLES: Final = 40
-LONG: Final = "long"
-LONG_EVENTS: Final = 5_000
+BATCH: Final = 100
+SINGLE_ROUNDS: Final = 10
+TAIL: Final = 100
+SESSION: Final = "long"
 TASKS: Final = {
     "append": ("one durable append, p50", "µs", 1e6),
     "batch": ("a batch of 100, an event", "µs", 1e6),
-    "read": ("a session of 5,000 as objects", "ms", 1e3),
+    "read": ("the whole session as objects", "ms", 1e3),
     "tail": ("its last 100", "ms", 1e3),
 }
 
@@ -42,9 +45,10 @@ def run(effort: Effort, folder: Path) -> Section:
         seconds: Seconds = {
             contestant.name: {task: [] for task in TASKS} for contestant in contestants
         }
-        _append(contestants, seconds, effort.peer_rounds)
-        _fill(contestants)
-        _read(contestants, seconds, effort.repeats)
+        workload = Workload()
+        _grow(contestants, seconds, workload, effort.peer_rounds)
+        _read(contestants, seconds, effort)
+        _append(contestants, seconds, workload)
         rows = [
             _row(task, contestant.name, seconds) for contestant in contestants[1:] for task in TASKS
         ]
@@ -72,55 +76,65 @@ def _contestants(folder: Path) -> Iterator[tuple[list[Contestant], list[str]]]:
                 contestant.close()
 
 
-def _append(contestants: list[Contestant], seconds: Seconds, rounds: int) -> None:
-    workload, dice = Workload(), random.Random(SEED)
-    for at in range(rounds):
-        singles, batch = workload.singles(SINGLES), workload.batch(at)
-        forms: dict[str, tuple[list[tuple[str, Any]], list[Any]]] = {
-            c.name: (
-                [(event.session_id, c.prepare(event)) for event in singles],
-                [c.prepare(event) for event in batch],
-            )
+def _grow(contestants: list[Contestant], seconds: Seconds, workload: Workload, rounds: int) -> None:
+    """Let one session grow in every store, a batch a round."""
+    dice = random.Random(SEED)
+    for _ in range(rounds):
+        events = _next(workload, BATCH)
+        forms = {c.name: [c.prepare(event) for event in events] for c in contestants}
+        with settled_heap():
+            for contestant in dice.sample(contestants, k=len(contestants)):
+                before = time.perf_counter()
+                contestant.append(SESSION, forms[contestant.name])
+                spent = time.perf_counter() - before
+                seconds[contestant.name]["batch"].append(spent / BATCH)
+
+
+def _append(contestants: list[Contestant], seconds: Seconds, workload: Workload) -> None:
+    """Append single events at the end of the session."""
+    dice = random.Random(SEED)
+    for _ in range(SINGLE_ROUNDS):
+        events = _next(workload, max(contestant.singles for contestant in contestants))
+        forms = {
+            c.name: [(SESSION, c.prepare(event)) for event in events[: c.singles]]
             for c in contestants
         }
         with settled_heap():
             for contestant in dice.sample(contestants, k=len(contestants)):
-                pairs, items = forms[contestant.name]
-                taken = seconds[contestant.name]
-                taken["append"] += contestant.append_each(pairs)
-                before = time.perf_counter()
-                contestant.append(batch[0].session_id, items)
-                taken["batch"].append((time.perf_counter() - before) / len(items))
+                seconds[contestant.name]["append"] += contestant.append_each(forms[contestant.name])
 
 
-def _fill(contestants: list[Contestant]) -> None:
-    """Give every store the same long session."""
-    workload = Workload(SEED + 1)
-    for _ in range(LONG_EVENTS // 100):
-        batch = [
-            msgspec.structs.replace(event, session_id=LONG, run_id=None, turn_id=None, run_seq=None)
-            for event in workload.batch(0)
-        ]
-        for contestant in contestants:
-            contestant.append(LONG, [contestant.prepare(event) for event in batch])
+def _next(workload: Workload, count: int) -> list[NewEvent]:
+    return [
+        msgspec.structs.replace(event, session_id=SESSION) for event in workload.batch(0, count)
+    ]
 
 
-def _read(contestants: list[Contestant], seconds: Seconds, repeats: int) -> None:
+def _read(contestants: list[Contestant], seconds: Seconds, effort: Effort) -> None:
     dice = random.Random(SEED)
+    for at in range(effort.repeats + 1):
+        for contestant in dice.sample(contestants, k=len(contestants)):
+            for task, read, count in (
+                ("read", contestant.read, _length(effort)),
+                ("tail", contestant.tail, TAIL),
+            ):
+                spent = _time(read, count)
+                if at:  # The first round warms the caches.
+                    seconds[contestant.name][task].append(spent)
+
+
+def _time(read: Callable[[str], Sequence[Any]], count: int) -> float:
     with settled_heap():
-        for at in range(repeats + 1):
-            for contestant in dice.sample(contestants, k=len(contestants)):
-                for task, read, count in (
-                    ("read", contestant.read, LONG_EVENTS),
-                    ("tail", contestant.tail, 100),
-                ):
-                    before = time.perf_counter()
-                    found = read(LONG)
-                    spent = time.perf_counter() - before
-                    if len(found) != count:
-                        raise AssertionError(f"{contestant.name} gave {len(found)}, not {count}")
-                    if at:  # The first round warms the caches.
-                        seconds[contestant.name][task].append(spent)
+        before = time.perf_counter()
+        found = read(SESSION)
+        spent = time.perf_counter() - before
+    if len(found) != count:
+        raise AssertionError(f"{read} gave {len(found)} events, not {count}")
+    return spent
+
+
+def _length(effort: Effort) -> int:
+    return effort.peer_rounds * BATCH
 
 
 def _row(task: str, name: str, seconds: Seconds) -> Row:
@@ -138,9 +152,10 @@ def _row(task: str, name: str, seconds: Seconds) -> Row:
 def _fairness(effort: Effort) -> str:
     synchronous = sqlite3.connect(":memory:").execute("PRAGMA synchronous").fetchone()[0]
     durable = "as durable as ours" if synchronous >= 2 else "**less durable than ours**"
-    per_session = effort.peer_rounds * (SINGLES + 100) // 10
     return (
         "Every store on a file database as it is shipped. Peers use Python's own sqlite3, which"
-        f" here commits with synchronous={synchronous}: {durable}. Appends go to sessions that"
-        f" grow to {per_session} events; reads to one of {LONG_EVENTS:,}."
+        f" here commits with synchronous={synchronous}: {durable}. One session grows by batches to"
+        f" {_length(effort):,} events, is read, and then takes single appends at its end:"
+        f" {Treering.singles * SINGLE_ROUNDS} of every store,"
+        f" {LangGraph.singles * SINGLE_ROUNDS} of LangGraph's."
     )

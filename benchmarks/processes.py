@@ -34,7 +34,7 @@ def run(effort: Effort, folder: Path) -> Section:
                 f"{worst:.0f} ms (worst of all rounds {max(worst_ms):.0f} ms)",
                 unit="ms",
             ),
-            at_most("errors", errors, 0, str(errors), unit=""),
+            Row(what="errors", measured=str(errors), target="0", met=errors == 0),
             Row(what="throughput", measured=f"{statistics.median(rates):,.0f} events/s"),
         ],
     )

@@ -60,11 +60,16 @@ def _compare(
         for which in dice.sample((0, 1), k=2):
             ledger = (few, many)[which]
             for _ in range(CALLS):
-                before = time.perf_counter()
-                found = tail(ledger)
-                spent = time.perf_counter() - before
-                if len(found) != 100:
-                    raise AssertionError(f"read {len(found)} headers, not 100")
+                spent = _time(tail, ledger)
                 if at:  # The first round warms the caches.
                     taken[which].append(spent * 1e6)
     return statistics.median(taken[0]), statistics.median(taken[1])
+
+
+def _time(tail: Callable[[treering.Ledger], list[Any]], ledger: treering.Ledger) -> float:
+    before = time.perf_counter()
+    found = tail(ledger)
+    spent = time.perf_counter() - before
+    if len(found) != 100:
+        raise AssertionError(f"read {len(found)} headers, not 100")
+    return spent

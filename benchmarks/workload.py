@@ -36,6 +36,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     """Rounds of 100 single appends and 9 batches of 100; 50 make the workload of 50,000."""
     peer_rounds: int
+    """Batches of 100 that make up the session of every peer."""
     repeats: int
     seconds: float
     """How long concurrent writers write, each time."""
@@ -46,9 +47,9 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FULL: Final = Effort(
-    rounds=50, peer_rounds=10, repeats=11, seconds=1.5, large=1_000_000, cuts=2_000
+    rounds=50, peer_rounds=50, repeats=11, seconds=1.5, large=1_000_000, cuts=2_000
 )
-QUICK: Final = Effort(rounds=5, peer_rounds=2, repeats=5, seconds=0.4, large=20_000, cuts=50)
+QUICK: Final = Effort(rounds=5, peer_rounds=10, repeats=5, seconds=0.4, large=20_000, cuts=50)
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,6 +12,8 @@ import apsw
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from typing_extensions import Buffer
+
 _numbers = itertools.count(1)
 
 
@@ -77,7 +79,7 @@ class _File(apsw.VFSFile):
         self._short = short
         self._disk = disk
 
-    def xWrite(self, data: apsw.Buffer, offset: int) -> None:  # noqa: N802
+    def xWrite(self, data: Buffer, offset: int) -> None:  # noqa: N802
         self._disk.writing(self._short, offset, bytes(data))
         super().xWrite(data, offset)
 

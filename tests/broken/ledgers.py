@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
-from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Final
+
+from ahocorasick_rs import BytesAhoCorasick
 
 from treering.app import now_ms
 from treering.capture.secrets import Guard
@@ -20,14 +19,16 @@ from treering.storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
+    from random import Random
 
     from treering.storage.sqlite.database import Durability
 
 SCOPE: Final = "acme/app"
 AGENT: Final = "lyria"
 _TRACE_BYTES: Final = 24
-_TRACE_EVERY: Final = 900
-"""Bytes between two traces of a blob: several for each page that it lies on."""
+_TRACES_MAX: Final = 12
+"""Of one payload, spread over its length."""
 
 
 def open_ledger(
@@ -43,7 +44,7 @@ def open_ledger(
     store = SqliteStore(database)
     if autocheckpoint_pages is not None:
         database.writer().wal_autocheckpoint(autocheckpoint_pages)
-    drafter = Drafter(guard=Guard(key=b"tests"), mode="off", clock=now_ms)
+    drafter = Drafter(guard=lambda: Guard(key=b"tests"), mode="off", clock=now_ms)
     return Ledger(store, drafter=drafter, clock=now_ms)
 
 
@@ -108,17 +109,18 @@ def traces(event: NewEvent) -> list[bytes]:
 
 def _slices(body: bytes) -> Iterator[bytes]:
     # Compressed bodies begin with tables that those of similar content share.
-    for start in range(256, len(body) - _TRACE_BYTES, _TRACE_EVERY):
+    step = max(300, len(body) // _TRACES_MAX)
+    for start in range(256, len(body) - _TRACE_BYTES, step):
         yield body[start : start + _TRACE_BYTES]
 
 
-def content_of(ledger: Ledger, session_ids: Iterable[str]) -> dict[str, bytes]:
-    """Return a digest of everything that reading shows of each event, by id."""
-    found: dict[str, bytes] = {}
-    for session_id in session_ids:
-        for event in ledger.session(session_id, scope=SCOPE, agent=AGENT).events():
-            found[event.event_id] = hashlib.sha256(encode(event)).digest()
-    return found
+def shown(events: Iterable[NewEvent], content: bytes) -> set[str]:
+    """Return the ids of those marked events of which ``content`` holds a trace."""
+    pairs = [(trace, str(event.event_id)) for event in events for trace in traces(event)]
+    if not pairs:
+        return set()
+    search = BytesAhoCorasick([trace for trace, _ in pairs])
+    return {pairs[at][1] for at, _, _ in search.find_matches_as_indexes(content, overlapping=True)}
 
 
 def raw_bytes(path: Path | str) -> bytes:

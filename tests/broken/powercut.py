@@ -109,10 +109,10 @@ class RecordingDisk(Disk):
                 continue
             if at < last_sync.get(op.file, -1):
                 _apply(content, op)
-            elif op.verb == "resize" and dice.random() < kept:
-                _apply(content, op)
             elif op.verb == "write":
                 _apply_torn(content, op, kept, dice)
+            elif dice.random() < kept:
+                _apply(content, op)
         return {name: bytes(contents[file]) for name, file in names.items()}
 
     def _file(self, name: str) -> int:

@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from broken.disks import mounted
-from broken.ledgers import AGENT, SCOPE, marked, open_ledger, said, traces
+from broken.ledgers import AGENT, SCOPE, marked, open_ledger, said, shown
 from broken.powercut import RecordingDisk, write_files
 from treering.errors import TreeringError
 
@@ -260,10 +260,5 @@ def _is_kept(story: Story, event_id: str, found: Event | None, cut: int) -> bool
 
 
 def _still_there(story: Story, event_ids: Sequence[str], files: dict[str, bytes]) -> list[str]:
-    return [
-        event_id
-        for event_id in event_ids
-        if any(
-            trace in content for trace in traces(story.events[event_id]) for content in files.values()
-        )
-    ]
+    events = [story.events[event_id] for event_id in event_ids]
+    return sorted(shown(events, b"".join(files.values())))

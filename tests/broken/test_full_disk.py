@@ -59,7 +59,7 @@ class QuotaDisk(Disk):
         """Note the new size."""
         self._sizes[name] = size
 
-    def deleting(self, name: str, *, durably: bool) -> None:
+    def deleting(self, name: str, *, durably: bool) -> None:  # noqa: ARG002  (room is room)
         """Note that there is more room."""
         self._sizes.pop(name, None)
 

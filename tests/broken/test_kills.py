@@ -7,7 +7,7 @@ import time
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, said, traces
+from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, said, shown
 from treering.model.codec import decode, encode
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_an_eraser_that_is_killed_again_and_again_finishes_what_it_began(tmp_pat
         live = {header.event_id for header in _headers(ledger) if not header.redacted}
         assert len(acked) > ERASER_KILLS
         assert not live & set(acked)
-        assert _shown(content, blank | set(acked)) == []
+        assert shown(map(secret_of, blank | set(acked)), content) == set()
         assert ledger.verify().intact
         ledger.append([said("the next writer writes", event_id="next")])
 
@@ -157,11 +157,3 @@ def _check_seqs(ledger: Ledger) -> None:
     for header in sorted(_headers(ledger), key=lambda header: header.position):
         seqs.setdefault(header.session_id, []).append(header.seq)
     assert {name: list(range(1, len(found) + 1)) for name, found in seqs.items()} == seqs
-
-
-def _shown(content: bytes, event_ids: set[str]) -> list[str]:
-    return [
-        event_id
-        for event_id in event_ids
-        if any(trace in content for trace in traces(secret_of(event_id)))
-    ]

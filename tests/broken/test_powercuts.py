@@ -18,7 +18,7 @@ from broken.stories import NAME, Story, cut_power, quick_folder, told
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CUTS = 80
+CUTS = 100
 """For each workload; the benchmark does 2,000."""
 
 

@@ -141,15 +141,16 @@ def test_payloads_come_only_when_asked_for(told: CommandLine) -> None:
 def test_cursors_lead_through_everything_once(told: CommandLine, command: list[str]) -> None:
     whole = told.ids("episodes", *command, "--scope", "s")
 
-    pages, cursor = [], None
+    pages: list[list[str]] = []
+    on: list[str] = []
     while True:
-        on = [] if cursor is None else ["--cursor", cursor]
         page = told("episodes", *command, "--scope", "s", "--limit", "2", *on, "--json").receipt
         pages.append([entry["event_id"] for entry in page["items"]])
         cursor = page["next_cursor"]
         assert page["has_more"] is (cursor is not None)
         if cursor is None:
             break
+        on = ["--cursor", cursor]
 
     assert [event_id for page in pages for event_id in page] == whole
     assert all(len(page) == 2 for page in pages[:-1])

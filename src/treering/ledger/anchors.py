@@ -7,7 +7,7 @@ root, where whoever might cut the ledger cannot reach it.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import IO, TYPE_CHECKING, Final, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 FORMAT: Final = "treering.anchor.v1"
 
 
+_Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
 class _Head(msgspec.Struct, frozen=True, tag_field="record", tag="head"):
-    genesis: str
-    seq: int
-    link: str
+    genesis: _Digest
+    seq: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    link: _Digest
 
 
 class _Root(msgspec.Struct, frozen=True, tag_field="record", tag="root"):
@@ -66,7 +69,7 @@ def check_anchor(store: EventStore, stream: IO[bytes]) -> tuple[int, Broken | No
     for line in stream:
         try:
             entry = decoder.decode(line)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, ValueError) as error:
             raise _damaged("it has a line that is no anchor's") from error
         if isinstance(entry, _Root):
             root = entry

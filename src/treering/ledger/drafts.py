@@ -178,7 +178,7 @@ def new_id() -> str:
 def check_name(text: str, field: str) -> str:
     """Return ``text`` if it can name something. Raises InvalidInput otherwise."""
     if not isinstance(text, str) or not text.strip():
-        raise InvalidInput(f"{field} is required", hint=f"give a {field}")
+        raise InvalidInput(f"{field} is required", hint="give one")
     if len(text) > NAME_CHARACTERS_MAX:
         raise TooLarge(
             f"{field} has {len(text)} characters, {NAME_CHARACTERS_MAX} are allowed",

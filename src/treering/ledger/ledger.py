@@ -7,10 +7,12 @@ from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 import msgspec
 
 from treering.errors import DuplicateEvent, InvalidInput, NotFound
-from treering.ledger import erasure, jsonl
+from treering.ledger import erasure
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.drafts import check_id, check_name, check_time
+from treering.ledger.exporting import write_export
 from treering.ledger.following import Follower
+from treering.ledger.importing import read_export
 from treering.ledger.sessions import Session
 from treering.ledger.verification import verify
 from treering.model.kinds import parse_kind
@@ -185,8 +187,8 @@ class Ledger:
             self._store,
             self._drafter,
             parse_scope(scope),
-            event_id=event_id and check_id(event_id),
-            session_id=session_id and check_name(session_id, "session_id"),
+            event_id=None if event_id is None else check_id(event_id),
+            session_id=None if session_id is None else check_name(session_id, "session_id"),
             replacement=replacement,
         )
 
@@ -261,7 +263,7 @@ class Ledger:
         progress: Callable[[int], None] | None = None,
     ) -> ExportReceipt:
         """Write a scope, or one session, as native JSONL."""
-        return jsonl.write_export(
+        return write_export(
             self._store,
             parse_scope(scope),
             stream,
@@ -275,7 +277,7 @@ class Ledger:
         self, stream: IO[bytes], *, progress: Callable[[int], None] | None = None
     ) -> ImportReceipt:
         """Take in native JSONL, chain included; what is here already is not doubled."""
-        return jsonl.read_export(self._store, stream, progress)
+        return read_export(self._store, stream, progress)
 
 
 def _query(
@@ -293,7 +295,7 @@ def _query(
     return check_query(
         Query(
             scope=parse_scope(scope),
-            session_id=session_id and check_name(session_id, "session_id"),
+            session_id=None if session_id is None else check_name(session_id, "session_id"),
             kinds=tuple(dict.fromkeys(parse_kind(kind).name for kind in kinds)),
             since_ms=None if since is None else check_time(since),
             until_ms=None if until is None else check_time(until),

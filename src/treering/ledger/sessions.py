@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PAGE: Final = 1_000
 Item = TypeVar("Item", bound="Header")
 Mode = Literal["main", "group", "queue"]
+MODES: Final = ("main", "group", "queue")
 
 
 class Session:
@@ -46,6 +47,8 @@ class Session:
         self.session_id = check_name(session_id, "session_id")
         self.agent = check_name(agent, "agent")
         self.user = check_name(user, "user") if user is not None else None
+        if mode not in MODES:
+            raise InvalidInput(f"invalid mode: {mode}", hint=f"use {' or '.join(MODES)}")
         self._opening: dict[str, Any] = {
             "channel": channel,
             "mode": mode,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from treering.errors import RunClosed
 from treering.ledger.drafts import new_id
-from treering.model.codec import encode
+from treering.model.codec import canonical
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -138,10 +138,9 @@ class ToolCall:
         return self._conclude("ok", f"{self.name} returned", output=output)
 
     def _conclude(self, status: str, summary: str, **outcome: Any) -> Header:
-        self._finished = True
         duration_ms = int((time.monotonic() - self._started) * 1_000)
-        size = len(encode(outcome["output"])) if "output" in outcome else 0
-        return self._turn.record(
+        size = len(canonical(outcome["output"], "output")) if "output" in outcome else 0
+        header = self._turn.record(
             "tool.result",
             f"{summary} after {duration_ms} ms",
             payload={"call_id": self.call_id, "name": self.name, "status": status,
@@ -149,6 +148,8 @@ class ToolCall:
             refs={"call_id": self.call_id, "tool": self.name, "status": status,
                   "duration_ms": duration_ms, "output_bytes": size},
         )  # fmt: skip
+        self._finished = True
+        return header
 
 
 def shorten(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.errors import Corrupt
 from treering.ledger import chain
 from treering.model.receipts import Broken, Verification
 from treering.model.scopes import Scope
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
     from treering.model.receipts import Fault
 
 PAGE: Final = 500
+ATTEMPTS_MAX: Final = 5
+"""How often a session is checked that changes while it is read."""
 
 
 class _Count(msgspec.Struct):
     events: int = 0
     redacted: int = 0
     expired: int = 0
+
+    def add(self, other: _Count) -> None:
+        self.events += other.events
+        self.redacted += other.redacted
+        self.expired += other.expired
 
 
 def verify(
@@ -41,13 +49,13 @@ def verify(
     first: Broken | None = None
     for session in sessions:
         checked += 1
-        before = count.events
-        fault = _check_session(store, session, count)
+        fault, found = _check_still(store, session)
+        count.add(found)
         if fault is not None:
             broken += 1
             first = first or fault
         if progress is not None:
-            progress(count.events - before)
+            progress(found.events)
     stray = store.stray() if whole else None
     if stray is not None and first is None:
         first = Broken(scope="", session_id="", seq=0, event_id=None, fault="missing", detail=stray)
@@ -59,6 +67,38 @@ def verify(
         expired=count.expired,
         broken_sessions=broken,
         first_broken=first,
+    )
+
+
+def _check_still(store: EventStore, session: SessionRecord) -> tuple[Broken | None, _Count]:
+    """Check a session; again, if it looks broken and somebody wrote to it in the meantime."""
+    for _ in range(ATTEMPTS_MAX):
+        count = _Count()
+        try:
+            fault = _check_session(store, session, count)
+        except Corrupt as error:
+            fault = _unreadable(session, error)
+        moved = None if fault is None else _moved(store, session)
+        if moved is None:
+            break
+        session = moved
+    return fault, count
+
+
+def _moved(store: EventStore, session: SessionRecord) -> SessionRecord | None:
+    """Return the session as it is now, if it has gone on since ``session`` was read."""
+    now = next(iter(store.session_records(Scope(session.scope), session.session_id)), None)
+    return None if now is None or now.head_link == session.head_link else now
+
+
+def _unreadable(session: SessionRecord, error: Corrupt) -> Broken:
+    return Broken(
+        scope=session.scope,
+        session_id=session.session_id,
+        seq=0,
+        event_id=None,
+        fault="content",
+        detail=str(error),
     )
 
 
@@ -78,6 +118,8 @@ def _check_session(store: EventStore, session: SessionRecord, count: _Count) -> 
     covers = _Covers(store.covers(Scope(session.scope), session.session_id))
     previous, seq = session.genesis, 0
     for record in _records(store, session):
+        if seq == session.head_seq and _moved(store, session) is not None:
+            break  # Recorded after the head was read.
         seq += 1
         if record.seq != seq:
             return broken(seq, "missing", f"seq {seq} is missing: the next one is {record.seq}")
@@ -199,16 +241,25 @@ class _Covers:
         return next((proof.event for proof in self._proofs if not proof.holds()), None)
 
 
+class _Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What an erasure event says."""
+
+    count: int
+    digest: str
+    ranges: list[tuple[int, int]]
+
+
 class _Proof:
     """One erasure event, and the digest of what it names as far as it was read."""
 
     def __init__(self, event: Event) -> None:
         self.event = event
-        payload = event.payload if isinstance(event.payload, dict) else {}
-        self.ranges: list[tuple[int, int]] = [
-            (first, last) for first, last in payload.get("ranges", []) if last < event.seq
-        ]
-        self._said = (payload.get("count"), payload.get("digest"))
+        try:
+            claim = msgspec.convert(event.payload, _Claim)
+        except msgspec.ValidationError:
+            claim = _Claim(count=-1, digest="", ranges=[])
+        self.ranges = [(first, last) for first, last in claim.ranges if last < event.seq]
+        self._said = (claim.count, claim.digest)
         self._count = 0
         self._digest = sha256()
 

@@ -150,7 +150,7 @@ def parse_kind(text: str) -> Kind:
     """Return the kind that ``text`` spells. Raises InvalidKind with the nearest names."""
     kind = _SPELLINGS.get(text) or _SPELLINGS.get(text.strip().lower())
     if kind is None:
-        near = difflib.get_close_matches(text.strip().lower(), _SPELLINGS, n=3)
+        near = difflib.get_close_matches(text.strip().lower(), KINDS, n=3)
         raise InvalidKind(
             f"invalid kind: {text.strip() or '<empty>'}",
             hint=f"did you mean {' or '.join(near)}?" if near else "see docs/kinds.md",

@@ -62,11 +62,23 @@ class GroupCommit:
                 self._busy = True
                 job.leads = True
         if job.turn is not None:
-            job.turn.acquire()
+            try:
+                job.turn.acquire()
+            except BaseException:
+                self._withdraw(job)
+                raise
         if job.leads:
             self._lead(job)
         if job.error is not None:
             raise job.error
+
+    def _withdraw(self, job: Job) -> None:
+        """Leave the queue without holding up those behind: the caller was interrupted."""
+        with self._lock:
+            if job in self._queue:
+                self._queue.remove(job)
+        if job.leads:
+            self._hand_over([])
 
     def _start(self) -> None:
         # Also after a fork: the threads that were queueing are not there any more.
@@ -77,15 +89,15 @@ class GroupCommit:
 
     def _lead(self, first: Job) -> None:
         jobs = [first]
-        if self._company > 1:
-            self._await_company()
-        with self._lock:
-            count = len(first.drafts)
-            while self._queue and count + len(self._queue[0].drafts) <= GROUP_EVENTS_MAX:
-                jobs.append(self._queue.popleft())
-                count += len(jobs[-1].drafts)
-        self._company = len(jobs)
         try:
+            if self._company > 1:
+                self._await_company()
+            with self._lock:
+                count = len(first.drafts)
+                while self._queue and count + len(self._queue[0].drafts) <= GROUP_EVENTS_MAX:
+                    jobs.append(self._queue.popleft())
+                    count += len(jobs[-1].drafts)
+            self._company = len(jobs)
             self._carry_out(jobs)
         except BaseException as error:  # noqa: BLE001  (raised again by the caller it belongs to)
             for job in jobs[1:]:

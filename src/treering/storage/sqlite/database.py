@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import apsw
 
-from treering.errors import Closed, NotFound, ReadOnly, StorageError
+from treering.errors import Closed, Corrupt, NotFound, ReadOnly, StorageError
 from treering.storage.sqlite import schema
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.gate import Gate
@@ -34,6 +34,8 @@ READERS_MAX: Final = 8
 MEMORY: Final = ":memory:"
 
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
+_fork_lock = threading.Lock()
+"""Held while a fork is under way, and while the set of databases changes."""
 
 
 class Database:
@@ -61,17 +63,20 @@ class Database:
         self._writer: apsw.Connection | None = None
         self._readers: list[apsw.Connection] = []
         self._lent = 0
+        self._lending = True
+        """False while a fork waits for what is lent to come back."""
         self._returned = threading.Condition(self._pool_lock)
         self._pid = os.getpid()
         self.epoch = 0
         """Counts reopenings: what was remembered of an earlier connection no longer holds."""
         gate_path = None if path == MEMORY or self.read_only else Path(path + ".lock")
         self.gate = Gate(gate_path, patience_s=patience_s)
+        with _fork_lock:
+            _databases.add(self)
         try:
             self._settle()
         except apsw.Error as error:
             raise translate(error, path) from error
-        _databases.add(self)
 
     @property
     def in_memory(self) -> bool:
@@ -101,6 +106,11 @@ class Database:
             yield connection
         except apsw.Error as error:
             raise translate(error, self.path) from error
+        except UnicodeDecodeError as error:
+            raise Corrupt(
+                f"{self.path} is damaged: a text in it is no text ({error.reason})",
+                hint="keep a copy, then run treering verify and restore from an export",
+            ) from error
         finally:
             self._give_back(connection)
 
@@ -134,28 +144,37 @@ class Database:
         if not self.in_memory:
             self._create_private()
         with self.lock:
-            self.gate.enter()
             try:
+                # Looked at before the gate, which would leave its lock beside a foreign file.
                 connection = self.writer()
                 version = schema.stored_version(connection, self.path)
                 schema.check_version(version, self.path, upgradable=True)
-                if not self.in_memory:
-                    connection.pragma("journal_mode", "wal")
-                schema.migrate(connection, self.path)
+                self.gate.enter()
+                try:
+                    if not self.in_memory:
+                        connection.pragma("journal_mode", "wal")
+                    schema.migrate(connection, self.path)
+                finally:
+                    self.gate.leave()
             except BaseException:
                 self.reopen()
+                self.gate.close()
                 raise
-            finally:
-                self.gate.leave()
 
     def _create_private(self) -> None:
         """Make the file readable by its owner alone, and its name durable."""
         folder = Path(self.path).absolute().parent
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not folder.is_dir():
+                folder.mkdir(mode=0o700, parents=True)
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
-            return
+            if Path(self.path).is_file():
+                return
+            raise StorageError(
+                f"cannot create {self.path}: something else is in the way",
+                hint="name a file in a folder",
+            ) from None
         except OSError as error:
             raise StorageError(
                 f"cannot create {self.path}: {error.strerror}",
@@ -241,7 +260,7 @@ class Database:
         with self._returned:
             if self._closed:
                 raise Closed("the ledger has been closed", hint="open it again")
-            while not self._readers and self._lent >= READERS_MAX:
+            while not self._lending or (not self._readers and self._lent >= READERS_MAX):
                 self._returned.wait()
             self._lent += 1
             if self._readers:
@@ -254,7 +273,7 @@ class Database:
         except apsw.Error as error:
             with self._returned:
                 self._lent -= 1
-                self._returned.notify()
+                self._returned.notify_all()
             raise translate(error, self.path) from error
         return connection
 
@@ -268,13 +287,17 @@ class Database:
                 connection.close()
             else:
                 self._readers.append(connection)
-            self._returned.notify()
+            self._returned.notify_all()
 
     def _disconnect(self) -> None:
         with self._returned:
-            for connection in self._readers:
-                connection.close()
-            self._readers.clear()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Close what nobody has borrowed. The caller holds both locks."""
+        for connection in self._readers:
+            connection.close()
+        self._readers.clear()
         if self._writer is not None:
             with contextlib.suppress(apsw.Error):
                 self._writer.close()
@@ -284,18 +307,22 @@ class Database:
     # so every connection is closed before the fork and reopened by whoever needs one.
 
     def before_fork(self) -> None:
-        """Wait for what is under way, then let go of the file."""
+        """Wait for what is under way, let go of the file, and keep every other thread out."""
         self.lock.acquire()
+        self._returned.acquire()
         if self.in_memory:
             return
-        with self._returned:
-            while self._lent:
-                self._returned.wait()
-        self._disconnect()
+        self._lending = False
+        while self._lent:
+            self._returned.wait()
+        self._let_go()
         self.gate.close()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
+        self._lending = True
+        self._returned.notify_all()
+        self._returned.release()
         self.lock.release()
 
     def after_fork_in_child(self) -> None:
@@ -319,6 +346,7 @@ class Database:
         self._pool_lock = threading.Lock()
         self._returned = threading.Condition(self._pool_lock)
         self._lent = 0
+        self._lending = True
         self.epoch += 1
 
 
@@ -331,6 +359,8 @@ _forking: list[Database] = []
 
 
 def _before_fork() -> None:
+    # Two threads may fork at once: one after the other, or each would undo the other's locks.
+    _fork_lock.acquire()
     _forking.extend(_databases)
     for database in _forking:
         database.before_fork()
@@ -339,11 +369,13 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     while _forking:
         _forking.pop().after_fork_in_parent()
+    _fork_lock.release()
 
 
 def _after_fork_in_child() -> None:
     while _forking:
         _forking.pop().after_fork_in_child()
+    _fork_lock.release()
 
 
 if hasattr(os, "register_at_fork"):

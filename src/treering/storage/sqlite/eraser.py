@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft, Erasure, Selection
     from treering.model.receipts import Physical
     from treering.storage.sqlite.batch import Batch
+    from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.writer import Writer
 
 CHECKPOINT_PATIENCE_MS: Final = 2_000
@@ -108,30 +109,32 @@ class Eraser:
         """Fold the write-ahead log into the file and cut it, unless an older reader needs it."""
         database = self._writer.database
         with database.lock:
-            connection = database.writer()
-            if not fetch_value(
-                connection, "SELECT value FROM ledger WHERE name = 'erasure_pending'"
-            ):
-                return "done"
-            database.gate.enter()
             try:
-                connection.set_busy_timeout(CHECKPOINT_PATIENCE_MS)
-                try:
-                    busy = not database.in_memory and bool(
-                        fetch_value(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
-                    )
-                    if not busy:
-                        connection.execute(
-                            "UPDATE ledger SET value = 0 WHERE name = 'erasure_pending'"
-                        )
-                except apsw.BusyError:
-                    busy = True
-                except apsw.Error as error:
-                    raise translate(error, database.path) from error
-            finally:
-                database.restore_patience(connection)
-                database.gate.leave()
-        return "pending" if busy else "done"
+                return self._drive_out(database)
+            except (apsw.BusyError, apsw.FullError):
+                return "pending"
+            except apsw.Error as error:
+                if isinstance(error, apsw.IOError):
+                    database.reopen()
+                raise translate(error, database.path) from error
+
+    def _drive_out(self, database: Database) -> Physical:
+        connection = database.writer()
+        if not fetch_value(connection, "SELECT value FROM ledger WHERE name = 'erasure_pending'"):
+            return "done"
+        database.gate.enter()
+        try:
+            connection.set_busy_timeout(CHECKPOINT_PATIENCE_MS)
+            if not database.in_memory and fetch_value(
+                connection, "PRAGMA wal_checkpoint(TRUNCATE)"
+            ):
+                return "pending"
+            # Its sync makes the cut durable, so that no power cut brings the log back.
+            connection.execute("UPDATE ledger SET value = 0 WHERE name = 'erasure_pending'")
+            return "done"
+        finally:
+            database.restore_patience(connection)
+            database.gate.leave()
 
     def _select(self, batch: Batch, selection: Selection, limit: int) -> list[_Found]:
         connection = batch.connection

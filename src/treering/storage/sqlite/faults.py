@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Final
 
 import apsw
+import msgspec
 
 from treering.errors import (
     Busy,
@@ -17,7 +19,19 @@ from treering.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from treering.errors import TreeringError
+
+_UNREADABLE: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    msgspec.MsgspecError,
+)
+"""What comes up when stored values are not of the sort that they were written as."""
 
 
 def translate(error: apsw.Error, path: str) -> TreeringError:
@@ -56,7 +70,22 @@ def translate(error: apsw.Error, path: str) -> TreeringError:
                 hint="check the disk; what was acknowledged before is kept",
             )
         case _:
-            return StorageError(f"SQLite could not carry it out: {error}", hint="see the message")
+            return StorageError(
+                f"SQLite cannot use {path}: {error}",
+                hint="if it is a ledger, it may be damaged: keep a copy, then try treering verify",
+            )
+
+
+@contextlib.contextmanager
+def naming_damage(path: str) -> Iterator[None]:
+    """Raise Corrupt where stored values cannot be what was written."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise Corrupt(
+            f"{path} is damaged: an event cannot be read ({error})",
+            hint="keep a copy, then run treering verify and restore from an export",
+        ) from error
 
 
 def translate_commit(error: apsw.Error, path: str, event_ids: list[str]) -> TreeringError:

@@ -10,7 +10,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import Busy
+from treering.errors import Busy, StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ class Gate:
         if self._path is None:
             return
         if self._file is None:
-            self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _MODE)
+            self._file = _open(self._path)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -72,7 +72,7 @@ class _Waiting:
     """One place in the kernel's queue."""
 
     def __init__(self, path: Path) -> None:
-        self.file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _MODE)
+        self.file = _open(path)
         self._lock = threading.Lock()
         self._abandoned = False
         self._arrived = threading.Event()
@@ -96,3 +96,13 @@ class _Waiting:
                 os.close(self.file)
                 return
             self._arrived.set()
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _MODE)
+    except OSError as error:
+        raise StorageError(
+            f"cannot open {path}: {error.strerror}",
+            hint="check the permissions of the ledger's folder, or open it read-only",
+        ) from error

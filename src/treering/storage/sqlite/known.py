@@ -193,7 +193,7 @@ class Texts(dict[int, str]):
             text = fetch_value(connection, "SELECT name FROM names WHERE id = ?", (name,))
         if len(self) > REMEMBERED_MAX:
             self.clear()
-        self[name] = REDACTED if text is None else text
+        self[name] = REDACTED if text is None else _text(text)
         return self[name]
 
 
@@ -215,7 +215,7 @@ class SessionTexts(dict[int, tuple[str, str]]):
             )
         if len(self) > REMEMBERED_MAX:
             self.clear()
-        self[session] = (row[0], row[1]) if row is not None else ("", "")
+        self[session] = (_text(row[0]), _text(row[1])) if row is not None else ("", "")
         return self[session]
 
 
@@ -231,3 +231,9 @@ class Blobs(dict[int, bytes | None]):
         with self._database.reading() as connection:
             body = fetch_value(connection, "SELECT body FROM blobs WHERE id = ?", (blob,))
         return None if body is None else decompress(body)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a {type(value).__name__} stands where a name should")
+    return value

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.sqlite import rows, timeline
+from treering.storage.sqlite.faults import naming_damage
 from treering.storage.sqlite.known import Blobs, SessionTexts, Texts
 from treering.storage.sqlite.rows import EVENT, HEADER, RECORD, WITH_CONTENT, name_key
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
@@ -200,13 +201,16 @@ class Reader:
     # From rows to values, after the connection was given back.
 
     def _to_headers(self, found: list[Row]) -> list[Header]:
-        return rows.headers(found, self._names, self._sessions)
+        with naming_damage(self._database.path):
+            return rows.headers(found, self._names, self._sessions)
 
     def _to_events(self, found: list[Row]) -> list[Event]:
-        return rows.events(found, self._names, self._sessions, self._blobs)
+        with naming_damage(self._database.path):
+            return rows.events(found, self._names, self._sessions, self._blobs)
 
     def _to_records(self, found: list[Row]) -> list[Record]:
-        return rows.records(found, self._names, self._sessions, self._blobs)
+        with naming_damage(self._database.path):
+            return rows.records(found, self._names, self._sessions, self._blobs)
 
 
 def seq_statement(columns: str, joins: str, direction: str) -> str:

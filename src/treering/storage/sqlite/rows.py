@@ -6,12 +6,13 @@ Flags never grow a row: bit 8 is always set, so the number always takes one byte
 from __future__ import annotations
 
 import hmac
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 import uuid_utils
 
 from treering.ledger.records import Record
-from treering.model.codec import decode, encode
+from treering.model.codec import SPILL_BYTES_MAX, decode, encode
 from treering.model.events import REDACTED, SCHEMA_VERSION, Event, Header
 from treering.model.upcast import upcast
 
@@ -48,6 +49,12 @@ HEADER: Final = ", ".join(f"e.{column}" for column in COLUMNS)
 EVENT: Final = f"{HEADER}, c.payload, c.blob"
 RECORD: Final = f"{EVENT}, c.salt"
 WITH_CONTENT: Final = "JOIN contents AS c ON c.position = e.position"
+_NUMBER, _TEXT, _BYTES = (int, NoneType), (str, NoneType), (bytes, NoneType)
+_RECORD_TYPES: Final[tuple[Any, ...]] = (
+    int, int, int, int, bytes, _TEXT, int, int, _NUMBER, _NUMBER, _NUMBER, _NUMBER, int, _NUMBER,
+    int, int, int, int, int, bytes, bytes, _TEXT, _BYTES, _BYTES, _NUMBER, _BYTES,
+)  # fmt: skip
+"""What each column of a record holds, if it is not damaged."""
 INSERT_EVENT: Final = (
     f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 )
@@ -144,7 +151,13 @@ def records(
     sessions: Mapping[int, tuple[str, str]],
     blobs: Mapping[int, bytes | None],
 ) -> list[Record]:
-    """Return what ``rows`` hold, bytes as they lie there; each row ends with its salt."""
+    """Return what ``rows`` hold, bytes as they lie there; each row ends with its salt.
+
+    Raises TypeError if a column holds something else than what was written.
+    """
+    rows = list(rows)
+    if not all(all(map(isinstance, row, _RECORD_TYPES)) for row in rows):
+        raise TypeError("a column holds another type of value")
     return [
         Record(
             position=position,
@@ -189,17 +202,22 @@ def event_text(event_id: bytes, name: str | None, flags: int) -> str:
 
 
 def decompress(body: bytes) -> bytes:
-    """Return the payload that a blob holds."""
+    """Return the payload that a blob holds. Raises ValueError if it is damaged."""
     import zstandard  # noqa: PLC0415  (only large payloads pay for it)
 
-    return zstandard.ZstdDecompressor().decompress(body)
+    try:
+        if zstandard.frame_content_size(body) > SPILL_BYTES_MAX:
+            raise ValueError("a blob claims to be larger than any")
+        return zstandard.ZstdDecompressor().decompress(body)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"a blob is damaged: {error}") from error
 
 
 def bounded(rows: list[Row]) -> list[Row]:
     """Return as many of ``rows`` as their payloads fit in memory together; at least one."""
     total = 0
     for count, row in enumerate(rows):
-        total += row[_PAYLOAD_BYTES]
+        total += row[_PAYLOAD_BYTES] or 0
         if total > PAGE_BYTES_MAX and count:
             return rows[:count]
     return rows
@@ -214,8 +232,8 @@ def _payload(kind: str, payload: bytes | None, blob: bytes | None, flags: int, v
 
 
 def _erasure(flags: int) -> Erasure | None:
-    if not flags & ERASED:
-        return None
     if flags & EXPIRED:
         return "expired"
+    if not flags & ERASED:
+        return None
     return "placeholder" if flags & PLACEHOLDER else "null"

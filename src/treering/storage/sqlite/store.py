@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from treering.ledger.records import SessionRecord
 from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
 from treering.storage.sqlite.eraser import Eraser
+from treering.storage.sqlite.faults import naming_damage
 from treering.storage.sqlite.known import Known
 from treering.storage.sqlite.reader import Reader
+from treering.storage.sqlite.soundness import first_flaw
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 from treering.storage.sqlite.writer import Writer
 
@@ -39,8 +44,7 @@ class SqliteStore(Reader):
         self._commits = GroupCommit(self._writer.carry_out)
         self._eraser = Eraser(self._writer)
         self._copier = Copier(self._writer)
-        self._news = threading.Condition()
-        self._waiting = 0
+        self._news = _News()
         if not database.read_only:
             self._eraser.finish()
 
@@ -48,9 +52,7 @@ class SqliteStore(Reader):
         """Record all of ``drafts`` durably and in order, or none of them."""
         job = Job(drafts, expected_seq)
         self._commits.run(job)
-        if self._waiting:
-            with self._news:
-                self._news.notify_all()
+        self._news.spread()
         return job.headers
 
     def wait(self, seen: int, timeout_s: float) -> None:
@@ -58,10 +60,7 @@ class SqliteStore(Reader):
         waited = 0.0
         while waited < timeout_s and self.last_position() <= seen:
             step = min(POLL_S, timeout_s - waited)
-            with self._news:
-                self._waiting += 1
-                self._news.wait(step)
-                self._waiting -= 1
+            self._news.wait(step)
             waited += step
 
     def erase(
@@ -86,14 +85,14 @@ class SqliteStore(Reader):
     def retention(self, scope: Scope) -> Retention:
         """Return the policy kept for the scope; empty if none was set."""
         with self._database.reading() as connection:
-            return dict(
-                fetch_all(
-                    connection,
-                    "SELECT kind, days FROM retention"
-                    " JOIN scopes ON scopes.id = retention.scope WHERE scopes.name = ?",
-                    (scope,),
-                )
+            found = fetch_all(
+                connection,
+                "SELECT kind, days FROM retention"
+                " JOIN scopes ON scopes.id = retention.scope WHERE scopes.name = ?",
+                (scope,),
             )
+        with naming_damage(self._database.path):
+            return msgspec.convert(dict(found), dict[str, int | None])
 
     def set_retention(self, scope: Scope, policy: Retention) -> None:
         """Keep ``policy`` for the scope."""
@@ -132,16 +131,9 @@ class SqliteStore(Reader):
                         "limit": SESSIONS_PAGE,
                     },
                 )
-            for _, scope_name, key, name, salt, genesis, seq, link in found:
-                yield SessionRecord(
-                    scope=scope_name,
-                    scope_key=key,
-                    session_id=name,
-                    salt=salt,
-                    genesis=genesis,
-                    head_seq=-1 if seq is None else seq,
-                    head_link=link or b"",
-                )
+            with naming_damage(self._database.path):
+                records = [_session_record(*row) for row in found]
+            yield from records
             if len(found) < SESSIONS_PAGE:
                 return
             after = found[-1][0]
@@ -160,26 +152,12 @@ class SqliteStore(Reader):
     def stray(self) -> str | None:
         """Say what lies in the tables that no session accounts for, if anything."""
         with self._database.reading() as connection:
-            count, last = fetch_all(connection, "SELECT count(*), max(position) FROM events")[0]
-            orphans = fetch_value(
-                connection,
-                "SELECT count(*) FROM events WHERE session NOT IN (SELECT id FROM sessions)",
-            )
-            misplaced = fetch_value(
-                connection,
-                "SELECT count(*) FROM events AS e JOIN sessions AS s ON s.id = e.session"
-                " WHERE e.scope <> s.scope",
-            )
-            damage = fetch_value(connection, "PRAGMA quick_check(1)")
-        if damage != "ok":
-            return f"SQLite reports damage: {damage}"
-        if orphans:
-            return f"{orphans} events belong to a session that is gone"
-        if misplaced:
-            return f"{misplaced} events lie in another scope than their session"
-        if count and last != count:
-            return f"{last - count} events are missing: positions have gaps"
-        return None
+            # One snapshot for all of it, or a writer at work would look like damage.
+            connection.execute("SAVEPOINT looking")
+            try:
+                return first_flaw(connection)
+            finally:
+                connection.execute("RELEASE looking")
 
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
@@ -190,3 +168,57 @@ class SqliteStore(Reader):
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
+
+
+class _News:
+    """Wakes the followers of this process when it has appended."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def spread(self) -> None:
+        """Wake all who wait."""
+        if self._waiting and self._pid == os.getpid():
+            with self._condition:
+                self._condition.notify_all()
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when somebody spreads news, or after the timeout."""
+        if self._pid != os.getpid():
+            self._start()
+        with self._condition:
+            self._waiting += 1
+            try:
+                self._condition.wait(timeout_s)
+            finally:
+                self._waiting -= 1
+
+    def _start(self) -> None:
+        # Also after a fork: a thread that is not there any more may have held the lock.
+        self._pid = os.getpid()
+        self._condition = threading.Condition()
+        self._waiting = 0
+
+
+def _session_record(
+    _: int,
+    scope: str,
+    scope_key: bytes,
+    session_id: str,
+    salt: bytes,
+    genesis: bytes,
+    head_seq: int | None,
+    head_link: bytes | None,
+) -> SessionRecord:
+    return msgspec.convert(
+        {
+            "scope": scope,
+            "scope_key": scope_key,
+            "session_id": session_id,
+            "salt": salt,
+            "genesis": genesis,
+            "head_seq": -1 if head_seq is None else head_seq,
+            "head_link": head_link or b"",
+        },
+        SessionRecord,
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import apsw
 
-from treering.errors import TreeringError
+from treering.errors import OutcomeUnknown, TreeringError
 from treering.storage.sqlite.batch import Batch
 from treering.storage.sqlite.faults import translate, translate_commit
 
@@ -44,7 +44,7 @@ class Writer:
                 pass
         except TreeringError as failure:
             for job in jobs:
-                job.error = job.error or failure
+                job.error = job.error or _own_failure(failure, job)
 
     def transact(self, work: Callable[[Batch, Arguments], None], arguments: Arguments) -> bool:
         """Do ``work`` inside one write transaction; return False if it tore its batch."""
@@ -89,13 +89,16 @@ class Writer:
             # file is opened again, and a power cut would still take them. Any commit syncs them.
             connection.execute(_TOUCH)
             batch.dirty = True
+        if not batch.dirty:
+            # What was looked up may include names that were added on the way and are gone now.
+            self._undo(connection, None)
+            return
         try:
-            connection.execute("COMMIT" if batch.dirty else "ROLLBACK")
+            connection.execute("COMMIT")
         except apsw.Error as error:
             ids = [header.event_id for header in batch.added]
             raise translate_commit(error, self.database.path, ids) from error
-        if batch.dirty:
-            self._assured = self.database.epoch
+        self._assured = self.database.epoch
         self.known.settle(connection)
 
     def _undo(self, connection: apsw.Connection, error: BaseException | None) -> None:
@@ -116,3 +119,13 @@ def _place_all(batch: Batch, jobs: list[Job]) -> None:
                 job.error = error
                 if batch.torn:
                     return
+
+
+def _own_failure(failure: TreeringError, job: Job) -> TreeringError:
+    """Return the failure of a commit as one of its callers may see it: others' ids stay out."""
+    if not isinstance(failure, OutcomeUnknown):
+        return failure
+    ids = [draft.event_id for draft in job.drafts]
+    own = OutcomeUnknown(str(failure), event_ids=ids, hint=failure.hint)
+    own.__cause__ = failure.__cause__
+    return own

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
-from treering.config import default_database
+from treering.config import DATABASE_VARIABLE, default_database
 from treering.errors import InvalidInput, NotFound, StorageError
 from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.output import note
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MEMORY: Final = ":memory:"
 
+Access = Literal["read", "change"]
+"""What a command means to do with what is recorded."""
+
 
 def open_to_write() -> Ledger:
     """Open the ledger for writing, as given: nothing is masked. Made if it is not there."""
@@ -28,28 +31,24 @@ def open_to_write() -> Ledger:
     return open_ledger(database_path(), guard="off")
 
 
-def open_if_there() -> Ledger:
-    """Open the ledger to read it; one that is not there reads as empty."""
-    from treering.app import open as open_ledger  # noqa: PLC0415  (after the input was checked)
-
+def open_if_there(access: Access = "read") -> Ledger:
+    """Open the ledger; one that is not there reads as empty, and nothing is made."""
     path = database_path()
-    if path != MEMORY and not Path(path).exists():
+    if _is_missing(path):
         if not invocation().as_json:
             note(f"there is no ledger at {path} yet")
-        path = MEMORY
-    return open_ledger(path, mode="rw" if _is_writable(path) else "ro")
+        return _open(MEMORY, access)
+    return _open(path, access)
 
 
-def open_existing() -> Ledger:
+def open_existing(access: Access = "read") -> Ledger:
     """Open the ledger. Raises NotFound if it is not there."""
-    from treering.app import open as open_ledger  # noqa: PLC0415  (after the input was checked)
-
     path = database_path()
-    if path != MEMORY and not Path(path).exists():
+    if _is_missing(path):
         raise NotFound(
             f"there is no ledger at {path}", hint="name it with --db, or set TREERING_DB"
         )
-    return open_ledger(path, mode="rw" if _is_writable(path) else "ro")
+    return _open(path, access)
 
 
 def database_path() -> str:
@@ -65,7 +64,7 @@ def database_path() -> str:
             f"{path} is a folder, not a ledger", hint=f"name a file in it, as in {path}/ledger.db"
         )
     # The default's folder is ours to make; a missing one that was named is most likely a typo.
-    is_named = named is not None or "TREERING_DB" in os.environ
+    is_named = named is not None or bool(os.environ.get(DATABASE_VARIABLE))
     if is_named and not path.absolute().parent.is_dir():
         raise StorageError(
             f"the folder {path.absolute().parent} does not exist",
@@ -74,8 +73,17 @@ def database_path() -> str:
     return str(path)
 
 
-def _is_writable(path: str) -> bool:
-    """Whether the file can be shared with writers; if not, it is read without leaving a trace."""
-    if path == MEMORY:
-        return True
-    return os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK)
+def _open(path: str, access: Access) -> Ledger:
+    from treering.app import open as open_ledger  # noqa: PLC0415  (after the input was checked)
+
+    # What may not be written to can still be read, from a copy that leaves no trace.
+    shared = access == "change" or path == MEMORY or _is_writable(Path(path).absolute())
+    return open_ledger(path, mode="rw" if shared else "ro")
+
+
+def _is_missing(path: str) -> bool:
+    return path != MEMORY and not Path(path).exists()
+
+
+def _is_writable(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)

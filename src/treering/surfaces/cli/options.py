@@ -10,6 +10,7 @@ import click
 from treering.errors import InvalidInput, InvalidKind, InvalidScope
 from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind
 from treering.model.scopes import GLOBAL, Scope, parse_scope
+from treering.surfaces.cli.commands import Invocation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,8 +22,9 @@ _ECHO_CHARACTERS_MAX: Final = 60
 
 
 def _remember_database(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        context.obj.database = value
+    invocation = context.find_object(Invocation)  # None while a shell completes a line
+    if value is not None and invocation is not None:
+        invocation.database = value
 
 
 db_option = click.option(

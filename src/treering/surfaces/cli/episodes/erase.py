@@ -67,7 +67,7 @@ def redact(
     name = resolve_scope(scope, is_global=is_global)
     event = None if event_id is None else require(event_id, "event_id")
     session = None if session_id is None else require(session_id, "session_id")
-    with open_existing() as ledger:
+    with open_existing("change") as ledger:
         receipt = ledger.redact(name, event_id=event, session_id=session, replacement=replacement)
     show(receipt, _redacted(receipt))
 
@@ -109,7 +109,7 @@ def gc(
     name = resolve_scope(scope, is_global=is_global)
     chosen = dict(_policy_entry(entry) for entry in policy)
     now_ms = parse_time(now_ts_ms)
-    with open_if_there() as ledger:
+    with open_if_there("read" if dry_run else "change") as ledger:
         receipt = ledger.expire(name, policy=chosen or None, now_ms=now_ms, dry_run=dry_run)
     show(receipt, *_expired(receipt))
 
@@ -125,9 +125,10 @@ def _redacted(receipt: RedactReceipt) -> str:
     target = receipt.target
     what = f"event {target.event_id}" if target.event_id else f"session {target.session_id}"
     if not receipt.redacted_count:
-        return f"nothing to redact: {what} of scope {target.scope} is unknown or redacted already"
-    count = counted(receipt.redacted_count, "event")
-    return f"redacted {count}: {what} of scope {target.scope}; {_physically(receipt.physical)}"
+        return f"nothing to redact: {what} in scope {target.scope} is unknown or redacted already"
+    if not target.event_id:
+        what = f"{counted(receipt.redacted_count, 'event')} of {what}"
+    return f"redacted {what} in scope {target.scope}; {_physically(receipt.physical)}"
 
 
 def _expired(receipt: ExpireReceipt) -> Iterator[str]:

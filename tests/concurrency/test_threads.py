@@ -1,0 +1,227 @@
+"""Threads that share a ledger share commits, and nothing else."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broken.disks import mounted
+from broken.ledgers import SCOPE, open_ledger, said
+from broken.stories import NAME
+from broken.test_failing_syncs import FailingDisk
+from concurrency.processes import check_order
+from treering.errors import Conflict, DuplicateEvent, OutcomeUnknown, TreeringError
+from treering.storage.sqlite.store import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from treering.ledger.ledger import Ledger
+
+THREADS = 8
+APPENDS = 60
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with open_ledger(tmp_path / NAME) as ledger:
+        yield ledger
+
+
+def test_threads_lose_double_and_reorder_nothing(ledger: Ledger) -> None:
+    heard: dict[int, list[tuple[str, int]]] = {number: [] for number in range(THREADS)}
+
+    def write(number: int) -> None:
+        dice = Random(number)
+        for at in range(APPENDS):
+            ids = [f"t{number}-{at}-{part}" for part in range(dice.choice((1, 1, 3)))]
+            headers = ledger.append([said("x", event_id=event_id) for event_id in ids])
+            heard[number] += [(header.event_id, header.seq) for header in headers]
+
+    _in_threads([partial(write, number) for number in range(THREADS)])
+
+    acked = {pair for pairs in heard.values() for pair in pairs}
+    session = ledger.session("s1", scope=SCOPE, agent="a")
+    assert {(header.event_id, header.seq) for header in session.headers()} == acked
+    assert check_order(ledger) == len(acked)
+    for pairs in heard.values():
+        seqs = [seq for _, seq in pairs]
+        assert seqs == sorted(seqs)
+
+
+def test_a_batch_of_one_thread_is_not_mixed_with_those_of_others(ledger: Ledger) -> None:
+    def write(number: int) -> None:
+        for _ in range(APPENDS):
+            headers = ledger.append([said(f"by {number}") for _ in range(4)])
+            seqs = [header.seq for header in headers]
+            assert seqs == list(range(seqs[0], seqs[0] + 4))
+
+    _in_threads([partial(write, number) for number in range(4)])
+
+    assert check_order(ledger) == 4 * APPENDS * 4
+
+
+def test_a_caller_that_fails_touches_no_other_of_its_commit(ledger: Ledger) -> None:
+    ledger.append([said("taken", event_id="taken")])
+    outcomes: dict[str, object] = {}
+    jobs: dict[str, Callable[[], object]] = {
+        "good": lambda: ledger.append([said("good", event_id="good")]),
+        "stale": lambda: ledger.append([said("stale", event_id="stale")], expected_seq=77),
+        "double": lambda: ledger.append([said("another", event_id="taken")]),
+        "half": lambda: ledger.append(
+            [said("new", event_id="half"), said("another", event_id="taken")]
+        ),
+        "again": lambda: ledger.append([said("taken", event_id="taken")]),
+        "elsewhere": lambda: ledger.append([said("x", session_id="s2")], expected_seq=0),
+    }
+
+    def attempt(name: str, job: Callable[[], object]) -> None:
+        try:
+            outcomes[name] = job()
+        except TreeringError as error:
+            outcomes[name] = error
+
+    _in_one_commit(ledger, [partial(attempt, name, job) for name, job in jobs.items()])
+
+    assert isinstance(outcomes["stale"], Conflict)
+    assert isinstance(outcomes["double"], DuplicateEvent)
+    assert isinstance(outcomes["half"], DuplicateEvent)
+    assert isinstance(outcomes["good"], list)
+    assert isinstance(outcomes["again"], list)
+    assert isinstance(outcomes["elsewhere"], list)
+    ids = {header.event_id for header in ledger.query(SCOPE, session_id="s1").items}
+    assert ids == {"taken", "good"}
+    assert check_order(ledger) == 3
+
+
+def test_a_commit_that_fails_names_to_each_caller_only_its_own_events(tmp_path: Path) -> None:
+    disk, failures = FailingDisk(), []
+    with mounted(disk) as vfs, open_ledger(tmp_path / NAME, vfs=vfs) as ledger:
+
+        def attempt(event_id: str) -> None:
+            try:
+                ledger.append([said("x", event_id=event_id)])
+            except OutcomeUnknown as error:
+                failures.append((event_id, error.event_ids))
+
+        # The first commits alone, the others together behind it.
+        disk.fail(after=1, times=1)
+        names = [f"e{number}" for number in range(4)]
+        _in_one_commit(ledger, [partial(attempt, name) for name in names])
+        disk.heal()
+        for name in names:
+            ledger.append([said("x", event_id=name)])
+
+        assert len(failures) == 3
+        assert all(event_ids == (event_id,) for event_id, event_ids in failures)
+        assert check_order(ledger) == 4
+
+
+def test_a_caller_that_is_interrupted_in_the_queue_holds_nobody_up(ledger: Ledger) -> None:
+    database = _store(ledger)._database
+    held, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with database.lock:
+            held.set()
+            go.wait()
+
+    def interrupt() -> None:
+        _until(lambda: len(_store(ledger)._commits._queue) == 1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    holder = threading.Thread(target=hold)
+    leader = threading.Thread(target=lambda: ledger.append([said("led", event_id="led")]))
+    interrupter = threading.Thread(target=interrupt)
+    holder.start()
+    held.wait()
+    leader.start()
+    _until(lambda: _store(ledger)._commits._busy)
+    interrupter.start()
+
+    with pytest.raises(KeyboardInterrupt):
+        ledger.append([said("interrupted", event_id="interrupted")])
+    go.set()
+    for thread in (holder, leader, interrupter):
+        thread.join()
+    ledger.append([said("after", event_id="after")])
+
+    ids = [header.event_id for header in ledger.query(SCOPE).items]
+    assert ids == ["led", "after"]
+
+
+def test_a_ledger_that_is_being_written_and_erased_still_verifies(ledger: Ledger) -> None:
+    done = threading.Event()
+    for number in range(50):
+        ledger.append([said("old", event_id=f"old{number}", session_id="s2")])
+
+    def write() -> None:
+        while not done.is_set():
+            ledger.append([said("x"), said("y", session_id="s2")])
+
+    def erase() -> None:
+        for number in range(50):
+            ledger.redact(SCOPE, event_id=f"old{number}")
+        done.set()
+
+    def verify() -> None:
+        while not done.is_set():
+            verification = ledger.verify()
+            assert verification.intact, verification.first_broken
+
+    _in_threads([write, erase, verify])
+
+    assert ledger.verify().intact
+
+
+def _store(ledger: Ledger) -> SqliteStore:
+    store = ledger._store
+    assert isinstance(store, SqliteStore)
+    return store
+
+
+def _in_one_commit(ledger: Ledger, works: list[Callable[[], None]]) -> None:
+    """Do ``works`` in threads, of which all but the first share one commit."""
+    store = _store(ledger)
+    with store._database.lock:
+        threads = [threading.Thread(target=work) for work in works]
+        for count, thread in enumerate(threads):
+            thread.start()
+            _until(partial(_is_queueing, store, count))
+    for thread in threads:
+        thread.join()
+
+
+def _is_queueing(store: SqliteStore, count: int) -> bool:
+    return store._commits._busy and len(store._commits._queue) == count
+
+
+def _in_threads(works: list[Callable[[], None]]) -> None:
+    """Do ``works`` in a thread each; raise what the first of them raised."""
+    failures: list[BaseException] = []
+
+    def attempt(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  (raised again below)
+            failures.append(error)
+
+    threads = [threading.Thread(target=attempt, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _until(happened: Callable[[], bool]) -> None:
+    while not happened():
+        time.sleep(0.001)

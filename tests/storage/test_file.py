@@ -1,0 +1,307 @@
+"""The file: its permissions and versions, opening it read-only, other tools on it."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+import treering
+from builders import DAY, HERE, NOON, called, said
+from treering.storage.sqlite import schema
+
+if TYPE_CHECKING:
+    from treering import Ledger
+
+SEED_COLUMNS = [
+    "id", "event_id", "ts_ms", "scope", "session_id", "agent_id", "type", "summary",
+    "payload_json", "refs_json", "redacted", "schema_version", "created_at",
+]  # fmt: skip
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+def snapshot(path: Path) -> dict[str, bytes]:
+    # From another process: opening the file here and closing it again would drop SQLite's locks.
+    code = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read())"
+    return {
+        entry.name: subprocess.run(
+            [sys.executable, "-c", code, str(entry)], check=True, capture_output=True
+        ).stdout
+        for entry in sorted(path.parent.iterdir())
+        if entry.is_file()
+    }
+
+
+def test_a_new_ledger_is_its_owners_alone(path: Path) -> None:
+    nested = path.parent / "deep" / "er" / "ledger.db"
+    with treering.open(nested) as ledger:
+        ledger.append([said()])
+        for file in nested.parent.iterdir():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
+
+
+def test_opening_again_migrates_nothing(path: Path) -> None:
+    treering.open(path).close()
+    first = snapshot(path)
+
+    treering.open(path).close()
+
+    assert snapshot(path)["ledger.db"] == first["ledger.db"]
+
+
+def test_a_newer_file_than_the_program_knows_is_refused(path: Path) -> None:
+    treering.open(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+    with pytest.raises(treering.SchemaTooNew, match="schema 99") as refused:
+        treering.open(path)
+    assert "upgrade" in (refused.value.hint or "")
+    with pytest.raises(treering.SchemaTooNew):
+        treering.open(path, mode="ro")
+
+
+def test_the_file_of_another_program_is_not_touched(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE songs (title TEXT)")
+    connection.close()
+    before = snapshot(path)["ledger.db"]
+
+    with pytest.raises(treering.NotALedger):
+        treering.open(path)
+
+    assert snapshot(path) == {"ledger.db": before}
+
+
+def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    path.write_bytes(b"these are my notes, not a database" * 100)
+
+    with pytest.raises(treering.NotALedger):
+        treering.open(path)
+
+    assert path.read_bytes().startswith(b"these are my notes")
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(treering.StorageError) as refused:
+        treering.open(tmp_path / "file" / "ledger.db")
+
+    assert refused.value.hint
+
+
+def test_a_ledger_that_is_not_there_cannot_be_opened_read_only(path: Path) -> None:
+    with pytest.raises(treering.NotFound):
+        treering.open(path, mode="ro")
+
+    assert not path.exists()
+
+
+def test_a_closed_ledger_says_so(path: Path) -> None:
+    ledger = treering.open(path)
+    ledger.close()
+    ledger.close()
+
+    for attempt in (lambda: ledger.append([said()]), lambda: ledger.query(HERE)):
+        with pytest.raises(treering.Closed):
+            attempt()
+
+
+@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.db")), ids=lambda file: file.name)
+def test_every_released_schema_can_be_opened(golden: Path, path: Path) -> None:
+    path.write_bytes(golden.read_bytes())
+
+    with treering.open(path) as ledger:
+        assert ledger.verify().intact
+        assert [h.summary for h in ledger.query("golden").items][:2] == [
+            "the first ring", "[REDACTED]",
+        ]  # fmt: skip
+        ledger.append([said("still writing", scope="golden", session_id="g1")])
+        assert ledger.verify().intact
+
+
+def test_there_is_a_golden_file_for_every_schema() -> None:
+    versions = {sqlite3.connect(file).execute("PRAGMA user_version").fetchone()[0] for file in
+                GOLDEN.glob("*.db")}  # fmt: skip
+
+    assert versions == set(range(1, len(schema.migrations()) + 1))
+
+
+# Read-only.
+
+
+def fill(ledger: Ledger) -> None:
+    ledger.append([said(str(n)) for n in range(20)])
+
+
+def test_read_only_changes_no_byte_of_a_closed_ledger(path: Path) -> None:
+    with treering.open(path) as ledger:
+        fill(ledger)
+    before = snapshot(path)
+
+    with treering.open(path, mode="ro") as reading:
+        assert len(reading.query(HERE).items) == 20
+        assert reading.verify().intact
+
+    assert snapshot(path) == before
+
+
+WRITER = """
+import sys, treering
+from treering import NewEvent
+
+def say(text):
+    return NewEvent(scope="acme/app", session_id="s1", kind="conversation.user", agent_id="a",
+                    summary=text)
+
+ledger = treering.open(sys.argv[1])
+ledger.append([say(str(n)) for n in range(20)])
+print("ready", flush=True)
+for line in sys.stdin:
+    ledger.append([say(line.strip())])
+    print("done", flush=True)
+"""
+
+
+def test_read_only_changes_no_byte_of_a_live_ledger_and_reads_along(path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        before = snapshot(path)
+        with treering.open(path, mode="ro") as reading:
+            assert len(reading.query(HERE).items) == 20
+            assert snapshot(path) == before
+            writer.stdin.write("more\n")
+            writer.stdin.flush()
+            assert writer.stdout.readline() == "done\n"
+            assert len(reading.query(HERE).items) == 21
+        writer.stdin.close()
+
+
+def test_read_only_reads_what_a_crash_left_in_the_log(path: Path) -> None:
+    code = (
+        "import os, sys, treering\n"
+        "from treering import NewEvent\n"
+        "ledger = treering.open(sys.argv[1])\n"
+        "ledger.append([NewEvent(scope='acme/app', session_id='s1', kind='conversation.user',"
+        " agent_id='a', summary=str(n)) for n in range(20)])\n"
+        "os._exit(9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    before = snapshot(path)
+    assert len(before["ledger.db-wal"]) > 0
+
+    with treering.open(path, mode="ro") as reading:
+        assert len(reading.query(HERE).items) == 20
+
+    assert snapshot(path) == before
+
+
+def test_read_only_refuses_to_write(path: Path) -> None:
+    treering.open(path).close()
+    with treering.open(path, mode="ro") as reading:
+        for attempt in (
+            lambda: reading.append([said()]),
+            lambda: reading.redact(HERE, session_id="s1"),
+            lambda: reading.expire(HERE),
+            lambda: reading.set_retention(HERE, {}),
+        ):
+            with pytest.raises(treering.ReadOnly) as refused:
+                attempt()
+            assert refused.value.hint
+
+
+# Other tools.
+
+
+def test_the_view_has_exactly_the_columns_of_the_seed(path: Path) -> None:
+    """A read-only view ``episodic_events``, so that people can query the file with any tool."""
+    with treering.open(path) as ledger:
+        ledger.append([said("hello", event_id="e1", ts_ms=NOON, refs={"f": 1})])
+        uuid = ledger.append([said("generated", ts_ms=NOON + 1)])[0].event_id
+        ledger.append([called(event_id="old", ts_ms=NOON + 2)])
+        ledger.append([said("erased", event_id="e3", ts_ms=NOON + 3)])
+        ledger.redact(HERE, event_id="e3")
+        ledger.expire(HERE, now_ms=NOON + 45 * DAY)
+    connection = sqlite3.connect(path)
+
+    cursor = connection.execute("SELECT * FROM episodic_events WHERE type NOT LIKE 'ledger.%'")
+
+    assert [column[0] for column in cursor.description] == SEED_COLUMNS
+    rows = [row[1:12] for row in cursor]
+    assert rows == [
+        ("e1", NOON, HERE, "s1", "lyria", "conversation.user", "hello", '{"text":"hello"}',
+         '{"f":1}', 0, "openclaw-mem.episodic.v0"),
+        (uuid, NOON + 1, HERE, "s1", "lyria", "conversation.user", "generated",
+         '{"text":"generated"}', None, 0, "openclaw-mem.episodic.v0"),
+        ("e3", NOON + 3, HERE, "s1", "lyria", "conversation.user", "[REDACTED]", '"[REDACTED]"',
+         None, 1, "openclaw-mem.episodic.v0"),
+    ]  # fmt: skip
+    with pytest.raises(sqlite3.OperationalError):
+        connection.execute("DELETE FROM episodic_events")
+
+
+def test_every_hot_query_uses_its_index(path: Path) -> None:
+    from treering.model.queries import Place, Query
+    from treering.model.scopes import Scope
+    from treering.storage.sqlite import reader, rows, timeline
+
+    treering.open(path).close()
+    connection = apsw.Connection(str(path))
+
+    def plan(statement: str, bindings: object) -> str:
+        cursor = connection.execute("EXPLAIN QUERY PLAN " + statement, bindings)  # type: ignore[arg-type]
+        return "\n".join(str(row[3]) for row in cursor)
+
+    def by_time(query: Query) -> tuple[str, str]:
+        scope, session = timeline.in_scope(1, [2], [2, 3]), timeline.in_session(1, [])
+        return (
+            plan(*timeline.statement(query, scope, rows.HEADER, "")),
+            plan(*timeline.statement(query, session, rows.HEADER, "")),
+        )
+
+    for backwards in (False, True):
+        paging = Query(scope=Scope("s"), after=Place(1, 1), backwards=backwards)
+        in_scope, in_session = by_time(paging)
+        sign = "<" if backwards else ">"
+        assert (
+            f"t USING PRIMARY KEY (scope=? AND kind=? AND (ts_ms,position){sign}(?,?))" in in_scope
+        )
+        assert f"t USING PRIMARY KEY (session=? AND (ts_ms,position){sign}(?,?))" in in_session
+        window = Query(scope=Scope("s"), since_ms=1, until_ms=2, backwards=backwards)
+        in_scope, in_session = by_time(window)
+        assert "t USING PRIMARY KEY (scope=? AND kind=? AND ts_ms>? AND ts_ms<?)" in in_scope
+        assert "t USING PRIMARY KEY (session=? AND ts_ms>? AND ts_ms<?)" in in_session
+        assert "MERGE (UNION ALL)" in in_scope
+        assert "SCAN e" not in in_scope + in_session
+        assert "contents" not in in_scope + in_session
+    for direction in ("ASC", "DESC"):
+        headers = plan(reader.seq_statement(rows.HEADER, "", direction), (1, 0, 9, 5))
+        assert "SEARCH e USING INDEX events_by_seq (session=? AND seq>? AND seq<?)" in headers
+        assert "TEMP B-TREE" not in headers
+        assert "contents" not in headers
+    by_id = "SELECT 1 FROM events WHERE scope = ? AND event_id = ?"
+    assert "events_by_id (scope=? AND event_id=?)" in plan(by_id, (1, b"x"))
+    by_blob = "SELECT 1 FROM contents WHERE blob = ? LIMIT 1"
+    assert "contents_by_blob (blob=?)" in plan(by_blob, (1,))
+    is_open = "SELECT 1 FROM runs WHERE runs.session = ? AND runs.state = 0"
+    assert "runs_open (session=?)" in plan(is_open, (1,))

@@ -1,0 +1,215 @@
+"""What all commands share: finding the ledger, help, suggestions, the switch, errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from treering.surfaces.cli.commands import Invocation, LazyGroup, reporting
+from treering.surfaces.cli.main import root
+from treering.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from surfaces.command_line import CommandLine
+
+
+def commands(group: LazyGroup = root, *path: str) -> Iterator[tuple[str, ...]]:
+    """Give the words of every command there is."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, LazyGroup):
+            yield from commands(command, *path, name)
+        else:
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+@pytest.mark.parametrize("words", [(), ("episodes",), *commands()], ids=" ".join)
+def test_every_help_shows_examples_before_options(
+    cli: CommandLine, words: tuple[str, ...], flag: str
+) -> None:
+    outcome = cli.bare(*words, flag)
+
+    assert outcome.status == 0
+    assert outcome.out.startswith(f"Usage: {' '.join(['treering', *words])} ")
+    assert -1 < outcome.out.find("Examples:\n  ") < outcome.out.find("\nOptions:\n")
+
+
+@pytest.mark.parametrize("words", [(), ("episodes",)])
+def test_a_group_alone_explains_itself(cli: CommandLine, words: tuple[str, ...]) -> None:
+    outcome = cli.bare(*words)
+
+    assert (outcome.status, outcome.err) == (0, "")
+    assert "Commands:" in outcome.out
+
+
+def test_the_version_is_told(cli: CommandLine) -> None:
+    assert cli.bare("--db", "x", "--version").out == f"treering {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["episode"], "no such command: episode", "did you mean treering episodes?"),
+        (["append"], "no such command: append", "did you mean treering episodes append?"),
+        (["xyzzy"], "no such command: xyzzy", "see treering --help"),
+        (
+            ["episodes", "repaly"],
+            "no such command: repaly",
+            "did you mean treering episodes replay?",
+        ),
+        (["episodes", "query", "--scop", "s"], "no such option", "did you mean --scope?"),
+        (
+            ["episodes", "query", "--limit", "x", "--scope", "s"],
+            "invalid value for '--limit'",
+            "see treering episodes q",
+        ),
+        (
+            ["episodes", "query", "extra"],
+            "got unexpected extra argument",
+            "see treering episodes q",
+        ),
+        (["--verbose"], "no such option", "did you mean --version?"),
+    ],
+)
+def test_a_slip_of_the_fingers_gets_a_suggestion(
+    cli: CommandLine, arguments: list[str], message: str, hint: str
+) -> None:
+    said, receipt = cli.bare(*arguments), cli.bare(*arguments, "--json")
+
+    assert (said.status, said.out) == (2, "")
+    assert said.err.startswith(f"error: {message}")
+    assert f"\nhint: {hint}" in said.err
+    assert (receipt.status, receipt.err, receipt.receipt["code"]) == (2, "", "usage")
+
+
+def test_the_ledger_can_be_named_at_every_level(cli: CommandLine, tmp_path: Path) -> None:
+    cli.append(event_id="e1")
+    name, other = str(cli.database), str(tmp_path / "other.db")
+    query = ["query", "--scope", "s"]
+
+    found = [
+        cli.bare("--db", name, "episodes", *query, "--json"),
+        cli.bare("episodes", "--db", name, *query, "--json"),
+        cli.bare("episodes", *query, "--db", name, "--json"),
+        cli.bare("--db", other, "episodes", "--db", other, *query, "--db", name, "--json"),
+    ]
+
+    assert [outcome.receipt["count"] for outcome in found] == [1, 1, 1, 1]
+
+
+def test_the_ledger_can_be_named_by_a_variable(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.append(event_id="e1")
+    monkeypatch.setenv("TREERING_DB", str(cli.database))
+
+    assert cli.bare("episodes", "query", "--scope", "s", "--json").receipt["count"] == 1
+
+
+def test_a_ledger_that_is_not_named_lives_in_the_data_folder(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    cli.bare(
+        "episodes", "append", "--scope", "s", "--session-id", "a", "--agent-id", "x",
+        "--type", "tool.call", "--summary", "hi",
+    )  # fmt: skip
+
+    assert (tmp_path / "home" / "treering" / "ledger.db").exists()
+
+
+def test_the_alias_answers_under_the_same_kind(cli: CommandLine) -> None:
+    receipt = cli("episodic", "query", "--scope", "s", "--json").receipt
+
+    assert receipt["kind"] == "treering.episodes.query.v1"
+
+
+@pytest.mark.parametrize("value", ["off", "OFF", "0", "false"])
+def test_the_switch_turns_the_group_off_and_touches_nothing(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("TREERING_EPISODES", value)
+
+    said, receipt = cli("episodes", "query", "--nonsense"), cli.append()
+
+    assert (said.status, said.out) == (2, "")
+    assert said.err == (
+        "error: the episodes commands are switched off by TREERING_EPISODES\n"
+        "hint: unset TREERING_EPISODES to use them; what was recorded is untouched\n"
+    )
+    assert receipt.receipt == {
+        "kind": "treering.episodes.append.v1",
+        "ok": False,
+        "error": "the episodes commands are switched off by TREERING_EPISODES",
+        "code": "disabled",
+        "hint": "unset TREERING_EPISODES to use them; what was recorded is untouched",
+    }
+    assert not cli.database.exists()
+
+
+def test_a_missing_folder_is_named_and_not_made(cli: CommandLine, tmp_path: Path) -> None:
+    outcome = cli.bare("--db", str(tmp_path / "no" / "x.db"), "verify")
+
+    assert outcome.status == 1
+    assert outcome.err.startswith(f"error: the folder {tmp_path}/no does not exist\nhint: ")
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_folder_is_not_a_ledger(cli: CommandLine, tmp_path: Path) -> None:
+    outcome = cli.bare("--db", str(tmp_path), "verify")
+
+    assert outcome.status == 1
+    assert outcome.err.startswith(f"error: {tmp_path} is a folder, not a ledger\nhint: ")
+
+
+def test_a_file_that_is_no_ledger_is_left_alone(cli: CommandLine) -> None:
+    cli.database.write_text("shopping list")
+
+    outcome = cli.append()
+
+    assert (outcome.status, outcome.receipt["code"]) == (1, "not_a_ledger")
+    assert outcome.receipt["hint"]
+    assert cli.database.read_text() == "shopping list"
+
+
+def test_an_empty_name_is_refused_rather_than_replaced_by_the_default(cli: CommandLine) -> None:
+    outcome = cli.bare("--db", "", "episodes", "query", "--scope", "s")
+
+    assert (outcome.status, outcome.err.splitlines()[0]) == (2, "error: --db is empty")
+
+
+def test_an_unforeseen_fault_names_its_place_and_repeats_no_content(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    context = click.Context(root, obj=Invocation(as_json=False))
+
+    with pytest.raises(click.exceptions.Exit) as leaving, reporting(context, "treering"):
+        raise LookupError("the secret that was being recorded")
+
+    assert leaving.value.exit_code == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: unexpected LookupError (")
+    assert "secret" not in printed
+    assert "\nhint: this is a fault of treering; set TREERING_TRACEBACK=1" in printed
+
+
+def test_a_shell_completes_commands_and_flags(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_TREERING_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "treering --db x episodes re")
+    monkeypatch.setenv("COMP_CWORD", "4")
+
+    assert cli.bare().out.split() == ["plain,replay", "plain,redact"]
+
+
+def test_bytes_that_are_no_text_are_shown_escaped(cli: CommandLine) -> None:
+    outcome = cli.append(ts_ms="\udcff")
+
+    assert outcome.receipt["error"] == "invalid ts_ms: \\udcff"

@@ -1,0 +1,257 @@
+"""The real program: its exit codes, its streams, its signals, and what it does not load."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from treering.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
+
+PROGRAM: Final = str(Path(sys.executable).with_name("treering"))
+PATIENCE_S: Final = 60
+
+USAGE: Final = r"""
+# append one event
+treering episodes append \
+  --scope openclaw-mem \
+  --session-id sess-001 \
+  --agent-id lyria \
+  --type conversation.user \
+  --summary "Asked for status" \
+  --payload-json '{"intent":"status"}' \
+  --refs-json '{"recordRef":"obs:42"}' \
+  --json
+
+# query is scope-bound by default (summary-only)
+treering episodes query --scope openclaw-mem --session-id sess-001 --limit 50 --json
+
+# include payload only when needed
+treering episodes query --scope openclaw-mem --session-id sess-001 --include-payload --json
+
+# replay shorthand (ordered timeline)
+treering episodes replay sess-001 --scope openclaw-mem --json
+
+# redact payloads while preserving rows
+treering episodes redact --session-id sess-001 --scope openclaw-mem --replacement placeholder --json
+
+# retention GC (aggregate receipt only)
+treering episodes gc --scope openclaw-mem --json
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {
+        "PATH": f"{Path(PROGRAM).parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "TREERING_DB": str(tmp_path / "ledger.db"),
+    }
+
+
+@pytest.fixture
+def run(environment: dict[str, str]) -> Run:
+    def run_program(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [PROGRAM, *arguments],
+            input=stdin,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    return run_program
+
+
+def recorded(session: str = "a", *more: str) -> list[str]:
+    """Return the arguments that record an event."""
+    return [
+        "episodes", "append", "--scope", "s", "--session-id", session, "--agent-id", "x",
+        "--type", "tool.call", "--summary", "hi", *more,
+    ]  # fmt: skip
+
+
+def modules_loaded(environment: dict[str, str], *arguments: str) -> set[str]:
+    """Return the modules in memory when ``treering arguments`` is done."""
+    script = (
+        "import sys, atexit, os\n"
+        "atexit.register(lambda: os.write(2, ' '.join(sys.modules).encode()))\n"
+        "from treering.__main__ import main\n"
+        "main()\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    return set(finished.stderr.split())
+
+
+def test_the_usage_block_runs_as_printed(environment: dict[str, str]) -> None:
+    finished = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", USAGE],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+    receipts = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert [receipt["kind"].split(".")[2] for receipt in receipts] == [
+        "append", "query", "query", "replay", "redact", "gc",
+    ]  # fmt: skip
+    assert all(receipt["ok"] for receipt in receipts)
+    assert "payload" not in receipts[1]["items"][0]
+    assert receipts[2]["items"][0]["payload"] == {"intent": "status"}
+    assert receipts[4]["redacted_count"] == 1
+
+
+def test_exit_codes_tell_success_mistakes_and_refusals_apart(run: Run) -> None:
+    statuses = [
+        run(*recorded("a", "--event-id", "e1")).returncode,
+        run(*recorded("a", "--event-id", "e1")).returncode,
+        run("episodes", "query").returncode,
+        run("nonsense").returncode,
+        run("verify").returncode,
+    ]
+
+    assert statuses == [0, 1, 2, 2, 0]
+
+
+def test_errors_and_output_keep_to_their_streams(run: Run) -> None:
+    said, receipt = run("episodes", "query"), run("episodes", "query", "--json")
+
+    assert (said.stdout, said.stderr.count("\n")) == ("", 2)
+    assert (json.loads(receipt.stdout)["ok"], receipt.stderr) == (False, "")
+
+
+def test_a_payload_and_an_export_pass_through_pipes(run: Run, tmp_path: Path) -> None:
+    run(*recorded("a", "--payload-file", "-"), stdin='{"from":"a pipe"}')
+
+    copy = run("episodes", "export", "--scope", "s", "--include-payload")
+    taken = run("--db", str(tmp_path / "copy.db"), "episodes", "import", "-", stdin=copy.stdout)
+
+    assert (taken.returncode, taken.stdout) == (0, "imported 1 event of 1 session\n")
+
+
+def test_a_reader_that_leaves_early_is_no_commotion(run: Run, environment: dict[str, str]) -> None:
+    # More than a pipe holds, so that the program is still writing when its reader has gone.
+    large = json.dumps("x" * 400_000)
+    run(*recorded("a", "--payload-file", "-", "--spill"), stdin=large)
+    query = f"{PROGRAM} episodes query --scope s --include-payload --json"
+
+    finished = subprocess.run(
+        ["bash", "-c", f"{query} | head -c 1; echo ${{PIPESTATUS[0]}}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+
+    assert (finished.stdout, finished.stderr) == ("{141\n", "")
+
+
+def test_an_interrupt_ends_with_130_and_leaves_the_ledger_whole(
+    run: Run, environment: dict[str, str], tmp_path: Path
+) -> None:
+    run(*recorded())
+    exported = run("episodes", "export", "--scope", "s", "--include-payload").stdout
+    environment["TREERING_DB"] = str(tmp_path / "copy.db")
+    # It waits for the rest of its input; the ledger shows that it has begun to read.
+    importing = subprocess.Popen(
+        [PROGRAM, "episodes", "import", "-"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert importing.stdin is not None
+    importing.stdin.write(exported)
+    importing.stdin.flush()
+    while not (tmp_path / "copy.db").exists():
+        assert importing.poll() is None
+
+    importing.send_signal(signal.SIGINT)
+    out, err = importing.communicate(timeout=PATIENCE_S)
+
+    assert (importing.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert run("episodes", "import", "-", stdin=exported).returncode == 0
+    assert run("verify").returncode == 0
+
+
+def test_many_processes_with_one_event_id_record_it_once(run: Run) -> None:
+    arguments = recorded("a", "--event-id", "e1", "--ts-ms", "5")
+
+    with ThreadPoolExecutor(8) as pool:
+        finished = list(pool.map(lambda _: run(*arguments).returncode, range(8)))
+
+    assert sorted(finished) == [0, 1, 1, 1, 1, 1, 1, 1]
+
+
+def test_the_version_needs_neither_click_nor_a_database(environment: dict[str, str]) -> None:
+    assert modules_loaded(environment, "--version").isdisjoint({"click", "apsw", "msgspec", "rich"})
+
+
+def test_help_needs_no_database(environment: dict[str, str]) -> None:
+    assert modules_loaded(environment, "episodes", "--help").isdisjoint({"apsw", "rich"})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["episodes", "query", "--scope", "s", "--json"],
+        ["episodes", "query", "--scope", "s"],
+        recorded("a", "--json"),
+    ],
+)
+def test_rich_is_loaded_for_a_terminal_alone(
+    environment: dict[str, str], arguments: list[str]
+) -> None:
+    assert "rich" not in modules_loaded(environment, *arguments)
+
+
+def test_the_module_runs_like_the_program(environment: dict[str, str]) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "treering", "--version"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+
+    assert finished.stdout == f"treering {__version__}\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_ledger_that_may_only_be_read_is_read(run: Run, tmp_path: Path) -> None:
+    run(*recorded())
+    (tmp_path / "ledger.db").chmod(0o400)
+
+    asked, told = run("episodes", "query", "--scope", "s"), run(*recorded())
+
+    assert (asked.returncode, told.returncode) == (0, 1)
+    assert told.stderr.startswith("error: ")

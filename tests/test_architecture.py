@@ -1,0 +1,117 @@
+"""The layers are what ARCHITECTURE.md says, and imports point down."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).parents[1]
+SOURCE: Final = ROOT / "src" / "treering"
+MODULES: Final = sorted(SOURCE.rglob("*.py"))
+IMPURE: Final = frozenset(
+    {
+        *("os", "io", "pathlib", "shutil", "tempfile", "subprocess", "socket"),
+        *("time", "datetime", "random", "secrets", "uuid", "uuid_utils"),
+        *("threading", "asyncio", "multiprocessing"),
+    }
+)
+"""Modules by which a value would depend on a disk, a clock, dice or another thread."""
+BANNED_WORDS: Final = frozenset(
+    {
+        *("meta", "metadata", "data", "info", "manager", "handler"),
+        *("helper", "helpers", "util", "utils", "service", "processor"),
+    }
+)
+"""Words that say nothing about what they name."""
+
+
+def test_imports_point_down() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+
+    done = subprocess.run(
+        [linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.glob("model/*.py")), ids=lambda path: path.name)
+def test_the_model_has_no_clock_no_dice_and_no_disk(path: Path) -> None:
+    assert IMPURE.isdisjoint(name.partition(".")[0] for name in imports(path))
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.glob("model/*.py")), ids=lambda path: path.name)
+def test_the_model_opens_and_prints_nothing(path: Path) -> None:
+    calls = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+
+    assert calls.isdisjoint({"open", "print", "input"})
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Give the modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def test_the_layers_are_the_ones_that_the_architecture_shows() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    drawn = page.partition("## Layers")[2].partition("```text\n")[2].partition("```")[0]
+
+    assert [line.split()[0] for line in drawn.splitlines()] == layers()
+
+
+def layers() -> list[str]:
+    """Return the layers that import-linter is told, the highest first."""
+    settings: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contract = settings["tool"]["importlinter"]["contracts"][0]
+    named: list[str] = contract["layers"]
+    return named
+
+
+def test_the_code_map_has_a_line_for_every_module() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    mapped = re.findall(r"^\| `([\w/]+\.py)` \|", page, re.MULTILINE)
+    inner = [path for path in MODULES if path.name != "__init__.py" or path.parent == SOURCE]
+
+    assert sorted(mapped) == sorted(str(path.relative_to(SOURCE)) for path in inner)
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [path for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))]
+
+    assert silent == []
+
+
+def test_no_name_says_nothing() -> None:
+    named = {
+        f"{path.relative_to(SOURCE)}: {node.name}"
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not BANNED_WORDS.isdisjoint(words(node.name))
+    }
+    files = {path for path in MODULES if not BANNED_WORDS.isdisjoint(words(path.stem))}
+
+    assert (named, files) == (set(), set())
+
+
+def words(name: str) -> list[str]:
+    """Return the words that a name is made of."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]

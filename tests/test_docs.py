@@ -1,0 +1,404 @@
+"""The docs cannot lie: their blocks run, their outputs are real, their links lead somewhere.
+
+What may differ between a page and a run is named in ``DIFFERS``: ids, digests, times, durations,
+cursors. Everything else has to be the same, character for character.
+
+Run as a program, this prints the table of ``docs/kinds.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+import pytest
+
+import treering
+from treering.capture.secret_rules import SECRET_RULES
+from treering.ledger import drafts, erasure
+from treering.model import codec, events, queries, scopes
+from treering.model.kinds import KINDS
+from treering.model.retention import DEFAULT_RETENTION
+from treering.storage.sqlite import commits, database
+from treering.surfaces.cli import options
+from treering.surfaces.cli.main import root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).parents[1]
+DOCS: Final = ROOT / "docs"
+CHANGELOG: Final = ROOT / "CHANGELOG.md"
+PAGES: Final = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+RUN_ELSEWHERE: Final = {DOCS / "cli.md"}
+"""Pages whose blocks have a test of their own."""
+
+DIFFERS: Final = (
+    (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<id>"),
+    (r"\b[0-9a-f]{64}\b", "<digest>"),
+    (r"\[redacted:([a-z-]+):[0-9a-f]{8}\]", r"[redacted:\1:<hash>]"),
+    (r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b", "<time>"),
+    (r"\bafter \d+ ms\b", "after <n> ms"),
+    (r"--cursor [\w-]+", "--cursor <cursor>"),
+)
+
+BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
+HEADING: Final = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+RUNNER: Final = """
+import contextlib, io, json, subprocess, sys
+
+outputs, names = [], {"__name__": "__main__"}
+for language, body in json.load(sys.stdin):
+    if language == "python":
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(body, "<docs>", "exec", dont_inherit=True), names)
+        outputs.append(printed.getvalue())
+    else:
+        done = subprocess.run(["bash", "-c", body], stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        outputs.append(done.stdout)
+json.dump(outputs, sys.stdout)
+"""
+"""Runs the blocks of one page in order, in one process: names and files carry over."""
+
+COMMAND_MARK: Final = "\x1e"
+"""Printed before each command's output, to tell where it starts."""
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A fenced block of a page, and what it should print if the page says so."""
+
+    page: str
+    line: int
+    language: str
+    body: str
+    shown: str | None
+
+    @property
+    def place(self) -> str:
+        """Return where the block stands."""
+        return f"{self.page}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Give the blocks that run, each with the output that the page shows for it."""
+    text = page.read_text()
+    name = str(page.relative_to(ROOT))
+    found = list(BLOCK.finditer(text))
+    for at, match in enumerate(found):
+        line = text.count("\n", 0, match.start()) + 1
+        following = found[at + 1] if at + 1 < len(found) else None
+        if match[1] == "console":
+            yield Block(name, line, "console", match[2], match[2])
+        elif match[1] == "python":
+            adjacent = following is not None and not text[match.end() : following.start()].strip()
+            shows = adjacent and following is not None and following[1] == "text"
+            yield Block(
+                name, line, "python", match[2], following[2] if shows and following else None
+            )
+
+
+def commands(body: str) -> list[tuple[str, str]]:
+    """Split a console block into commands and what each prints."""
+    found: list[tuple[str, str]] = []
+    for line in body.splitlines(keepends=True):
+        if line.startswith("$ "):
+            found.append((line[2:], ""))
+        elif found and found[-1][0].endswith("\\\n"):
+            found[-1] = (found[-1][0] + line, "")
+        else:
+            command, printed = found[-1]
+            found[-1] = (command, printed + line)
+    return found
+
+
+def script(body: str) -> str:
+    """Return a console block as one script that marks where each command's output starts."""
+    mark = f"printf '{COMMAND_MARK}'\n"
+    return "".join(mark + command for command, _ in commands(body))
+
+
+def normal(text: str) -> str:
+    """Return ``text`` with all that may differ made equal."""
+    for pattern, name in DIFFERS:
+        text = re.sub(pattern, name, text)
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def run_page(page: Path, folder: Path) -> list[tuple[Block, str]]:
+    """Run the blocks of ``page`` in ``folder`` and return what each printed."""
+    found = list(blocks(page))
+    work = [
+        (block.language, script(block.body) if block.language == "console" else block.body)
+        for block in found
+    ]
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "TREERING_DB": str(folder / "agents.db"),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "XDG_DATA_HOME": str(folder / "home"),
+        "PYTHONIOENCODING": "utf-8",
+    }
+    for name in ("FORCE_COLOR", "TREERING_EPISODES"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", RUNNER],
+        input=json.dumps(work),
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{page.name}: {done.stderr}"
+    return list(zip(found, json.loads(done.stdout), strict=True))
+
+
+RUNNING: Final = [
+    page for page in PAGES if page not in RUN_ELSEWHERE and next(blocks(page), None) is not None
+]
+
+
+@pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.name)
+def test_every_block_of_a_page_runs_and_prints_what_the_page_shows(
+    page: Path, tmp_path: Path
+) -> None:
+    for block, printed in run_page(page, tmp_path):
+        if block.language == "python":
+            assert normal(printed) == normal(block.shown or ""), block.place
+            continue
+        shown = [(command, normal(text)) for command, text in commands(block.body)]
+        outputs = [normal(text) for text in printed.split(COMMAND_MARK)[1:]]
+        assert [text for _, text in shown] == outputs, block.place
+
+
+def test_the_demo_holds_and_leaves_one_folder_behind(tmp_path: Path) -> None:
+    environment = {**os.environ, "NO_COLOR": "1"}
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / "demo.py")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Every check held" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["demo-output"]
+
+
+def test_the_demo_fails_when_a_check_fails(tmp_path: Path) -> None:
+    demo = (ROOT / "examples" / "demo.py").read_text()
+    broken = tmp_path / "broken.py"
+    broken.write_text(demo.replace("(SCOPE, event_id=said.event_id)", '(SCOPE, event_id="x")'))
+
+    done = subprocess.run(
+        [sys.executable, str(broken)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1
+    assert "✗ FAILED: the password is in no page, free page or log" in done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(BLOCK.sub("", page.read_text())):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        goal = (page.parent / path).resolve() if path else page
+        assert goal.exists(), f"{page.name} links to {target}"
+        if anchor:
+            headings = {slug(heading) for heading in HEADING.findall(goal.read_text())}
+            assert anchor in headings, f"{page.name} links to {target}"
+
+
+def slug(heading: str) -> str:
+    """Return the anchor that a heading gets when it is rendered."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_every_page_of_the_docs_can_be_reached_from_the_readme() -> None:
+    reached: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached or page.suffix != ".md":
+            continue
+        reached.add(page)
+        for target in LINK.findall(page.read_text()):
+            goal = (page.parent / target.partition("#")[0]).resolve()
+            waiting += goal.glob("*.md") if goal.is_dir() else [goal] if goal.exists() else []
+
+    assert set(PAGES) <= reached
+
+
+def test_every_command_is_in_the_reference() -> None:
+    reference = (DOCS / "cli.md").read_text()
+
+    missing = [path for path in command_paths(root, "treering") if path not in reference]
+
+    assert missing == []
+
+
+def command_paths(command: click.Command, path: str) -> Iterator[str]:
+    """Give the command lines of every command that does something."""
+    if not isinstance(command, click.Group):
+        yield path
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield from command_paths(inner, f"{path} {name}")
+
+
+def test_the_table_of_kinds_is_current() -> None:
+    page = (DOCS / "kinds.md").read_text()
+
+    assert kinds_table() in page, f"put this into docs/kinds.md:\n{kinds_table()}"
+
+
+def kinds_table() -> str:
+    """Return the table of ``docs/kinds.md``."""
+    lines = [
+        "| kind | role | source | visibility | kept | also accepted |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind in KINDS.values():
+        kept = "forever" if kind.retention_days is None else f"{kind.retention_days} days"
+        spellings = ", ".join(f"`{name}`" for name in sorted(kind.spellings))
+        lines.append(
+            f"| `{kind.name}` | {kind.role} | {kind.source} | {kind.visibility} |"
+            f" {kept if kind.durable else 'never'} | {spellings} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def test_every_word_of_the_glossary_is_used_in_the_code() -> None:
+    code = "\n".join(path.read_text().lower() for path in (ROOT / "src").rglob("*.py"))
+    words = glossary_words()
+
+    unused = [word for word in words if not re.search(rf"\b{re.escape(word)}", code)]
+
+    assert unused == []
+    assert words == sorted(words)
+
+
+def test_the_glossary_has_the_words_that_a_reader_meets_first() -> None:
+    needed = {
+        *(
+            "event",
+            "header",
+            "payload",
+            "kind",
+            "role",
+            "ledger",
+            "scope",
+            "session",
+            "turn",
+            "run",
+        ),
+        *("seq", "position", "boundary", "tool call", "user", "redact", "expire", "receipt"),
+    }
+
+    assert needed <= set(glossary_words())
+
+
+def glossary_words() -> list[str]:
+    """Return the words that the glossary explains, in its order."""
+    rows = re.findall(r"^\| ([^|]+) \|", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    return [row for row in rows if row != "word"]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        events.SUMMARY_CHARACTERS_MAX,
+        events.NAME_CHARACTERS_MAX,
+        scopes.SCOPE_CHARACTERS_MAX,
+        codec.REFS_BYTES_MAX,
+        codec.PAYLOAD_BYTES_MAX,
+        codec.SPILL_BYTES_MAX,
+        codec.NESTING_MAX,
+        queries.PAGE_ITEMS_MAX,
+        queries.PAGE_ITEMS_DEFAULT,
+        options.PAGE_ITEMS_MAX,
+        commits.GROUP_EVENTS_MAX,
+        erasure.ROUND_EVENTS_MAX,
+        database.READERS_MAX,
+        int(database.PATIENCE_S),
+    ],
+)
+def test_every_limit_in_the_docs_is_the_one_in_the_code(limit: int) -> None:
+    section = (DOCS / "storage.md").read_text().partition("## Sizes and limits")[2]
+
+    assert re.search(rf"(?<![\d,]){limit:,}(?![\d,])", section)
+
+
+def test_every_time_that_retention_promises_is_the_one_in_the_code() -> None:
+    page = (DOCS / "retention-and-redaction.md").read_text()
+    rows = re.findall(r"^\| (`[^|]+) \| (\d+) days \|$", page, re.MULTILINE)
+
+    promised = {kind: int(days) for names, days in rows for kind in re.findall("`(.*?)`", names)}
+
+    assert promised == DEFAULT_RETENTION
+
+
+def test_every_family_of_tokens_is_named_in_the_docs() -> None:
+    page = (DOCS / "secrets.md").read_text().lower()
+    inner = {"named", "bearer", "private-key", "url"}
+
+    missing = {rule.name for rule in SECRET_RULES if rule.name not in page} - inner
+
+    assert missing == set()
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    versions = re.findall(r"^## (\S+) - \d{4}-\d\d-\d\d$", CHANGELOG.read_text(), re.MULTILINE)
+
+    assert versions[0] == treering.__version__
+
+
+def test_the_readme_example_has_twelve_lines() -> None:
+    example = next(block for block in blocks(ROOT / "README.md") if block.language == "python")
+
+    assert len([line for line in example.body.splitlines() if line.strip()]) <= 12
+
+
+def test_no_page_speaks_of_guards_or_modes_that_do_not_exist() -> None:
+    modes: tuple[Any, ...] = drafts.GuardMode.__args__  # type: ignore[attr-defined]
+    text = "\n".join(page.read_text() for page in PAGES)
+
+    assert set(re.findall(r'guard="(\w+)"', text)) <= set(modes)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_every_target_that_the_docs_name_is_in_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    text = "\n".join(page.read_text() for page in PAGES)
+
+    named = set(re.findall(r"(?:^|`)make (\w+)", text, re.MULTILINE))
+
+    assert {name for name in named if f"\n{name}:" not in makefile} == set()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(kinds_table())

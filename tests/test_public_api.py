@@ -1,0 +1,116 @@
+"""What is public is documented, and what is documented is public."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import treering
+from treering import Ledger, Session, ToolCall, TreeringError, Turn
+from treering.errors import Disabled
+from treering.version import __version__
+
+PAGE: Final = (Path(__file__).parents[1] / "docs" / "python.md").read_text()
+NAMES: Final = list(treering.__all__)
+SUBJECTS: Final = {"ledger": Ledger, "session": Session, "turn": Turn, "call": ToolCall}
+"""What the docs call a value of each class."""
+NOT_FOR_CALLERS: Final = {Disabled}
+"""Errors of the command line alone."""
+
+
+def errors(parent: type[TreeringError] = TreeringError) -> list[type[TreeringError]]:
+    """Return every error below ``parent``."""
+    children = parent.__subclasses__()
+    return children + [error for child in children for error in errors(child)]
+
+
+def test_the_public_names_are_sorted_and_unique() -> None:
+    assert sorted(set(NAMES)) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_can_be_imported_and_says_what_it_is(name: str) -> None:
+    value = getattr(treering, name)
+
+    assert isinstance(value, str) or inspect.getdoc(value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_is_in_the_docs(name: str) -> None:
+    assert re.search(rf"`(treering\.)?{re.escape(name)}\b|\btreering\.{re.escape(name)}\b", PAGE)
+
+
+def test_what_the_docs_call_public_is_public() -> None:
+    named = set(re.findall(r"\btreering\.(\w+)", PAGE)) - {"example"}
+
+    assert {name for name in named if name not in NAMES} == set()
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Memory'"):
+        _ = treering.Memory
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_every_public_method_is_in_the_docs_and_says_what_it_does(subject: str) -> None:
+    methods = {
+        name: method
+        for name, method in inspect.getmembers(SUBJECTS[subject], callable)
+        if not name.startswith("_")
+    }
+
+    undocumented = [name for name in methods if not _is_mentioned(subject, name)]
+
+    assert undocumented == []
+    assert [name for name, method in methods.items() if not inspect.getdoc(method)] == []
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_every_method_that_the_docs_name_is_there(subject: str) -> None:
+    named = set(re.findall(rf"`{subject}\.(\w+)\(", PAGE))
+
+    assert {name for name in named if not hasattr(SUBJECTS[subject], name)} == set()
+
+
+def _is_mentioned(subject: str, name: str) -> bool:
+    return re.search(rf"`({subject}\.)?{name}\(", PAGE) is not None
+
+
+@pytest.mark.parametrize("error", set(errors()) - NOT_FOR_CALLERS, ids=lambda error: error.code)
+def test_every_error_is_public_and_has_its_row(error: type[TreeringError]) -> None:
+    assert error.__name__ in NAMES
+    assert f"| `{error.__name__}` | `{error.code}` |" in PAGE
+
+
+def test_every_code_is_that_of_one_error() -> None:
+    codes = [error.code for error in errors()]
+
+    assert sorted(codes) == sorted(set(codes))
+
+
+def test_the_table_of_errors_has_no_row_too_many() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| ", PAGE, re.MULTILINE)
+
+    assert set(rows) == {(error.__name__, error.code) for error in errors()} - {
+        (error.__name__, error.code) for error in NOT_FOR_CALLERS
+    }
+
+
+def test_the_version_is_told() -> None:
+    assert treering.__version__ == __version__
+
+
+def test_importing_the_package_opens_no_database_and_loads_no_terminal() -> None:
+    script = "import sys, treering; print(sorted({'apsw', 'click', 'rich'} & sys.modules.keys()))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "[]"
