@@ -20,7 +20,7 @@ class OpenAIAgents:
 
     name = "openai-agents SQLiteSession"
     how = "`SQLiteSession.add_items` and `get_items`, items are dicts"
-    singles = 40
+    singles = 20
 
     def __init__(self, folder: Path) -> None:
         from agents import SQLiteSession
@@ -72,7 +72,7 @@ class GoogleAdk:
         "`append_event`, one commit each: it has no batch, so a batch is 100 calls; `get_session`;"
         " rollback journal instead of a write-ahead log"
     )
-    singles = 40
+    singles = 20
 
     def __init__(self, folder: Path) -> None:
         from google.adk.sessions.sqlite_session_service import SqliteSessionService

@@ -52,7 +52,7 @@ class Treering:
 
     name = "treering"
     how = "`ledger.append`, `session.events()`; as shipped: durable, guard `safe`"
-    singles = 40
+    singles = 20
 
     def __init__(self, folder: Path) -> None:
         self._ledger = treering.open(folder / "treering.db")
@@ -84,7 +84,7 @@ class EventSourcing:
         "`SQLiteApplicationRecorder`, the layer under its aggregates and the fastest way in; state"
         " is JSON by msgspec, decoded into the same struct as the bare table's"
     )
-    singles = 40
+    singles = 20
 
     def __init__(self, folder: Path) -> None:
         from eventsourcing.persistence import StoredEvent
@@ -139,7 +139,7 @@ class LangGraph:
         " at every step: cost grows with the session; messages are LangChain's, as in"
         " `MessagesState`; a read is `get_tuple` of the last checkpoint"
     )
-    singles = 4
+    singles = 2
 
     def __init__(self, folder: Path) -> None:
         from langchain_core.messages import AIMessage, HumanMessage, ToolMessage

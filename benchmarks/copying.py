@@ -57,7 +57,7 @@ def _child(verb: str, source: Path, target: Path) -> dict[str, Any]:
 
 def _export(ledger_path: str, file: str) -> int:
     with treering.open(ledger_path, guard="off") as ledger, Path(file).open("wb") as stream:
-        return ledger.export(SCOPE, stream).events
+        return ledger.export(SCOPE, stream, payloads="included").events
 
 
 def _import(file: str, ledger_path: str) -> int:

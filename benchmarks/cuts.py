@@ -2,10 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from report import Row, Section
 from workload import Effort
+
+_READING: Final = (
+    "Lost: an acknowledged event is gone. Broken: the ledger does not open or its chain does not"
+    " hold, half of a batch is there, or an erased byte; in one that does not open, nothing can"
+    " be counted as lost."
+)
 
 
 def run(effort: Effort, folder: Path) -> Section:  # noqa: ARG001  (cuts happen in memory)
@@ -18,7 +24,7 @@ def run(effort: Effort, folder: Path) -> Section:  # noqa: ARG001  (cuts happen 
     return Section(
         title="Power cuts, simulated",
         rows=[_row(name, outcome, effort.cuts) for name, outcome in found.items()],
-        notes=["Lost: an event that was acknowledged is gone. Broken: the file or chain is."],
+        notes=[_READING],
     )
 
 

@@ -5,7 +5,7 @@ import platform
 import sqlite3
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -51,7 +51,7 @@ def at_least(what: str, value: float, limit: float, shown: str, unit: str = "x")
     )
 
 
-def markdown(sections: Sequence[Section], *, minutes: float, quick: bool) -> str:
+def markdown(sections: Sequence[Section], *, minutes: float, source: str) -> str:
     """Return the whole report."""
     lines = [
         "# Results",
@@ -61,8 +61,7 @@ def markdown(sections: Sequence[Section], *, minutes: float, quick: bool) -> str
         "",
         f"- {_machine()}",
         f"- {_versions()}",
-        f"- {datetime.now(UTC):%Y-%m-%d}, {minutes:.0f} minutes"
-        + (", a quick run: too short to judge by" if quick else ""),
+        f"- {datetime.now(UTC):%Y-%m-%d}, {minutes:.0f} minutes, source {source}",
     ]
     for section in sections:
         lines += ["", f"## {section.title}", "", *_table(section.rows)]

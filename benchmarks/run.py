@@ -2,10 +2,12 @@
 
     python benchmarks/run.py [--quick] [--only NAME]... [--keep]
 
-A run with ``--only`` or ``--quick`` prints its numbers and leaves RESULTS.md alone.
+A run with ``--only`` or ``--quick`` prints its numbers and leaves RESULTS.md alone. So does one
+during which the source changed: its processes have then measured different programs.
 """
 
 import argparse
+import hashlib
 import importlib
 import shutil
 import sys
@@ -15,6 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Final
 
+import treering
 from report import Row, Section, markdown, plain
 from workload import FULL, QUICK, Effort
 
@@ -30,7 +33,7 @@ def main() -> int:
     options = _options()
     effort = QUICK if options.quick else FULL
     chosen = options.only or list(SUBJECTS)
-    started = time.perf_counter()
+    started, source = time.perf_counter(), _fingerprint()
     DATA.mkdir(exist_ok=True)
     try:
         sections = [_measure(name, effort) for name in SUBJECTS if name in chosen]
@@ -38,14 +41,16 @@ def main() -> int:
         if not options.keep:
             shutil.rmtree(DATA, ignore_errors=True)
     minutes = (time.perf_counter() - started) / 60
-    report = markdown(sections, minutes=minutes, quick=options.quick)
-    if not options.quick and not options.only:
-        (HERE / "RESULTS.md").write_text(report)
+    changed = source != _fingerprint()
+    if not (options.quick or options.only or changed):
+        (HERE / "RESULTS.md").write_text(markdown(sections, minutes=minutes, source=source))
     missed = [row for section in sections for row in section.rows if row.met is False]
     print(f"\n{minutes:.1f} minutes; {len(missed)} targets missed")
     for row in missed:
         print(f"  {row.what}: {row.measured}, target {row.target}")
-    return 0
+    if changed:
+        print("the source changed during the run: these numbers are of no one version")
+    return int(changed)
 
 
 def _options() -> argparse.Namespace:
@@ -54,6 +59,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=SUBJECTS, help="one subject; repeatable")
     parser.add_argument("--keep", action="store_true", help="keep the large ledger for next time")
     return parser.parse_args()
+
+
+def _fingerprint() -> str:
+    """Return a mark of everything that is measured, and of what measures it."""
+    roots = (Path(treering.__file__).parent, HERE, HERE.parent / "tests")
+    files = sorted(
+        path for root in roots for path in root.rglob("*") if path.suffix in {".py", ".sql"}
+    )
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
 def _measure(name: str, effort: Effort) -> Section:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -390,7 +389,6 @@ def test_no_page_speaks_of_guards_or_modes_that_do_not_exist() -> None:
     assert set(re.findall(r'guard="(\w+)"', text)) <= set(modes)
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 def test_every_target_that_the_docs_name_is_in_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text()
     text = "\n".join(page.read_text() for page in PAGES)

@@ -38,20 +38,36 @@ if TYPE_CHECKING:
         TooLarge,
         TreeringError,
     )
+    from treering.ledger.following import Follower
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.ledger.turns import ToolCall, Turn
     from treering.model.events import Event, Header, NewEvent
     from treering.model.queries import Page
+    from treering.model.receipts import (
+        AnchorReceipt,
+        Broken,
+        ExpireReceipt,
+        ExportReceipt,
+        ImportReceipt,
+        RedactReceipt,
+        Verification,
+    )
 
 __all__ = [
+    "AnchorReceipt",
+    "Broken",
     "Busy",
     "Closed",
     "Conflict",
     "Corrupt",
     "DuplicateEvent",
     "Event",
+    "ExpireReceipt",
+    "ExportReceipt",
+    "Follower",
     "Header",
+    "ImportReceipt",
     "InvalidCursor",
     "InvalidInput",
     "InvalidKind",
@@ -63,6 +79,7 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "ReadOnly",
+    "RedactReceipt",
     "RunClosed",
     "SchemaTooNew",
     "SchemaTooOld",
@@ -74,19 +91,28 @@ __all__ = [
     "ToolCall",
     "TreeringError",
     "Turn",
+    "Verification",
     "__version__",
     "open",
 ]
 
 _HOMES: Final = {
+    "AnchorReceipt": "treering.model.receipts",
+    "Broken": "treering.model.receipts",
     "Event": "treering.model.events",
+    "ExpireReceipt": "treering.model.receipts",
+    "ExportReceipt": "treering.model.receipts",
+    "Follower": "treering.ledger.following",
     "Header": "treering.model.events",
+    "ImportReceipt": "treering.model.receipts",
     "Ledger": "treering.ledger.ledger",
     "NewEvent": "treering.model.events",
     "Page": "treering.model.queries",
+    "RedactReceipt": "treering.model.receipts",
     "Session": "treering.ledger.sessions",
     "ToolCall": "treering.ledger.turns",
     "Turn": "treering.ledger.turns",
+    "Verification": "treering.model.receipts",
     "open": "treering.app",
 }
 """Where each public name lives; every other one is an error."""

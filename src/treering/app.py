@@ -32,6 +32,12 @@ def open(  # noqa: A001  (the public door is treering.open)
     ``"safe"`` masks them in summaries and refs, ``"mask"`` in payloads too, ``"reject"`` refuses
     such events, ``"off"`` looks nowhere.
     """
+    if not str(location):
+        raise InvalidInput("a location is required", hint="name a file, or :memory:")
+    if "://" in str(location):
+        raise InvalidInput(
+            f"{str(location).split('://')[0]} ledgers are not supported", hint="name a file"
+        )
     for name, value, allowed in (
         ("mode", mode, ("rw", "ro")),
         ("durability", durability, ("full", "normal")),

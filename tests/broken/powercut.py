@@ -51,6 +51,8 @@ class RecordingDisk(Disk):
 
     def __init__(self, present: str) -> None:
         self.log: list[Operation] = []
+        self._forgotten: set[int] = set()
+        """Writes that the kernel has given up, though every program still reads them."""
         self.present = present
         self._names = _Names({present: 0}, 0)
 
@@ -76,6 +78,15 @@ class RecordingDisk(Disk):
         """Note a deletion."""
         if name in self._names.files:
             self.log.append(Operation("delete", self._names.files.pop(name), name, int(durably)))
+
+    def forget_unsynced(self, name: str) -> None:
+        """Do as kernels do when a sync fails: take what could not be written for written."""
+        file = self._file(name)
+        for at in range(len(self.log) - 1, -1, -1):
+            if self.log[at].file == file:
+                if self.log[at].verb == "sync":
+                    return
+                self._forgotten.add(at)
 
     def continued(self, cut: int) -> RecordingDisk:
         """Return the disk as every program but the one that was killed sees it after ``cut``."""
@@ -105,7 +116,7 @@ class RecordingDisk(Disk):
         contents: dict[int, bytearray] = {file: bytearray() for file in names.values()}
         for at, op in enumerate(happened):
             content = contents.get(op.file)
-            if content is None or op.verb not in {"write", "resize"}:
+            if content is None or op.verb not in {"write", "resize"} or at in self._forgotten:
                 continue
             if at < last_sync.get(op.file, -1):
                 _apply(content, op)

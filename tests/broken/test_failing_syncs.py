@@ -32,6 +32,8 @@ class FailingDisk(RecordingDisk):
 
     def __init__(self) -> None:
         super().__init__(present=NAME)
+        self.forgetful = False
+        """Whether what a failed sync was to write never reaches the disk."""
         self.sound = ALWAYS
         """So many syncs succeed."""
         self.failing = 0
@@ -46,13 +48,15 @@ class FailingDisk(RecordingDisk):
         """Let every sync succeed again."""
         self.fail(after=ALWAYS, times=0)
 
-    def syncing(self, name: str) -> None:  # noqa: ARG002  (all files fail alike)
+    def syncing(self, name: str) -> None:
         """Fail when it is time to."""
         if self.sound > 0:
             self.sound -= 1
         elif self.failing > 0:
             self.failing -= 1
             self.failed += 1
+            if self.forgetful:
+                self.forget_unsynced(name)
             raise apsw.IOError("the disk is gone")
 
 
@@ -75,9 +79,16 @@ def path() -> Iterator[Path]:
 
 @pytest.mark.parametrize("after", range(10))
 @pytest.mark.parametrize("times", [1, 2, 5, ALWAYS])
-def test_a_failed_sync_is_told_and_a_retry_doubles_nothing(
-    disk: FailingDisk, vfs: str, path: Path, after: int, times: int
+@pytest.mark.parametrize("forgetful", [False, True])
+def test_after_a_failed_sync_a_retry_loses_and_doubles_nothing(
+    disk: FailingDisk,
+    vfs: str,
+    path: Path,
+    after: int,
+    times: int,
+    forgetful: bool,  # noqa: FBT001
 ) -> None:
+    disk.forgetful = forgetful
     ledger = open_ledger(path, vfs=vfs, autocheckpoint_pages=12)
     events = [said(f"event {n}", event_id=f"e{n}") for n in range(APPENDS)]
     disk.fail(after=after, times=times)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
 
-FLIPS: Final = 400
+FLIPS: Final = 300
 TRUNCATIONS: Final = 60
 BLANKED_PAGES: Final = 60
 PAGE_BYTES: Final = 4_096
@@ -181,8 +181,8 @@ def _portrait(ledger: Ledger, ids: list[str]) -> list[bytes]:
         lambda: encode(ledger.events(SCOPE, first=1_000)),
         lambda: encode(ledger.query(SCOPE, last=1_000)),
         lambda: encode(ledger.query(SCOPE, kinds=["tool.call", "ops.alert"], first=100)),
-        lambda: encode(list(ledger.follow(SCOPE, idle_seconds=0))),
-        lambda: encode(list(ledger.follow(SCOPE, committed=True, idle_seconds=0))),
+        lambda: encode(list(ledger.follow_events(SCOPE, idle_seconds=0))),
+        lambda: encode(list(ledger.follow_events(SCOPE, committed=True, idle_seconds=0))),
         *((lambda event_id=event_id: encode(ledger.event(SCOPE, event_id))) for event_id in ids),
     ]
     return [_attempt(way) for way in ways]

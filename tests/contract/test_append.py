@@ -260,6 +260,11 @@ def test_nesting_stops_at_its_limit(ledger: Ledger) -> None:
         ledger.append([said(payload=[deep])])
 
 
+def test_an_event_without_its_list_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(treering.InvalidInput, match="takes a list"):
+        ledger.append(said())  # type: ignore[arg-type]
+
+
 def test_every_spelling_of_a_kind_is_stored_under_one_name(ledger: Ledger) -> None:
     headers = ledger.append([said(kind="user_message"), called(kind="TOOL.CALL ")])
 

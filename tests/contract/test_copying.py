@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def exported(ledger: Ledger, **options: str) -> bytes:
     stream = io.BytesIO()
-    ledger.export(HERE, stream, **options)  # type: ignore[arg-type]
+    ledger.export(HERE, stream, **({"payloads": "included"} | options))  # type: ignore[arg-type]
     return stream.getvalue()
 
 
 def contents(ledger: Ledger) -> list[Event]:
-    return list(ledger.follow(HERE, idle_seconds=0))
+    return list(ledger.follow_events(HERE, idle_seconds=0))
 
 
 @pytest.fixture

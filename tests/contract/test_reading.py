@@ -111,7 +111,9 @@ def test_headers_have_no_payload(ledger: Ledger) -> None:
 
     assert not hasattr(ledger.query(HERE).items[0], "payload")
     assert not hasattr(next(ledger.session("s1", scope=HERE, agent="x").headers()), "payload")
+    assert not hasattr(next(ledger.follow(HERE)), "payload")
     assert ledger.events(HERE).items[0].payload == {"text": "hello"}
+    assert next(ledger.follow_events(HERE)).payload == {"text": "hello"}
 
 
 def test_a_cursor_serves_only_the_query_that_made_it(ledger: Ledger) -> None:
@@ -178,7 +180,7 @@ def test_large_payloads_are_read_a_few_at_a_time(ledger: Ledger) -> None:
 
     assert [e.seq for e in session.events()] == list(range(1, 8))
     assert [e.seq for e in session.events(last=5)] == list(range(3, 8))
-    assert [e.seq for e in ledger.follow(HERE, idle_seconds=0)] == list(range(1, 8))
+    assert [e.seq for e in ledger.follow_events(HERE, idle_seconds=0)] == list(range(1, 8))
 
 
 def test_a_follower_catches_up_then_hears_what_comes(ledger: Ledger) -> None:

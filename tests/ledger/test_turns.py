@@ -88,6 +88,13 @@ def test_an_interrupted_turn_says_so(session: Session) -> None:
     assert kinds(session)[-1] == "run.interrupted"
 
 
+def test_a_cancelled_turn_is_interrupted(session: Session) -> None:
+    with pytest.raises(asyncio.CancelledError), session.turn():
+        raise asyncio.CancelledError
+
+    assert kinds(session)[-1] == "run.interrupted"
+
+
 def test_a_tool_that_raises_has_a_failed_result(session: Session) -> None:
     with session.turn() as turn, pytest.raises(OSError, match="gone"), turn.tool("read", {}):
         raise OSError("gone")
@@ -213,7 +220,7 @@ def test_asyncio_uses_a_thread(session: Session) -> None:
 )
 def test_a_session_that_cannot_be_is_refused(ledger: Ledger, arguments: dict[str, str]) -> None:
     with pytest.raises(treering.InvalidInput):
-        ledger.session("s1", **({"scope": HERE, "agent": "a"} | arguments))
+        ledger.session("s1", **({"scope": HERE, "agent": "a"} | arguments))  # type: ignore[arg-type]
 
 
 def test_asking_for_first_and_last_at_once_is_refused(session: Session) -> None:

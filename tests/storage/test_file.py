@@ -103,6 +103,14 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert refused.value.hint
 
 
+@pytest.mark.parametrize("location", ["", "postgresql://localhost/treering"])
+def test_a_location_that_cannot_be_is_refused(location: str) -> None:
+    with pytest.raises(treering.InvalidInput) as refused:
+        treering.open(location)
+
+    assert refused.value.hint
+
+
 def test_a_ledger_that_is_not_there_cannot_be_opened_read_only(path: Path) -> None:
     with pytest.raises(treering.NotFound):
         treering.open(path, mode="ro")
@@ -292,6 +300,8 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
         assert "t USING PRIMARY KEY (scope=? AND kind=? AND ts_ms>? AND ts_ms<?)" in in_scope
         assert "t USING PRIMARY KEY (session=? AND ts_ms>? AND ts_ms<?)" in in_session
         assert "MERGE (UNION ALL)" in in_scope
+        assert "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)" in in_scope
+        assert "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)" in in_session
         assert "SCAN e" not in in_scope + in_session
         assert "contents" not in in_scope + in_session
     for direction in ("ASC", "DESC"):
@@ -299,6 +309,10 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
         assert "SEARCH e USING INDEX events_by_seq (session=? AND seq>? AND seq<?)" in headers
         assert "TEMP B-TREE" not in headers
         assert "contents" not in headers
+    for stretch in (reader.LIVE_HEADERS, reader.LIVE_EVENTS, reader.ALL_RECORDS):
+        following = plan(stretch, (0, 9, 1, 5))
+        assert "SEARCH e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in following
+        assert "INDEX" not in following
     by_id = "SELECT 1 FROM events WHERE scope = ? AND event_id = ?"
     assert "events_by_id (scope=? AND event_id=?)" in plan(by_id, (1, b"x"))
     by_blob = "SELECT 1 FROM contents WHERE blob = ? LIMIT 1"

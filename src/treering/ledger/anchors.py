@@ -94,14 +94,25 @@ def _check_head(store: EventStore, head: _Head) -> Broken | None:
     found = store.link_at(bytes.fromhex(head.genesis), head.seq)
     if found is None:
         detail = f"the anchor knows a session up to seq {head.seq} that is gone, or ends before"
-        return _broken(head, "missing", detail)
+        return _broken(store, head, "missing", detail)
     if found.hex() != head.link:
-        return _broken(head, "link", f"seq {head.seq} is not the one that was anchored")
+        return _broken(store, head, "link", f"seq {head.seq} is not the one that was anchored")
     return None
 
 
-def _broken(head: _Head, fault: Literal["missing", "link"], detail: str) -> Broken:
-    return Broken(scope="", session_id="", seq=head.seq, event_id=None, fault=fault, detail=detail)
+def _broken(
+    store: EventStore, head: _Head, fault: Literal["missing", "link"], detail: str
+) -> Broken:
+    known = (one for one in store.session_records() if one.genesis.hex() == head.genesis)
+    session = next(known, None)
+    return Broken(
+        scope=session.scope if session is not None else "",
+        session_id=session.session_id if session is not None else "",
+        seq=head.seq,
+        event_id=None,
+        fault=fault,
+        detail=detail,
+    )
 
 
 def _damaged(reason: str) -> InvalidInput:

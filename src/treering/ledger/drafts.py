@@ -19,6 +19,7 @@ from treering.model.codec import (
     REFS_BYTES_MAX,
     SPILL_BYTES_MAX,
     canonical_content,
+    content_of,
 )
 from treering.model.events import NAME_CHARACTERS_MAX, SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX
 from treering.model.kinds import ERASURE_KINDS, KINDS, SOURCES, VISIBILITIES, Kind, parse_kind
@@ -105,11 +106,12 @@ class Drafter:
         if run_seq is not None and not 0 < run_seq <= _INTEGER_MAX:
             raise InvalidInput(f"run_seq must be > 0, not {run_seq}", hint="count from 1")
         ts_ms = now_ms if event.ts_ms is None else check_time(event.ts_ms)
-        summary, refs_value, payload_value = event.summary, event.refs, event.payload
-        if self._mode != "off":
-            summary, refs_value, payload_value = self._guarded(summary, refs_value, payload_value)
+        summary, refs_value = event.summary, event.refs
+        content, refs, payload = canonical_content(summary, refs_value, event.payload)
+        if self._mode != "off" and self._suspects(summary, refs, content):
+            summary, refs_value, masked = self._guarded(summary, refs_value, event.payload)
+            content, refs, payload = canonical_content(summary, refs_value, masked)
         check_summary(summary)
-        content, refs, payload = canonical_content(summary, refs_value, payload_value)
         if refs is not None and len(refs) > REFS_BYTES_MAX:
             raise _too_many_refs(len(refs))
         size, blob = 0, None
@@ -147,6 +149,12 @@ class Drafter:
             self._scopes.clear()
         self._scopes[text] = scope
         return scope
+
+    def _suspects(self, summary: str, refs: bytes | None, content: bytes) -> bool:
+        """Whether what the guard watches may hold a secret: one quick look at the bytes."""
+        guard = self._found_guard or self._find_guard()
+        watched = content_of(summary, refs, None) if self._mode == "safe" else content
+        return guard.suspicious(watched)
 
     def _guarded(self, summary: str, refs: Any, payload: Any) -> tuple[str, Any, Any]:
         guard = self._found_guard or self._find_guard()

@@ -40,7 +40,7 @@ def redact(
     """Erase the content of one event or one session; rows, order and chain stay."""
     if (event_id is None) == (session_id is None):
         raise InvalidInput(
-            "provide exactly one of --event-id or --session-id", hint="name what to redact"
+            "a redaction is aimed at one event or one session", hint="give event_id or session_id"
         )
     if replacement not in {"null", "placeholder"}:
         raise InvalidInput(f"invalid replacement: {replacement}", hint="use null or placeholder")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
@@ -14,17 +14,18 @@ from treering.model.kinds import RUN_ENDS
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from treering.ledger.ports import EventStore
-    from treering.model.events import Event
+    from treering.model.events import Header
     from treering.model.scopes import Scope
 
 PAGE: Final = 500
+Item = TypeVar("Item", bound="Header")
 WAIT_S: Final = 0.5
 
 
-class Follower:
+class Follower(Generic[Item]):
     """An endless iterator over the events of a scope. Keep ``cursor`` to go on after a restart.
 
     Delivery is at least once: an event whose handling was cut short comes again.
@@ -35,6 +36,8 @@ class Follower:
         store: EventStore,
         scope: Scope,
         *,
+        after_position: Callable[..., tuple[list[Item], int]],
+        of_run: Callable[[Scope, str, str], Iterator[Item]],
         after: str | None,
         committed: bool,
         idle_seconds: float | None,
@@ -42,6 +45,8 @@ class Follower:
     ) -> None:
         self._store = store
         self._scope = scope
+        self._after_position = after_position
+        self._of_run = of_run
         self._position = _read_position(after, scope) if after else 0
         self._committed = committed
         self._idle_seconds = idle_seconds
@@ -53,20 +58,20 @@ class Follower:
         """Return where to go on, once the last event delivered has been dealt with."""
         return _make_cursor(self._position, self._scope)
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[Item]:
         return self
 
-    def __next__(self) -> Event:
+    def __next__(self) -> Item:
         return next(self._items)
 
     def close(self) -> None:
         """Stop following."""
         self._items.close()  # type: ignore[attr-defined]
 
-    def _deliver(self) -> Iterator[Event]:
+    def _deliver(self) -> Iterator[Item]:
         looked = self._position
         while not (self._stop is not None and self._stop.is_set()):
-            events, looked = self._store.positions_after(self._scope, looked, limit=PAGE)
+            events, looked = self._after_position(self._scope, looked, limit=PAGE)
             for event in events:
                 yield from self._one(event)
             if not events:
@@ -74,13 +79,13 @@ class Follower:
                 if looked >= self._store.last_position() and not self._wait(looked):
                     return
 
-    def _one(self, event: Event) -> Iterator[Event]:
+    def _one(self, event: Item) -> Iterator[Item]:
         if not self._committed or event.run_id is None:
             self._position = event.position
             yield event
         elif event.kind == "run.ended":
             # The whole run comes now, so a cursor before its end brings all of it again.
-            for part in self._store.run_events(self._scope, event.session_id, event.run_id):
+            for part in self._of_run(self._scope, event.session_id, event.run_id):
                 if part.seq == event.seq:
                     self._position = event.position
                 yield part

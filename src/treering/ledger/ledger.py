@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Self, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from treering.ledger.following import Follower
 from treering.ledger.importing import read_export
 from treering.ledger.sessions import Session
 from treering.ledger.verification import verify
+from treering.model.events import NewEvent
 from treering.model.kinds import parse_kind
 from treering.model.queries import (
     PAGE_ITEMS_DEFAULT,
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from treering.ledger.erasure import Replacement
     from treering.ledger.jsonl import Payloads
     from treering.ledger.ports import Clock, EventStore
-    from treering.model.events import Event, Header, NewEvent
+    from treering.ledger.sessions import Mode
+    from treering.model.events import Event, Header
     from treering.model.receipts import (
         AnchorReceipt,
         ExpireReceipt,
@@ -84,6 +86,8 @@ class Ledger:
         The same event id with the same content again returns the first header and writes nothing.
         Raises Conflict if ``expected_seq`` is given and the session is elsewhere.
         """
+        if isinstance(events, NewEvent):
+            raise InvalidInput("append takes a list of events", hint="write append([event])")
         if not events:
             return []
         return self._store.append(self._drafter.draft(events), expected_seq=expected_seq)
@@ -100,9 +104,34 @@ class Ledger:
             )
         return header
 
-    def session(self, session_id: str, *, scope: str, agent: str, **about: Any) -> Session:
-        """Return a handle on a session. ``about``: user, channel, mode, participants, key."""
-        return Session(self, self._store, session_id, scope=scope, agent=agent, **about)
+    def session(
+        self,
+        session_id: str,
+        *,
+        scope: str,
+        agent: str,
+        user: str | None = None,
+        channel: str | None = None,
+        mode: Mode = "main",
+        participants: Sequence[str] = (),
+        key: str | None = None,
+    ) -> Session:
+        """Return a handle on a session; it is recorded with its first event.
+
+        ``key`` is the name that another system knows the session by.
+        """
+        return Session(
+            self,
+            self._store,
+            session_id,
+            scope=scope,
+            agent=agent,
+            user=user,
+            channel=channel,
+            mode=mode,
+            participants=participants,
+            key=key,
+        )
 
     # Reading.
 
@@ -157,8 +186,8 @@ class Ledger:
         committed: bool = False,
         idle_seconds: float | None = None,
         stop: threading.Event | None = None,
-    ) -> Follower:
-        """Return an iterator over what is there and what comes, in order.
+    ) -> Follower[Header]:
+        """Return an iterator over the headers that are there and those that come, in order.
 
         ``committed`` delivers a run's events when it has ended well, and no others of runs.
         It ends after ``idle_seconds`` without news, or when ``stop`` is set; else never.
@@ -166,6 +195,29 @@ class Ledger:
         return Follower(
             self._store,
             parse_scope(scope),
+            after_position=self._store.headers_after,
+            of_run=self._store.run_headers,
+            after=after,
+            committed=committed,
+            idle_seconds=idle_seconds,
+            stop=stop,
+        )
+
+    def follow_events(
+        self,
+        scope: str,
+        *,
+        after: str | None = None,
+        committed: bool = False,
+        idle_seconds: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> Follower[Event]:
+        """Return the same as ``follow``, with payloads."""
+        return Follower(
+            self._store,
+            parse_scope(scope),
+            after_position=self._store.events_after,
+            of_run=self._store.run_events,
             after=after,
             committed=committed,
             idle_seconds=idle_seconds,
@@ -259,10 +311,14 @@ class Ledger:
         stream: IO[bytes],
         *,
         session_id: str | None = None,
-        payloads: Payloads = "included",
+        payloads: Payloads = "withheld",
         progress: Callable[[int], None] | None = None,
     ) -> ExportReceipt:
-        """Write a scope, or one session, as native JSONL."""
+        """Write a scope, or one session, as native JSONL.
+
+        ``payloads="included"`` makes a full copy that ``restore`` takes in; without them the
+        export is for reading.
+        """
         return write_export(
             self._store,
             parse_scope(scope),
@@ -296,13 +352,17 @@ def _query(
         Query(
             scope=parse_scope(scope),
             session_id=None if session_id is None else check_name(session_id, "session_id"),
-            kinds=tuple(dict.fromkeys(parse_kind(kind).name for kind in kinds)),
+            kinds=tuple(dict.fromkeys(parse_kind(kind).name for kind in _listed(kinds))),
             since_ms=None if since is None else check_time(since),
             until_ms=None if until is None else check_time(until),
             limit=PAGE_ITEMS_DEFAULT if limit is None else limit,
             backwards=last is not None,
         )
     )
+
+
+def _listed(kinds: Sequence[str]) -> Sequence[str]:
+    return (kinds,) if isinstance(kinds, str) else kinds
 
 
 def _page(query: Query, after: str | None, read: Callable[[Query], list[Item]]) -> Page[Item]:

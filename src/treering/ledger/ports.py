@@ -59,12 +59,16 @@ class EventStore(Protocol):
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""
 
+    def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
+        """Return the headers of one run, in order."""
+
     def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the events of one run, in order."""
 
-    def positions_after(
-        self, scope: Scope, position: int, *, limit: int
-    ) -> tuple[list[Event], int]:
+    def headers_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Header], int]:
+        """Return headers of the scope behind ``position``, and the position looked at last."""
+
+    def events_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Event], int]:
         """Return events of the scope behind ``position``, and the position looked at last."""
 
     def last_position(self) -> int:
@@ -126,6 +130,9 @@ class EventStore(Protocol):
 
 class Guard(Protocol):
     """Finds and masks secrets."""
+
+    def suspicious(self, encoded: bytes) -> bool:
+        """Return False if nothing would be found in these JSON bytes; True if it may be."""
 
     def find_text(self, text: str) -> Sequence[Finding]:
         """Return what was found, in order."""

@@ -51,7 +51,8 @@ class Turn:
         if error is None:
             self.record("run.ended", "run ended", origin=_ORIGIN)
         else:
-            interrupted = isinstance(error, (KeyboardInterrupt, GeneratorExit))
+            # What is no Exception came from outside: Ctrl-C, a cancelled task, a closed generator.
+            interrupted = not isinstance(error, Exception)
             self.record(
                 "run.interrupted" if interrupted else "run.failed",
                 f"run {'interrupted' if interrupted else 'failed'}: {type(error).__name__}",

@@ -26,7 +26,7 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 encode = msgspec.json.Encoder(order="sorted").encode
 """Canonical JSON: UTF-8, keys sorted, no blanks."""
-decode = msgspec.json.decode
+decode = msgspec.json.Decoder().decode
 
 
 def canonical(value: Any, name: str) -> bytes:

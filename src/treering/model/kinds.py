@@ -153,6 +153,8 @@ def parse_kind(text: str) -> Kind:
         near = difflib.get_close_matches(text.strip().lower(), KINDS, n=3)
         raise InvalidKind(
             f"invalid kind: {text.strip() or '<empty>'}",
-            hint=f"did you mean {' or '.join(near)}?" if near else "see docs/kinds.md",
+            hint=f"did you mean {' or '.join(near)}?"
+            if near
+            else "the kinds are listed in the documentation",
         )
     return kind

@@ -26,6 +26,10 @@ def check_retention(policy: Retention) -> dict[str, int | None]:
     checked: dict[str, int | None] = {}
     for name, days in policy.items():
         kind = parse_kind(name).name
+        if days is not None and (not isinstance(days, int) or isinstance(days, bool)):
+            raise InvalidInput(
+                f"invalid retention days for {kind}: {days!r}", hint="give whole days, or None"
+            )
         if days is not None and days < 0:
             raise InvalidInput(
                 f"retention days must be >= 0 for {kind}", hint="write 0 or more, or forever"

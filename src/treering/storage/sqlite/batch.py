@@ -103,7 +103,7 @@ class Batch:
                 repeated.append(None)
                 continue
             first = here.setdefault((draft.scope, draft.event_id), at)
-            if first == at:
+            if first == at or repeated[first] is not None:
                 repeated.append(self._known_header(draft))
             elif same_draft(draft, drafts[first]):
                 repeated.append(first)

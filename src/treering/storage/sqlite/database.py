@@ -31,6 +31,7 @@ Mode = Literal["rw", "ro"]
 PATIENCE_S: Final = 30.0
 """How long a writer waits for others before it gives up."""
 READERS_MAX: Final = 8
+RESCUE_PATIENCE_MS: Final = 2_000
 MEMORY: Final = ":memory:"
 
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -61,6 +62,8 @@ class Database:
         """Held by whoever uses the writing connection."""
         self._pool_lock = threading.Lock()
         self._writer: apsw.Connection | None = None
+        self._suspect = False
+        """Whether a sync has failed, so that the log may not be what it seems."""
         self._readers: list[apsw.Connection] = []
         self._lent = 0
         self._lending = True
@@ -94,7 +97,10 @@ class Database:
                 raise ReadOnly(
                     f"{self.path} was opened read-only", hint='open it without mode="ro"'
                 )
-            self._writer = self._connect(self._flags(), self.path)
+            connection = self._connect(self._flags(), self.path)
+            if self._suspect:
+                self._rescue(connection)
+            self._writer = connection
             self.epoch += 1
         return self._writer
 
@@ -125,6 +131,7 @@ class Database:
                 self._writer.close(True)
         if not self.in_memory:
             self._writer = None
+            self._suspect = True
 
     def close(self) -> None:
         """Close every connection; a private copy goes with them."""
@@ -237,6 +244,21 @@ class Database:
         connection.pragma("synchronous", self._durability)
         connection.pragma("trusted_schema", False)
         return connection
+
+    def _rescue(self, connection: apsw.Connection) -> None:
+        """Fold the log into the file after a sync has failed.
+
+        The kernel takes what it could not write for written. A later sync would not save it, nor
+        anything that is written behind it in the log; so it is written once more, elsewhere.
+        """
+        try:
+            connection.set_busy_timeout(RESCUE_PATIENCE_MS)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self.restore_patience(connection)
+        except BaseException:
+            connection.close(True)
+            raise
+        self._suspect = False
 
     def _connect_read_only(self) -> apsw.Connection:
         flags = int(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.sqlite import rows, timeline
@@ -12,7 +12,7 @@ from treering.storage.sqlite.rows import EVENT, HEADER, RECORD, WITH_CONTENT, na
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import apsw
 
@@ -29,6 +29,25 @@ SCAN_ROWS_MAX: Final = 2_000
 """Rows of all scopes that one step of following looks at."""
 RUN_PAGE: Final = 1_000
 
+Item = TypeVar("Item", bound="Header")
+
+# Stretches of the ledger, of one scope. Not by an index on the scope: that one would look through
+# all that the scope ever had.
+_STRETCH: Final = """
+WHERE e.position > ? AND e.position <= ? AND e.scope = ?
+"""
+LIVE_HEADERS: Final = (
+    f"SELECT {HEADER} FROM events AS e NOT INDEXED"
+    f" {_STRETCH} AND e.flags < 64 ORDER BY e.position LIMIT ?"
+)
+LIVE_EVENTS: Final = (
+    f"SELECT {EVENT} FROM events AS e NOT INDEXED {WITH_CONTENT}"
+    f" {_STRETCH} AND e.flags < 64 ORDER BY e.position LIMIT ?"
+)
+ALL_RECORDS: Final = (
+    f"SELECT {RECORD} FROM events AS e NOT INDEXED {WITH_CONTENT}"
+    f" {_STRETCH} ORDER BY e.position LIMIT ?"
+)
 RECORDS: Final = (
     # A left join: a payload row that was torn out must not hide its event.
     f"SELECT {RECORD} FROM events AS e LEFT {WITH_CONTENT}"
@@ -124,8 +143,17 @@ class Reader:
             )
         return self._to_events(found)
 
+    def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
+        """Return the headers of one run, in order."""
+        return self._of_run(self.session_headers, scope, session_id, run_id)
+
     def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the events of one run, in order."""
+        return self._of_run(self.session_events, scope, session_id, run_id)
+
+    def _of_run(
+        self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
+    ) -> Iterator[Item]:
         with self._database.reading() as connection:
             session = _session(connection, *_scope(connection, scope), session_id)
             stretch = fetch_one(
@@ -134,12 +162,9 @@ class Reader:
                 (LAST, session, _name(connection, run_id)),
             )
         after, last = (stretch[0] - 1, stretch[1]) if stretch else (0, 0)
-        while after < last:
-            found = self.session_events(scope, session_id, after_seq=after, limit=RUN_PAGE)
-            if not found:
-                return
-            yield from (e for e in found if e.run_id == run_id and e.seq <= last)
-            after = found[-1].seq
+        while after < last and (page := read(scope, session_id, after_seq=after, limit=RUN_PAGE)):
+            yield from (part for part in page if part.run_id == run_id and part.seq <= last)
+            after = page[-1].seq
 
     def _by_seq(
         self, scope: Scope, session_id: str, statement: str, after: int, before: int, limit: int
@@ -162,16 +187,19 @@ class Reader:
             )
         return next(iter(self._to_events(found)), None)
 
-    def positions_after(
-        self, scope: Scope, position: int, *, limit: int
-    ) -> tuple[list[Event], int]:
+    def headers_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Header], int]:
+        """Return headers of the scope behind ``position``, and the position looked at last."""
+        found, last = self._by_position(scope, position, limit, LIVE_HEADERS)
+        return self._to_headers(found), last
+
+    def events_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Event], int]:
         """Return events of the scope behind ``position``, and the position looked at last."""
-        found, last = self._by_position(scope, position, limit, EVENT, "AND e.flags < 64")
+        found, last = self._by_position(scope, position, limit, LIVE_EVENTS)
         return self._to_events(found), last
 
     def records_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Record], int]:
         """Return stored events of a scope behind ``position``, and the position looked at last."""
-        found, last = self._by_position(scope, position, limit, RECORD, "")
+        found, last = self._by_position(scope, position, limit, ALL_RECORDS)
         return self._to_records(found), last
 
     def last_position(self) -> int:
@@ -180,7 +208,7 @@ class Reader:
             return fetch_value(connection, "SELECT max(position) FROM events") or 0
 
     def _by_position(
-        self, scope: Scope, position: int, limit: int, columns: str, condition: str
+        self, scope: Scope, position: int, limit: int, statement: str
     ) -> tuple[list[Row], int]:
         with self._database.reading() as connection:
             number = _scope(connection, scope)[0]
@@ -188,9 +216,7 @@ class Reader:
             last = min(newest, position + max(limit, SCAN_ROWS_MAX))
             found = fetch_all(
                 connection,
-                f"SELECT {columns} FROM events AS e {WITH_CONTENT}"
-                f" WHERE e.position > ? AND e.position <= ? AND e.scope = ? {condition}"
-                " ORDER BY e.position LIMIT ?",
+                statement,
                 (position, last, number, limit),
             )
         kept = rows.bounded(found)

@@ -44,7 +44,7 @@ def stored_header(
     names: dict[int, str] = dict(
         fetch_all(connection, f"SELECT id, name FROM names WHERE id IN ({marks})", list(ids))
     )
-    sessions = {columns[2]: (scope_name, session_name)}
+    sessions = {columns[rows.SESSION]: (scope_name, session_name)}
     return rows.headers([tuple(columns)], {0: "", **names}, sessions)[0], salt
 
 

@@ -9,7 +9,7 @@ import hmac
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
-import uuid_utils
+from uuid_utils import UUID
 
 from treering.ledger.records import Record
 from treering.model.codec import SPILL_BYTES_MAX, decode, encode
@@ -37,21 +37,24 @@ COLUMNS: Final = (
     "payload_bytes", "content_digest", "link", "summary", "refs",
 )  # fmt: skip
 
+_READ: Final = tuple(column for column in COLUMNS if column != "scope")
+"""What is read of an event; its session knows the scope."""
+SESSION: Final = _READ.index("session")
 NAME_COLUMNS: Final = tuple(
-    COLUMNS.index(column) for column in ("kind", "source", "origin", "run", "turn", "agent", "user")
+    _READ.index(column) for column in ("kind", "source", "origin", "run", "turn", "agent", "user")
 )
 PREVIEW_CHARACTERS: Final = 200
 PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Payloads of one page; a page of giants is cut short."""
-_PAYLOAD_BYTES: Final = COLUMNS.index("payload_bytes")
+_PAYLOAD_BYTES: Final = _READ.index("payload_bytes")
 
-HEADER: Final = ", ".join(f"e.{column}" for column in COLUMNS)
+HEADER: Final = ", ".join(f"e.{column}" for column in _READ)
 EVENT: Final = f"{HEADER}, c.payload, c.blob"
 RECORD: Final = f"{EVENT}, c.salt"
 WITH_CONTENT: Final = "JOIN contents AS c ON c.position = e.position"
 _NUMBER, _TEXT, _BYTES = (int, NoneType), (str, NoneType), (bytes, NoneType)
 _RECORD_TYPES: Final[tuple[Any, ...]] = (
-    int, int, int, int, bytes, _TEXT, int, int, _NUMBER, _NUMBER, _NUMBER, _NUMBER, int, _NUMBER,
+    int, int, int, bytes, _TEXT, int, int, _NUMBER, _NUMBER, _NUMBER, _NUMBER, int, _NUMBER,
     int, int, int, int, int, bytes, bytes, _TEXT, _BYTES, _BYTES, _NUMBER, _BYTES,
 )  # fmt: skip
 """What each column of a record holds, if it is not damaged."""
@@ -65,7 +68,7 @@ def id_key(scope_key: bytes, event_id: str) -> tuple[bytes, bool]:
     """Return the 16 bytes that stand for an id, and whether its text must be kept beside them."""
     if len(event_id) == 36:
         try:
-            parsed = uuid_utils.UUID(event_id)
+            parsed = UUID(event_id)
         except ValueError:
             return name_key(scope_key, event_id), True
         if str(parsed) == event_id:
@@ -103,7 +106,9 @@ def headers(
     """Return the headers that ``rows`` hold."""
     return [
         Header(
-            position, seq, event_text(event_id, name, flags), *sessions[session], names[kind],
+            position, seq,
+            str(UUID(bytes=event_id)) if not flags & NAMED else _name(event_id, name),
+            (place := sessions[session])[0], place[1], names[kind],
             names[source], origin and names[origin], run and names[run], run_seq,
             turn and names[turn], names[agent], user and names[user], ts_ms, recorded_ms,
             "private" if flags & PRIVATE else "safe", REDACTED if flags & ERASED else summary,
@@ -111,7 +116,7 @@ def headers(
             version, digest, link,
         )
         for (
-            position, _, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
+            position, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
             agent, user, ts_ms, recorded_ms, flags, version, payload_bytes, digest, link, summary,
             refs,
         ) in rows
@@ -127,7 +132,9 @@ def events(
     """Return the events that ``rows`` hold; each row ends with its payload and blob."""
     return [
         Event(
-            position, seq, event_text(event_id, name, flags), *sessions[session], names[kind],
+            position, seq,
+            str(UUID(bytes=event_id)) if not flags & NAMED else _name(event_id, name),
+            (place := sessions[session])[0], place[1], names[kind],
             names[source], origin and names[origin], run and names[run], run_seq,
             turn and names[turn], names[agent], user and names[user], ts_ms, recorded_ms,
             "private" if flags & PRIVATE else "safe", REDACTED if flags & ERASED else summary,
@@ -138,7 +145,7 @@ def events(
             else _payload(names[kind], payload, blob and blobs[blob], flags, version),
         )
         for (
-            position, _, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
+            position, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
             agent, user, ts_ms, recorded_ms, flags, version, payload_bytes, digest, link, summary,
             refs, payload, blob,
         ) in rows
@@ -164,7 +171,7 @@ def records(
             scope=sessions[session][0],
             session_id=sessions[session][1],
             seq=seq,
-            event_id=event_text(event_id, name, flags),
+            event_id=str(UUID(bytes=event_id)) if not flags & NAMED else _name(event_id, name),
             kind=names[kind],
             source=names[source],
             origin=origin and names[origin],
@@ -187,18 +194,11 @@ def records(
             payload_bytes=payload_bytes,
         )
         for (
-            position, _, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
+            position, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
             agent, user, ts_ms, recorded_ms, flags, version, payload_bytes, digest, link, summary,
             refs, payload, blob, salt,
         ) in rows
     ]  # fmt: skip
-
-
-def event_text(event_id: bytes, name: str | None, flags: int) -> str:
-    """Return an id as its author wrote it; a hash, once that is gone."""
-    if not flags & NAMED:
-        return str(uuid_utils.UUID(bytes=event_id))
-    return name if name is not None else f"#{event_id.hex()}"
 
 
 def decompress(body: bytes) -> bytes:
@@ -221,6 +221,11 @@ def bounded(rows: list[Row]) -> list[Row]:
         if total > PAGE_BYTES_MAX and count:
             return rows[:count]
     return rows
+
+
+def _name(event_id: bytes, name: str | None) -> str:
+    """Return an id that is no UUID as its author wrote it; a hash, once that is gone."""
+    return name if name is not None else f"#{event_id.hex()}"
 
 
 def _payload(kind: str, payload: bytes | None, blob: bytes | None, flags: int, version: int) -> Any:

@@ -27,11 +27,13 @@ def migrations() -> list[str]:
 
 def stored_version(connection: apsw.Connection, path: str) -> int:
     """Return the schema version of the file. Raises NotALedger if it holds something else."""
-    application_id = connection.pragma("application_id")
-    version: int = connection.pragma("user_version")
+    # One snapshot: another process may be making the ledger at this moment.
+    with connection:
+        application_id = connection.pragma("application_id")
+        version: int = connection.pragma("user_version")
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     if application_id == APPLICATION_ID:
         return version
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     if application_id or version or tables:
         raise NotALedger(f"{path} is a SQLite file of another program", hint="name another file")
     return 0

@@ -39,12 +39,13 @@ def enter(connection: apsw.Connection, newest: int) -> None:
     """Enter every event that is not in yet. Call inside a write transaction."""
     connection.execute(
         "INSERT INTO times_by_session (session, ts_ms, position)"
-        f" SELECT e.session, e.ts_ms, e.position FROM events AS e WHERE {_UNTIMED}"
+        f" SELECT e.session, e.ts_ms, e.position FROM events AS e NOT INDEXED WHERE {_UNTIMED}"
         " ORDER BY e.session, e.ts_ms, e.position"
     )
     connection.execute(
         "INSERT INTO times_by_kind (scope, kind, ts_ms, position)"
-        f" SELECT e.scope, e.kind, e.ts_ms, e.position FROM events AS e WHERE {_UNTIMED}"
+        " SELECT e.scope, e.kind, e.ts_ms, e.position"
+        f" FROM events AS e NOT INDEXED WHERE {_UNTIMED}"
         " ORDER BY e.scope, e.kind, e.ts_ms, e.position"
     )
     connection.execute("UPDATE ledger SET value = ? WHERE name = 'timed_position'", (newest,))
@@ -130,7 +131,7 @@ def older(connection: apsw.Connection, scope: int, kind: int, cutoff: int) -> li
         " (SELECT 1 FROM runs WHERE runs.session = e.session AND runs.state = 0)"
         " FROM (SELECT t.position FROM times_by_kind AS t"
         "  WHERE t.scope = :scope AND t.kind = :kind AND t.ts_ms < :cutoff"
-        f" UNION ALL SELECT e.position FROM events AS e WHERE {_UNTIMED}"
+        f" UNION ALL SELECT e.position FROM events AS e NOT INDEXED WHERE {_UNTIMED}"
         "  AND e.scope = :scope AND e.kind = :kind AND e.ts_ms < :cutoff) AS old"
         " JOIN events AS e ON e.position = old.position GROUP BY e.session",
         {"scope": scope, "kind": kind, "cutoff": cutoff},
@@ -157,5 +158,5 @@ def _among(kinds: list[int]) -> str:
 
 
 def _tail(wanted: str) -> str:
-    tail = f"SELECT e.ts_ms, e.position FROM events AS e WHERE {_UNTIMED} AND {wanted}"
+    tail = f"SELECT e.ts_ms, e.position FROM events AS e NOT INDEXED WHERE {_UNTIMED} AND {wanted}"
     return f"({tail}) AS t WHERE true"
