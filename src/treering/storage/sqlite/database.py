@@ -1,4 +1,4 @@
-"""The file: its connections, its locks, forks, and opening it without leaving a trace.
+"""The file, opened: its connections and its locks.
 
 One connection writes; readers come from a small pool. Nothing in here ever ``open()``s the
 database file: closing it again would drop SQLite's locks in this process.
@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 import threading
-import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import apsw
 
-from treering.errors import Closed, Corrupt, NotFound, ReadOnly, StorageError
-from treering.storage.sqlite import schema
+from treering.errors import Closed, Corrupt, NotFound, ReadOnly
+from treering.storage.sqlite import forks, schema
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.gate import Gate
+from treering.storage.sqlite.opening import (
+    connect_read_only,
+    copy_in,
+    copy_privately,
+    create_private,
+    shares_live_log,
+)
 
 if TYPE_CHECKING:
+    import tempfile
     from collections.abc import Iterator
 
 Durability = Literal["full", "normal"]
@@ -34,9 +39,8 @@ READERS_MAX: Final = 8
 RESCUE_PATIENCE_MS: Final = 2_000
 MEMORY: Final = ":memory:"
 
-_databases: weakref.WeakSet[Database] = weakref.WeakSet()
-_fork_lock = threading.Lock()
-"""Held while a fork is under way, and while the set of databases changes."""
+_abandoned: list[apsw.Connection] = []
+"""Connections that a parent process opened; kept, so that nothing closes them."""
 
 
 class Database:
@@ -74,8 +78,7 @@ class Database:
         """Counts reopenings: what was remembered of an earlier connection no longer holds."""
         gate_path = None if path == MEMORY or self.read_only else Path(path + ".lock")
         self.gate = Gate(gate_path, patience_s=patience_s)
-        with _fork_lock:
-            _databases.add(self)
+        forks.register(self)
         try:
             self._settle()
         except apsw.Error as error:
@@ -97,7 +100,7 @@ class Database:
                 raise ReadOnly(
                     f"{self.path} was opened read-only", hint='open it without mode="ro"'
                 )
-            connection = self._connect(self._flags(), self.path)
+            connection = self._connect()
             if self._suspect:
                 self._rescue(connection)
             self._writer = connection
@@ -149,7 +152,7 @@ class Database:
             self._settle_read_only()
             return
         if not self.in_memory:
-            self._create_private()
+            create_private(self.path)
         with self.lock:
             try:
                 # Looked at before the gate, which would leave its lock beside a foreign file.
@@ -168,36 +171,11 @@ class Database:
                 self.gate.close()
                 raise
 
-    def _create_private(self) -> None:
-        """Make the file readable by its owner alone, and its name durable."""
-        folder = Path(self.path).absolute().parent
-        try:
-            if not folder.is_dir():
-                folder.mkdir(mode=0o700, parents=True)
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        except FileExistsError:
-            if Path(self.path).is_file():
-                return
-            raise StorageError(
-                f"cannot create {self.path}: something else is in the way",
-                hint="name a file in a folder",
-            ) from None
-        except OSError as error:
-            raise StorageError(
-                f"cannot create {self.path}: {error.strerror}",
-                hint="check that the folder exists and may be written to",
-            ) from error
-        directory = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
     def _settle_read_only(self) -> None:
         if not Path(self.path).is_file():
             raise NotFound(f"there is no ledger at {self.path}", hint="check the path")
-        if not self._shares_live_log():
-            self._copy_privately()
+        if not shares_live_log(self.path):
+            self._copy = copy_privately(self.path)
         connection = self._borrow()
         try:
             version = schema.stored_version(connection, self.path)
@@ -209,26 +187,6 @@ class Database:
             raise
         self._give_back(connection)
 
-    def _shares_live_log(self) -> bool:
-        """Whether a live writer's shared memory lets us read along without touching a byte."""
-        if not Path(self.path + "-shm").exists():
-            return False
-        try:
-            connection = self._connect_read_only()
-            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        except apsw.Error:
-            return False
-        connection.close()
-        return True
-
-    def _copy_privately(self) -> None:
-        """Read a copy: without shared memory, SQLite would have to write some beside the file."""
-        self._copy = tempfile.TemporaryDirectory(prefix="treering-ro-")
-        target = Path(self._copy.name) / "ledger.db"
-        for suffix in ("", "-wal"):
-            if Path(self.path + suffix).exists():
-                shutil.copyfile(self.path + suffix, f"{target}{suffix}")
-
     # Connections.
 
     def _flags(self) -> int:
@@ -236,13 +194,27 @@ class Database:
             return int(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         return int(apsw.SQLITE_OPEN_READWRITE)
 
-    def _connect(self, flags: int, name: str) -> apsw.Connection:
-        connection = apsw.Connection(name, flags=flags, vfs=self._vfs or None)
+    def _connect(self) -> apsw.Connection:
+        connection = apsw.Connection(self.path, flags=self._flags(), vfs=self._vfs or None)
         self.restore_patience(connection)
         connection.pragma("secure_delete", True)
         connection.pragma("temp_store", "memory")
         connection.pragma("synchronous", self._durability)
+        # Without these a Mac's disk may keep what it was told to sync in its own memory.
+        connection.pragma("fullfsync", True)
+        connection.pragma("checkpoint_fullfsync", True)
         connection.pragma("trusted_schema", False)
+        return connection
+
+    def _connect_to_read(self) -> apsw.Connection:
+        if self._copy is not None:
+            return apsw.Connection(copy_in(self._copy))
+        if self.read_only:
+            connection = connect_read_only(self.path)
+            self.restore_patience(connection)
+        else:
+            connection = self._connect()
+            connection.pragma("query_only", True)
         return connection
 
     def _rescue(self, connection: apsw.Connection) -> None:
@@ -259,15 +231,6 @@ class Database:
             connection.close(True)
             raise
         self._suspect = False
-
-    def _connect_read_only(self) -> apsw.Connection:
-        flags = int(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-        if self._copy is not None:
-            return apsw.Connection(str(Path(self._copy.name) / "ledger.db"))
-        location = Path(self.path).absolute().as_uri() + "?mode=ro&readonly_shm=1"
-        connection = apsw.Connection(location, flags=flags)
-        self.restore_patience(connection)
-        return connection
 
     def _borrow(self) -> apsw.Connection:
         if self._pid != os.getpid():
@@ -288,16 +251,12 @@ class Database:
             if self._readers:
                 return self._readers.pop()
         try:
-            if self.read_only:
-                return self._connect_read_only()
-            connection = self._connect(self._flags(), self.path)
-            connection.pragma("query_only", True)
+            return self._connect_to_read()
         except apsw.Error as error:
             with self._returned:
                 self._lent -= 1
                 self._returned.notify_all()
             raise translate(error, self.path) from error
-        return connection
 
     def _give_back(self, connection: apsw.Connection) -> None:
         if self.in_memory:
@@ -325,8 +284,7 @@ class Database:
                 self._writer.close()
             self._writer = None
 
-    # Forks. SQLite's own bookkeeping of locks would be inherited by the child and be wrong there,
-    # so every connection is closed before the fork and reopened by whoever needs one.
+    # Forks.
 
     def before_fork(self) -> None:
         """Wait for what is under way, let go of the file, and keep every other thread out."""
@@ -370,39 +328,3 @@ class Database:
         self._lent = 0
         self._lending = True
         self.epoch += 1
-
-
-_abandoned: list[apsw.Connection] = []
-"""Connections that a parent process opened; kept, so that nothing closes them."""
-
-
-_forking: list[Database] = []
-"""The databases that wait for a fork to be over."""
-
-
-def _before_fork() -> None:
-    # Two threads may fork at once: one after the other, or each would undo the other's locks.
-    _fork_lock.acquire()
-    _forking.extend(_databases)
-    for database in _forking:
-        database.before_fork()
-
-
-def _after_fork_in_parent() -> None:
-    while _forking:
-        _forking.pop().after_fork_in_parent()
-    _fork_lock.release()
-
-
-def _after_fork_in_child() -> None:
-    while _forking:
-        _forking.pop().after_fork_in_child()
-    _fork_lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
-    )

@@ -1,0 +1,66 @@
+"""Forks: whoever holds on to something lets go of it before, and goes on after.
+
+SQLite's own bookkeeping of locks would be inherited by the child and be wrong there, so every
+connection is closed before the fork and reopened by whoever needs one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Protocol
+
+
+class Forkable(Protocol):
+    """Something that must not be in use while the process forks."""
+
+    def before_fork(self) -> None:
+        """Wait for what is under way, let go, and keep every other thread out."""
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+
+    def after_fork_in_child(self) -> None:
+        """Go on as the only thread there is."""
+
+
+_registered: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_waiting: list[Forkable] = []
+"""Those who wait for a fork to be over."""
+_lock = threading.Lock()
+"""Held while a fork is under way, and while the set of those to be told changes."""
+
+
+def register(one: Forkable) -> None:
+    """Tell ``one`` of every fork as long as it lives."""
+    with _lock:
+        _registered.add(one)
+
+
+def _before_fork() -> None:
+    # Two threads may fork at once: one after the other, or each would undo the other's locks.
+    _lock.acquire()
+    _waiting.extend(_registered)
+    for one in _waiting:
+        one.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    while _waiting:
+        _waiting.pop().after_fork_in_parent()
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    while _waiting:
+        _waiting.pop().after_fork_in_child()
+    _lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
