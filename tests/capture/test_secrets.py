@@ -15,7 +15,8 @@ import secrets_corpus
 from treering.capture import personal_rules, secret_assignments, secret_rules
 from treering.capture.secret_assignments import Span
 from treering.capture.secret_rules import Rule
-from treering.capture.secrets import Finding, Guard, Json
+from treering.capture.secrets import Finding, Guard
+from treering.model.codec import Json
 
 RECALL_MIN = 0.97
 FALSE_POSITIVES_MAX = 0.001

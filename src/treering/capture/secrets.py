@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 from ahocorasick_rs import AhoCorasick, BytesAhoCorasick, Implementation
@@ -25,10 +25,7 @@ from treering.capture.secret_assignments import NAME_CHARS_MAX, Span
 from treering.capture.secret_names import Named, holds_secret, named
 from treering.capture.secret_rules import GENERIC, SECRET_RULES, Rule
 from treering.capture.secret_values import MASK
-
-__all__ = ["Finding", "Guard", "Json"]
-
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+from treering.model.codec import Json
 
 HASH_DIGITS: Final = 8
 PIN_DIGITS_MIN: Final = 4

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import time
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-import msgspec
-
 from treering.errors import InvalidCursor
+from treering.model.cursors import pack, unpack
 from treering.model.kinds import RUN_ENDS
 
 if TYPE_CHECKING:
@@ -56,7 +53,7 @@ class Follower(Generic[Item]):
     @property
     def cursor(self) -> str:
         """Return where to go on, once the last event delivered has been dealt with."""
-        return _make_cursor(self._position, self._scope)
+        return pack((self._scope, self._position))
 
     def __iter__(self) -> Iterator[Item]:
         return self
@@ -106,19 +103,8 @@ class Follower(Generic[Item]):
         return True
 
 
-def _make_cursor(position: int, scope: Scope) -> str:
-    body = msgspec.msgpack.encode((scope, position))
-    return base64.urlsafe_b64encode(body).decode().rstrip("=")
-
-
 def _read_position(cursor: str, scope: Scope) -> int:
-    try:
-        body = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        name, position = msgspec.msgpack.decode(body, type=tuple[str, int])
-    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        raise InvalidCursor(
-            "the cursor is damaged", hint="pass it exactly as it was given"
-        ) from error
+    name, position = unpack(cursor, tuple[str, int])
     if name != scope:
         raise InvalidCursor("the cursor belongs to another scope", hint="follow that scope")
     return position

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from treering.errors import InvalidCursor, InvalidInput
+from treering.model.cursors import pack, unpack
 from treering.model.scopes import Scope
 
 PAGE_ITEMS_MAX: Final = 1_000
@@ -72,19 +71,12 @@ def check_query(query: Query) -> Query:
 
 def make_cursor(query: Query, place: Place) -> str:
     """Return an opaque cursor that continues ``query`` behind ``place``."""
-    body = msgspec.msgpack.encode((_fingerprint(query), place))
-    return base64.urlsafe_b64encode(body).decode().rstrip("=")
+    return pack((_fingerprint(query), place))
 
 
 def read_cursor(query: Query, cursor: str) -> Place:
     """Return the place in ``cursor``. Raises InvalidCursor if another query made it."""
-    try:
-        body = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        fingerprint, place = msgspec.msgpack.decode(body, type=tuple[bytes, Place])
-    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        raise InvalidCursor(
-            "the cursor is damaged", hint="pass next_cursor exactly as it was given"
-        ) from error
+    fingerprint, place = unpack(cursor, tuple[bytes, Place])
     if fingerprint != _fingerprint(query):
         raise InvalidCursor(
             "the cursor belongs to another query",

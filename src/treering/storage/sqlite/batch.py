@@ -29,9 +29,10 @@ PLAIN: Final = {"safe": rows.ALWAYS, "private": rows.ALWAYS | rows.PRIVATE}
 class Batch:
     """The rows of one transaction, placed in memory first and written together."""
 
-    def __init__(self, known: Known, connection: apsw.Connection) -> None:
+    def __init__(self, known: Known, connection: apsw.Connection, cursor: apsw.Cursor) -> None:
         self._known = known
         self.connection = connection
+        self.cursor = cursor
         self.dirty = False
         self.torn = False
         self.added: list[Header] = []
@@ -67,18 +68,18 @@ class Batch:
 
     def flush(self) -> None:
         """Write what was placed."""
-        connection = self.connection
+        cursor = self.cursor
         if not self._events:
             return
         self.dirty = True
         if len(self._events) == 1:
-            connection.execute(rows.INSERT_EVENT, self._events[0])
-            connection.execute(rows.INSERT_CONTENT, self._contents[0])
+            cursor.execute(rows.INSERT_EVENT, self._events[0])
+            cursor.execute(rows.INSERT_CONTENT, self._contents[0])
         else:
-            connection.executemany(rows.INSERT_EVENT, self._events)
-            connection.executemany(rows.INSERT_CONTENT, self._contents)
+            cursor.executemany(rows.INSERT_EVENT, self._events)
+            cursor.executemany(rows.INSERT_CONTENT, self._contents)
         for session, (seq, last) in self._heads.items():
-            connection.execute(
+            cursor.execute(
                 "UPDATE heads SET seq = ?, link = ? WHERE session = ?", (seq, last, session)
             )
         self._known.heads.update(self._heads)
@@ -90,6 +91,7 @@ class Batch:
         """Bring the orders of time up to date."""
         timeline.enter(self.connection, self._known.position)
         self._known.timed = self._known.position
+        self._known.trim()
         self.dirty = True
 
     # Checks, before anything is written.

@@ -51,7 +51,7 @@ class Known:
         """Drop what another writer may have changed. Call inside a write transaction."""
         if connection.data_version() == self._version and self._epoch == self._database.epoch:
             return
-        if self._epoch != self._database.epoch or len(self.names) > REMEMBERED_MAX:
+        if self._epoch != self._database.epoch:
             self._epoch = self._database.epoch
             self.forget()
         self.heads.clear()
@@ -66,10 +66,12 @@ class Known:
         transaction finds if nobody else has written in between.
         """
         self._version = connection.data_version()
-        for remembered in (self.heads, self.runs, self.sessions, self.places):
+
+    def trim(self) -> None:
+        """Forget names, heads and runs that have grown too many. Call before they are used."""
+        for remembered in (self.names, self.sessions, self.places, self.heads, self.runs):
             if len(remembered) > REMEMBERED_MAX:
-                self.forget()
-                return
+                remembered.clear()
 
     def scope(self, connection: apsw.Connection, name: str, *, create: bool) -> tuple[int, bytes]:
         """Return the id and key of a scope; id 0 if it is not there."""

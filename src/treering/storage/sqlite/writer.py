@@ -33,6 +33,8 @@ class Writer:
     def __init__(self, database: Database, known: Known) -> None:
         self.database = database
         self.known = known
+        self._cursor: apsw.Cursor | None = None
+        self._cursor_epoch = -1
         self._assured = -1
         """The opening of the file whose log has been synced since."""
 
@@ -73,13 +75,21 @@ class Writer:
         try:
             # IMMEDIATE takes the write lock before we look at the last seq, so two writers can
             # never number their events from the same starting point.
-            connection.execute("BEGIN IMMEDIATE")
+            cursor = self._open_cursor(connection)
+            cursor.execute("BEGIN IMMEDIATE")
             self.known.refresh(connection)
         except BaseException as error:
             self._undo(connection, error)
             database.gate.leave()
             raise
-        return Batch(self.known, connection)
+        return Batch(self.known, connection, cursor)
+
+    def _open_cursor(self, connection: apsw.Connection) -> apsw.Cursor:
+        # Kept: a new one for every statement is half of a small statement's cost.
+        if self._cursor is None or self._cursor_epoch != self.database.epoch:
+            self._cursor = connection.cursor()
+            self._cursor_epoch = self.database.epoch
+        return self._cursor
 
     def _commit(self, batch: Batch) -> None:
         batch.flush()
@@ -94,7 +104,7 @@ class Writer:
             self._undo(connection, None)
             return
         try:
-            connection.execute("COMMIT")
+            batch.cursor.execute("COMMIT")
         except apsw.Error as error:
             ids = [header.event_id for header in batch.added]
             raise translate_commit(error, self.database.path, ids) from error
