@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         ExpireReceipt,
         ExportReceipt,
         ImportReceipt,
+        RebuildReceipt,
         RedactReceipt,
         Verification,
     )
@@ -79,6 +80,7 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "ReadOnly",
+    "RebuildReceipt",
     "RedactReceipt",
     "RunClosed",
     "SchemaTooNew",
@@ -108,6 +110,7 @@ _HOMES: Final = {
     "Ledger": "treering.ledger.ledger",
     "NewEvent": "treering.model.events",
     "Page": "treering.model.queries",
+    "RebuildReceipt": "treering.model.receipts",
     "RedactReceipt": "treering.model.receipts",
     "Session": "treering.ledger.sessions",
     "ToolCall": "treering.ledger.turns",

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ExpireReceipt,
         ExportReceipt,
         ImportReceipt,
+        RebuildReceipt,
         RedactReceipt,
         Verification,
     )
@@ -300,6 +301,10 @@ class Ledger:
         return msgspec.structs.replace(
             result, intact=first is None, first_broken=first, anchored_sessions=anchored
         )
+
+    def rebuild(self) -> RebuildReceipt:
+        """Throw away all that is derived from the events, and make it anew."""
+        return self._store.rebuild()
 
     def anchor(self, stream: IO[bytes]) -> AnchorReceipt:
         """Write the root over all session heads to ``stream``, for ``verify`` to check later."""

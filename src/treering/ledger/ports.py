@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from treering.model.codec import Json
     from treering.model.events import Event, Header
     from treering.model.queries import Query
-    from treering.model.receipts import Physical
+    from treering.model.receipts import Physical, RebuildReceipt
     from treering.model.retention import Retention
     from treering.model.scopes import Scope
 
@@ -123,6 +123,9 @@ class EventStore(Protocol):
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
         """Take in ``records`` verbatim and in order, all or none; return how many were new."""
+
+    def rebuild(self) -> RebuildReceipt:
+        """Make every derived table anew from the events."""
 
     def close(self) -> None:
         """Let go of the database."""

@@ -82,6 +82,14 @@ class AnchorReceipt(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
+class RebuildReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``rebuild`` made anew."""
+
+    events: int
+    """Events that stand in the orders of time."""
+    runs: int
+
+
 class ExportReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """What ``export`` wrote."""
 

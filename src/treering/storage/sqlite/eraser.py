@@ -35,10 +35,11 @@ UPDATE events
 SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~16) | ?
 WHERE position = ?
 """
+# The run stays, so that what is known of runs can be made anew from the events.
 _EXPIRE: Final = """
 UPDATE events
 SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~16) | ?, event_name = NULL,
-    source = 0, origin = NULL, run = NULL, run_seq = NULL, turn = NULL, agent = 0, user = NULL,
+    source = 0, origin = NULL, run_seq = NULL, turn = NULL, agent = 0, user = NULL,
     ts_ms = 0, recorded_ms = 0, content_digest = x''
 WHERE position = ?
 """

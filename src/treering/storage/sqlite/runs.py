@@ -8,6 +8,8 @@ from treering.errors import RunClosed
 from treering.model.kinds import RUN_ENDS
 
 if TYPE_CHECKING:
+    import apsw
+
     from treering.ledger.records import Draft
 
 RUN_OPEN: Final = 0
@@ -31,3 +33,26 @@ def check_run(draft: Draft, state: int | None) -> None:
         raise RunClosed(
             f"run {draft.run_id} has ended and takes no more events", hint="start a new run"
         )
+
+
+def rebuild(connection: apsw.Connection) -> None:
+    """Make the states of runs anew from their events. Call inside a write transaction."""
+    connection.execute("DELETE FROM runs")
+    connection.execute(_REBUILD)
+
+
+_REBUILD: Final = """
+INSERT INTO runs (session, run, state, first_seq, last_seq)
+SELECT
+  e.session,
+  e.run,
+  coalesce(max(CASE k.name
+    WHEN 'run.ended' THEN 1 WHEN 'run.failed' THEN 2 WHEN 'run.interrupted' THEN 3
+  END), 0),
+  min(e.seq),
+  max(CASE WHEN k.name IN ('run.ended', 'run.failed', 'run.interrupted') THEN e.seq END)
+FROM events AS e
+JOIN names AS k ON k.id = e.kind
+WHERE e.run IS NOT NULL
+GROUP BY e.session, e.run
+"""

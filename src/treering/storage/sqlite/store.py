@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.ledger.records import SessionRecord
+from treering.model.receipts import RebuildReceipt
+from treering.storage.sqlite import runs, timeline
 from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
 from treering.storage.sqlite.eraser import Eraser
@@ -164,6 +166,21 @@ class SqliteStore(Reader):
     ) -> int:
         """Take in ``records`` verbatim and in order, all or none; return how many were new."""
         return self._copier.restore(sessions, records)
+
+    def rebuild(self) -> RebuildReceipt:
+        """Make every derived table anew from the events."""
+
+        def work(batch: Batch, _: None) -> None:
+            timeline.rebuild(batch.connection)
+            runs.rebuild(batch.connection)
+            self._writer.known.forget()
+            batch.dirty = True
+
+        self._writer.transact(work, None)
+        with self._database.reading() as connection:
+            events = fetch_value(connection, "SELECT count(*) FROM times_by_session")
+            states = fetch_value(connection, "SELECT count(*) FROM runs")
+        return RebuildReceipt(events=events, runs=states)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -65,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         "episodes": "treering.surfaces.cli.episodes:episodes",
         "verify": "treering.surfaces.cli.verify:verify",
         "anchor": "treering.surfaces.cli.verify:anchor",
+        "rebuild": "treering.surfaces.cli.rebuild:rebuild",
     },
     aliases={"episodic": "episodes"},
     invoke_without_command=True,
