@@ -105,13 +105,23 @@ class Drafter:
         run_seq = event.run_seq
         if run_seq is not None and not 0 < run_seq <= _INTEGER_MAX:
             raise InvalidInput(f"run_seq must be > 0, not {run_seq}", hint="count from 1")
-        ts_ms = now_ms if event.ts_ms is None else check_time(event.ts_ms)
+        ts_ms = event.ts_ms
+        if ts_ms is None:
+            ts_ms = now_ms
+        elif type(ts_ms) is not int or not 0 < ts_ms <= TIME_MS_MAX:
+            ts_ms = check_time(ts_ms)
         summary, refs_value = event.summary, event.refs
         content, refs, payload = canonical_content(summary, refs_value, event.payload)
         if self._mode != "off" and self._suspects(summary, refs, content):
             summary, refs_value, masked = self._guarded(summary, refs_value, event.payload)
             content, refs, payload = canonical_content(summary, refs_value, masked)
-        check_summary(summary)
+        if (
+            not summary
+            or summary.isspace()
+            or len(summary) > SUMMARY_CHARACTERS_MAX
+            or "\0" in summary
+        ):
+            check_summary(summary)
         if refs is not None and len(refs) > REFS_BYTES_MAX:
             raise _too_many_refs(len(refs))
         size, blob = 0, None

@@ -55,17 +55,23 @@ def canonical_content(
     try:
         encoded_refs = None if refs is None else encode(refs)
         encoded_payload = None if payload is None else encode(payload)
-        content = content_of(summary, encoded_refs, encoded_payload)
-        faithful = (_is_flat(refs) and _is_flat(payload)) or (
+        content = b"[%b,%b,%b]" % (
+            encode(summary),
+            b"null" if encoded_refs is None else encoded_refs,
+            b"null" if encoded_payload is None else encoded_payload,
+        )
+        # What is flat comes back as it was and is not deep: that settles most events.
+        sound = (_is_flat(refs) and _is_flat(payload)) or (
             decode(content) == [summary, refs, payload]
+            and not _too_deep(content, refs)
+            and not _too_deep(content, payload)
         )
     except _UNENCODABLE:
-        faithful = False
-        content = b""
-    if not faithful or _too_deep(content, [payload]):
-        canonical(summary, "summary")
-        canonical(refs, "refs")
-        canonical(payload, "payload")
+        sound = False
+    if not sound:
+        for name, value in (("summary", summary), ("refs", refs), ("payload", payload)):
+            canonical(value, name)
+        raise InvalidInput("the content does not come back as it was given", hint=_PLAIN_HINT)
     return content, encoded_refs, encoded_payload
 
 
@@ -101,6 +107,7 @@ _UNENCODABLE: Final = (
     OverflowError,
     msgspec.MsgspecError,
 )
+_PLAIN_HINT: Final = "record JSON values only"
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _SOUND: Final = ("", "")
 
@@ -125,7 +132,7 @@ def _no_constant(name: str) -> Json:
 def _unfaithful(value: Any, name: str) -> InvalidInput:
     path, reason = _find_fault(value, name, 0)
     path, reason = (path, reason) if path else (name, "does not come back as it was given")
-    return InvalidInput(f"{path} {reason}", hint="record JSON values only")
+    return InvalidInput(f"{path} {reason}", hint=_PLAIN_HINT)
 
 
 def _find_fault(value: Any, path: str, depth: int) -> tuple[str, str]:

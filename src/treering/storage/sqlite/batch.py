@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, InvalidInput
@@ -72,12 +73,8 @@ class Batch:
         if not self._events:
             return
         self.dirty = True
-        if len(self._events) == 1:
-            cursor.execute(rows.INSERT_EVENT, self._events[0])
-            cursor.execute(rows.INSERT_CONTENT, self._contents[0])
-        else:
-            cursor.executemany(rows.INSERT_EVENT, self._events)
-            cursor.executemany(rows.INSERT_CONTENT, self._contents)
+        self._insert(rows.INSERT_EVENT, rows.INSERT_EVENTS, self._events)
+        self._insert(rows.INSERT_CONTENT, rows.INSERT_CONTENTS, self._contents)
         for session, (seq, last) in self._heads.items():
             cursor.execute(
                 "UPDATE heads SET seq = ?, link = ? WHERE session = ?", (seq, last, session)
@@ -86,6 +83,16 @@ class Batch:
         self._events, self._contents, self._heads = [], [], {}
         if self._known.position - self._known.timed >= timeline.LAG_EVENTS_MAX:
             self.enter_times()
+
+    def _insert(self, one: str, several: str, found: list[Row]) -> None:
+        """Insert rows, ``rows.AT_ONCE`` in one statement as long as there are so many."""
+        cursor, start = self.cursor, 0
+        while len(found) - start >= rows.AT_ONCE:
+            members = found[start : start + rows.AT_ONCE]
+            cursor.execute(several, tuple(chain.from_iterable(members)))
+            start += rows.AT_ONCE
+        for row in found[start:]:
+            cursor.execute(one, row)
 
     def enter_times(self) -> None:
         """Bring the orders of time up to date."""
