@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from treering.ledger.drafts import Drafter
 from treering.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
-    import os
-
     from treering.capture.secrets import Guard
     from treering.ledger.drafts import GuardMode
     from treering.storage.sqlite.database import Durability, Mode
@@ -32,12 +31,7 @@ def open(  # noqa: A001  (the public door is treering.open)
     ``"safe"`` masks them in summaries and refs, ``"mask"`` in payloads too, ``"reject"`` refuses
     such events, ``"off"`` looks nowhere.
     """
-    if not str(location):
-        raise InvalidInput("a location is required", hint="name a file, or :memory:")
-    if "://" in str(location):
-        raise InvalidInput(
-            f"{str(location).split('://')[0]} ledgers are not supported", hint="name a file"
-        )
+    path = _path(location)
     for name, value, allowed in (
         ("mode", mode, ("rw", "ro")),
         ("durability", durability, ("full", "normal")),
@@ -48,9 +42,25 @@ def open(  # noqa: A001  (the public door is treering.open)
     from treering.storage.sqlite.database import Database  # noqa: PLC0415  (only when asked for)
     from treering.storage.sqlite.store import SqliteStore  # noqa: PLC0415
 
-    database = Database(str(location), durability=durability, mode=mode)
+    database = Database(path, durability=durability, mode=mode)
     drafter = Drafter(guard=_guard, mode=guard, clock=now_ms)
     return Ledger(SqliteStore(database), drafter=drafter, clock=now_ms)
+
+
+def _path(location: str | os.PathLike[str]) -> str:
+    try:
+        path = os.fspath(location)
+    except TypeError as error:
+        raise InvalidInput(
+            f"a location is text or a path, not {location!r}", hint="name a file, or :memory:"
+        ) from error
+    if not path or not isinstance(path, str):
+        raise InvalidInput("a location is required", hint="name a file, or :memory:")
+    if "://" in path or path.startswith("file:"):
+        raise InvalidInput(
+            f"{path.split(':')[0]} locations are not supported", hint="name a file by its path"
+        )
+    return path
 
 
 def _guard() -> Guard:

@@ -110,8 +110,9 @@ def test_a_writer_that_is_kept_waiting_too_long_says_who_is_in_the_way(
         ledger.append([said("meanwhile", event_id="meanwhile")])
     with pytest.raises(Busy):
         ledger.redact(SCOPE, event_id="before")
-    with pytest.raises(Busy):
-        open_ledger(path, patience_s=0.1)
+    with open_ledger(path, patience_s=0.1) as other:
+        opened_meanwhile = other.event(SCOPE, "before").summary
+        proved_meanwhile = other.verify().intact
     read_meanwhile = ledger.event(SCOPE, "before").summary
     blocker.tell("go")
     if obstacle is hold_write_lock:
@@ -120,6 +121,6 @@ def test_a_writer_that_is_kept_waiting_too_long_says_who_is_in_the_way(
     ledger.append([said("meanwhile", event_id="meanwhile")])
 
     assert caught.value.hint
-    assert read_meanwhile == "before"
+    assert (read_meanwhile, opened_meanwhile, proved_meanwhile) == ("before", "before", True)
     assert check_order(ledger) == 2
     ledger.close()

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from treering import Ledger
 
 
+class Shout(str):
+    """Text that is not quite text: databases and encoders disagree about it."""
+
+    __slots__ = ()
+
+
 def test_events_are_numbered_without_gaps_in_their_session(ledger: Ledger) -> None:
     """Promise 2: per session seq is gap-free at append and never renumbered."""
     first = ledger.append([said("a"), said("b", session_id="s2"), said("c")])
@@ -170,6 +176,15 @@ def test_a_run_that_ends_in_the_middle_of_a_call_refuses_the_whole_call(ledger: 
     assert ledger.verify().sessions == 0
 
 
+def test_the_header_that_is_returned_does_not_change_any_more(ledger: Ledger) -> None:
+    refs = {"files": ["a.py"]}
+    header = ledger.append([said(refs=refs)])[0]
+
+    refs["files"].append("b.py")
+
+    assert header.refs == {"files": ["a.py"]}
+
+
 def test_a_large_payload_is_kept_whole_and_once(ledger: Ledger) -> None:
     text = "a long story, " * 20_000
     ledger.append([said("one", event_id="e1", payload={"text": text})])
@@ -205,6 +220,10 @@ def test_a_large_payload_is_kept_whole_and_once(ledger: Ledger) -> None:
         ({"ts_ms": 1.5}, "invalid ts_ms: 1.5"),
         ({"ts_ms": 10**18}, "beyond the year 9999"),
         ({"run_seq": 0}, "run_seq must be > 0"),
+        ({"run_seq": True}, "run_seq must be > 0"),
+        ({"run_seq": 1.0}, "run_seq must be > 0"),
+        ({"session_id": Shout("s1")}, "session_id is a Shout, not text"),
+        ({"source": Shout("user")}, "invalid source"),
         ({"source": "nobody"}, "invalid source: nobody"),
         ({"visibility": "public"}, "invalid visibility: public"),
         ({"refs": {"a": "x" * 4_090}}, "refs exceeds cap (4098 > 4096 bytes)"),

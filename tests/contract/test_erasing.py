@@ -182,7 +182,16 @@ def test_a_scope_can_have_a_retention_of_its_own(ledger: Ledger) -> None:
     assert ledger.retention(HERE)["tool.call"] is None
 
 
-@pytest.mark.parametrize("policy", [{"tool.call": -1}, {"nope": 3}, {"ledger.expired": 1}])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"tool.call": -1},
+        {"nope": 3},
+        {"ledger.expired": 1},
+        {"run.ended": 1},
+        {"tool.call": 10**15},
+    ],
+)
 def test_a_retention_that_makes_no_sense_is_refused(
     ledger: Ledger, policy: dict[str, int | None]
 ) -> None:

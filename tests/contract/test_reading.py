@@ -180,6 +180,15 @@ def test_large_payloads_are_read_a_few_at_a_time(ledger: Ledger) -> None:
 
     assert [e.seq for e in session.events()] == list(range(1, 8))
     assert [e.seq for e in session.events(last=5)] == list(range(3, 8))
+    for direction in ("first", "last"):
+        page = ledger.events(HERE, **{direction: 7})  # type: ignore[arg-type]
+        seqs = [e.seq for e in page.items]
+        assert (len(seqs), page.has_more) == (2, True)
+        while page.next_cursor:
+            page = ledger.events(HERE, **{direction: 7}, after=page.next_cursor)  # type: ignore[arg-type]
+            seqs += [e.seq for e in page.items]
+        assert sorted(seqs) == list(range(1, 8))
+    assert len(ledger.query(HERE).items) == 7
     assert [e.seq for e in ledger.follow_events(HERE, idle_seconds=0)] == list(range(1, 8))
 
 

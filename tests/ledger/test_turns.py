@@ -81,6 +81,24 @@ def test_a_turn_that_raises_is_kept_as_failed_and_the_error_goes_on(session: Ses
     assert last.payload == {"class": "ZeroDivisionError", "message": "division by zero"}
 
 
+class Wordless(Exception):
+    """An exception that cannot say what it is about."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("error", [OSError("cannot open \udcff.txt"), Wordless()])
+def test_whatever_an_error_says_the_turn_and_the_call_are_closed(
+    session: Session, error: Exception
+) -> None:
+    with pytest.raises(type(error)) as caught, session.turn() as turn, turn.tool("read"):
+        raise error
+
+    assert caught.value is error
+    assert kinds(session)[-2:] == ["tool.result", "run.failed"]
+
+
 def test_an_interrupted_turn_says_so(session: Session) -> None:
     with pytest.raises(KeyboardInterrupt), session.turn():
         raise KeyboardInterrupt

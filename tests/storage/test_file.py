@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,10 +106,12 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert refused.value.hint
 
 
-@pytest.mark.parametrize("location", ["", "postgresql://localhost/treering"])
-def test_a_location_that_cannot_be_is_refused(location: str) -> None:
+@pytest.mark.parametrize(
+    "location", ["", "postgresql://localhost/treering", "file:/tmp/x.db", None]
+)
+def test_a_location_that_cannot_be_is_refused(location: str | None) -> None:
     with pytest.raises(treering.InvalidInput) as refused:
-        treering.open(location)
+        treering.open(location)  # type: ignore[arg-type]
 
     assert refused.value.hint
 
@@ -222,6 +227,35 @@ def test_read_only_reads_what_a_crash_left_in_the_log(path: Path) -> None:
         assert len(reading.query(HERE).items) == 20
 
     assert snapshot(path) == before
+
+
+def test_a_read_only_copy_survives_a_fork_and_goes_with_its_maker(path: Path) -> None:
+    with treering.open(path) as ledger:
+        fill(ledger)
+    reading = treering.open(path, mode="ro")
+    child = multiprocessing.get_context("fork").Process(target=reading.close)
+
+    child.start()
+    child.join()
+
+    assert len(reading.query(HERE).items) == 20
+    copies = list(Path(tempfile.gettempdir()).glob(f"treering-ro-{os.getpid()}-*"))
+    reading.close()
+    assert copies
+    assert not any(copy.exists() for copy in copies)
+
+
+def test_the_copy_of_a_reader_that_was_killed_is_swept_up(path: Path) -> None:
+    treering.open(path).close()
+    code = "import sys, os, treering; x = treering.open(sys.argv[1], mode='ro'); os._exit(9)"
+    gone = subprocess.Popen([sys.executable, "-c", code, str(path)])
+    gone.wait()
+    left = list(Path(tempfile.gettempdir()).glob(f"treering-ro-{gone.pid}-*"))
+
+    treering.open(path, mode="ro").close()
+
+    assert left
+    assert not any(copy.exists() for copy in left)
 
 
 def test_read_only_refuses_to_write(path: Path) -> None:

@@ -20,6 +20,7 @@ from treering.model.codec import (
     SPILL_BYTES_MAX,
     canonical_content,
     content_of,
+    decode,
 )
 from treering.model.events import NAME_CHARACTERS_MAX, SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX
 from treering.model.kinds import ERASURE_KINDS, KINDS, SOURCES, VISIBILITIES, Kind, parse_kind
@@ -100,11 +101,11 @@ class Drafter:
         user_id = None if event.user_id is None else check_name(event.user_id, "user_id")
         origin = None if event.origin is None else check_name(event.origin, "origin")
         source, visibility = event.source or kind.source, event.visibility or kind.visibility
-        if source not in SOURCES or visibility not in VISIBILITIES:
+        if type(source) is not str or source not in SOURCES or visibility not in VISIBILITIES:
             raise _bad_choice(source, visibility)
         run_seq = event.run_seq
-        if run_seq is not None and not 0 < run_seq <= _INTEGER_MAX:
-            raise InvalidInput(f"run_seq must be > 0, not {run_seq}", hint="count from 1")
+        if run_seq is not None and (type(run_seq) is not int or not 0 < run_seq <= _INTEGER_MAX):
+            raise InvalidInput(f"run_seq must be > 0, not {run_seq!r}", hint="count from 1")
         ts_ms = event.ts_ms
         if ts_ms is None:
             ts_ms = now_ms
@@ -122,8 +123,11 @@ class Drafter:
             or "\0" in summary
         ):
             check_summary(summary)
-        if refs is not None and len(refs) > REFS_BYTES_MAX:
-            raise _too_many_refs(len(refs))
+        if refs is not None:
+            if len(refs) > REFS_BYTES_MAX:
+                raise _too_many_refs(len(refs))
+            # A copy: the header that is returned does not follow what its author does later.
+            refs_value = decode(refs)
         size, blob = 0, None
         if payload is not None:
             size = len(payload)
@@ -195,7 +199,9 @@ def new_id() -> str:
 
 def check_name(text: str, field: str) -> str:
     """Return ``text`` if it can name something. Raises InvalidInput otherwise."""
-    if not isinstance(text, str) or not text.strip():
+    if type(text) is not str:
+        raise InvalidInput(f"{field} is a {type(text).__name__}, not text", hint="give plain text")
+    if not text.strip():
         raise InvalidInput(f"{field} is required", hint="give one")
     if len(text) > NAME_CHARACTERS_MAX:
         raise TooLarge(
@@ -216,7 +222,7 @@ def check_id(text: str) -> str:
 
 def check_time(ts_ms: int) -> int:
     """Return ``ts_ms`` if it is a time after 1970. Raises InvalidInput otherwise."""
-    if not isinstance(ts_ms, int) or isinstance(ts_ms, bool):
+    if type(ts_ms) is not int:
         raise InvalidInput(f"invalid ts_ms: {ts_ms!r}", hint="give whole milliseconds since 1970")
     if not 0 < ts_ms <= TIME_MS_MAX:
         raise InvalidInput(
@@ -273,7 +279,7 @@ def compressed(payload: bytes) -> bytes:
 
 
 def _bad_choice(source: str, visibility: str) -> InvalidInput:
-    if source not in SOURCES:
+    if type(source) is not str or source not in SOURCES:
         return InvalidInput(
             f"invalid source: {source}", hint=f"use one of {', '.join(sorted(SOURCES))}"
         )

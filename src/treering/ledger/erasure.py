@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from treering.errors import InvalidInput
 from treering.ledger.records import Selection
 from treering.model.events import NewEvent
-from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS
+from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, RUN_ENDS
 from treering.model.receipts import ExpireReceipt, RedactReceipt, Target
 from treering.model.retention import DEFAULT_RETENTION, check_retention, cutoffs
 
@@ -17,13 +17,19 @@ if TYPE_CHECKING:
 
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Cover, Draft
+    from treering.ledger.records import Cover, Draft, Erasure
     from treering.model.retention import Retention
     from treering.model.scopes import Scope
 
 ROUND_EVENTS_MAX: Final = 2_000
 """Events erased in one transaction, so that writers wait a moment, not a minute."""
 AGENT: Final = "treering"
+
+_KEPT: Final = {
+    **dict.fromkeys(ERASURE_KINDS, "vouches for what was erased and is kept forever"),
+    **dict.fromkeys(("run.started", *RUN_ENDS), "says what became of its run and is kept forever"),
+}
+"""Kinds that do not expire, and why."""
 
 Replacement = Literal["null", "placeholder"]
 
@@ -45,7 +51,7 @@ def redact(
     if replacement not in {"null", "placeholder"}:
         raise InvalidInput(f"invalid replacement: {replacement}", hint="use null or placeholder")
     selection = Selection(scope=scope, event_id=event_id, session_id=session_id)
-    vouch = _voucher(drafter, scope, "ledger.redacted", "redacted")
+    vouch = _voucher(drafter, scope, "ledger.redacted", "redacted", replacement)
     count = erased = shared = 0
     more = True
     while more:
@@ -67,12 +73,9 @@ def redact(
 def effective_retention(store: EventStore, scope: Scope, policy: Retention | None) -> Retention:
     """Return the policy in force: the defaults, the scope's own, then what this call says."""
     stated = check_retention(policy or {})
-    vouching = ERASURE_KINDS & stated.keys()
-    if vouching:
-        raise InvalidInput(
-            f"{min(vouching)} vouches for what was erased and is kept forever",
-            hint="leave it out of the policy",
-        )
+    for kind, days in stated.items():
+        if days is not None and kind in _KEPT:
+            raise InvalidInput(f"{kind} {_KEPT[kind]}", hint="leave it out of the policy")
     return {**DEFAULT_RETENTION, **store.retention(scope), **stated}
 
 
@@ -93,7 +96,7 @@ def expire(
     erased = shared = 0
     if not dry_run:
         counted: Counter[str] = Counter()
-        vouch = _voucher(drafter, scope, "ledger.expired", "expired")
+        vouch = _voucher(drafter, scope, "ledger.expired", "expired", "expired")
         more = True
         while more:
             done = store.erase(selection, erasure="expired", limit=ROUND_EVENTS_MAX, vouch=vouch)
@@ -118,7 +121,9 @@ def expire(
     )
 
 
-def _voucher(drafter: Drafter, scope: Scope, kind: str, verb: str) -> Callable[[Cover], Draft]:
+def _voucher(
+    drafter: Drafter, scope: Scope, kind: str, verb: str, erasure: Erasure
+) -> Callable[[Cover], Draft]:
     def vouch(cover: Cover) -> Draft:
         noun = "event" if cover.count == 1 else "events"
         return drafter.vouch(
@@ -129,6 +134,7 @@ def _voucher(drafter: Drafter, scope: Scope, kind: str, verb: str) -> Callable[[
                 agent_id=AGENT,
                 summary=f"{cover.count} {noun} {verb}",
                 payload={
+                    "erasure": erasure,
                     "count": cover.count,
                     "digest": cover.digest.hex(),
                     "ranges": [list(stretch) for stretch in cover.ranges],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Generic, TypeVar
+
+import msgspec
 
 from treering.errors import InvalidCursor
 from treering.model.cursors import pack, unpack
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 PAGE: Final = 500
 Item = TypeVar("Item", bound="Header")
 WAIT_S: Final = 0.5
+Position = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 class Follower(Generic[Item]):
@@ -104,7 +107,7 @@ class Follower(Generic[Item]):
 
 
 def _read_position(cursor: str, scope: Scope) -> int:
-    name, position = unpack(cursor, tuple[str, int])
+    name, position = unpack(cursor, tuple[str, Position])
     if name != scope:
         raise InvalidCursor("the cursor belongs to another scope", hint="follow that scope")
     return position

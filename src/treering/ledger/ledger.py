@@ -154,7 +154,7 @@ class Ledger:
         ``next_cursor`` of the page before; with ``last`` it goes on towards the past.
         """
         query = _query(scope, session_id, kinds, since, until, first, last)
-        return _page(query, after, self._store.headers)
+        return _page(self._store, query, after, self._store.headers)
 
     def events(
         self,
@@ -168,9 +168,9 @@ class Ledger:
         last: int | None = None,
         after: str | None = None,
     ) -> Page[Event]:
-        """Return the same as ``query``, with payloads."""
+        """Return the same as ``query``, with payloads; a page of large ones is shorter."""
         query = _query(scope, session_id, kinds, since, until, first, last)
-        return _page(query, after, self._store.events)
+        return _page(self._store, query, after, self._store.events)
 
     def event(self, scope: str, event_id: str) -> Event:
         """Return one event with its payload. Raises NotFound if the scope has none such."""
@@ -324,6 +324,8 @@ class Ledger:
         ``payloads="included"`` makes a full copy that ``restore`` takes in; without them the
         export is for reading.
         """
+        if payloads not in {"included", "withheld"}:
+            raise InvalidInput(f"invalid payloads: {payloads}", hint="use included or withheld")
         return write_export(
             self._store,
             parse_scope(scope),
@@ -370,14 +372,29 @@ def _listed(kinds: Sequence[str]) -> Sequence[str]:
     return (kinds,) if isinstance(kinds, str) else kinds
 
 
-def _page(query: Query, after: str | None, read: Callable[[Query], list[Item]]) -> Page[Item]:
+def _page(
+    store: EventStore, query: Query, after: str | None, read: Callable[[Query], list[Item]]
+) -> Page[Item]:
     place = None if after is None else read_cursor(query, after)
     # One more than asked for tells whether there is more.
     found = read(msgspec.structs.replace(query, after=place, limit=query.limit + 1))
-    has_more = len(found) > query.limit
-    items = (found[1:] if query.backwards else found[:-1]) if has_more else found
-    cursor = None
-    if has_more:
-        edge = items[0] if query.backwards else items[-1]
-        cursor = make_cursor(query, Place(edge.ts_ms, edge.position))
+    items = found[-query.limit :] if query.backwards else found[: query.limit]
+    edge = _edge(query, items)
+    if edge is None:
+        return Page(items=items, has_more=False, next_cursor=None)
+    has_more = len(found) > query.limit or _goes_on(store, query, edge)
+    cursor = make_cursor(query, edge) if has_more else None
     return Page(items=items, has_more=has_more, next_cursor=cursor)
+
+
+def _edge(query: Query, items: Sequence[Header]) -> Place | None:
+    """Return where the next page begins."""
+    if not items:
+        return None
+    last = items[0] if query.backwards else items[-1]
+    return Place(last.ts_ms, last.position)
+
+
+def _goes_on(store: EventStore, query: Query, edge: Place) -> bool:
+    """Whether a short page was cut because its payloads are large."""
+    return bool(store.headers(msgspec.structs.replace(query, after=edge, limit=1)))

@@ -162,5 +162,10 @@ def shorten(text: str) -> str:
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """Return an exception as values."""
-    return {"class": type(error).__name__, "message": str(error)}
+    """Return an exception as values, whatever its text is like."""
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001  (an exception that cannot say what it is about)
+        message = "(it has no text)"
+    plain = message.encode(errors="backslashreplace").decode()
+    return {"class": type(error).__name__, "message": plain}

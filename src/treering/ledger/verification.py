@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Record, SessionRecord
+    from treering.ledger.records import Erasure, Record, SessionRecord
     from treering.model.events import Event
     from treering.model.receipts import Fault
 
@@ -58,7 +59,7 @@ def verify(
             progress(found.events)
     stray = store.stray() if whole else None
     if stray is not None and first is None:
-        first = Broken(scope="", session_id="", seq=0, event_id=None, fault="missing", detail=stray)
+        first = Broken(scope="", session_id="", seq=0, event_id=None, fault="file", detail=stray)
     return Verification(
         intact=first is None,
         sessions=checked,
@@ -115,7 +116,7 @@ def _check_session(store: EventStore, session: SessionRecord, count: _Count) -> 
 
     if chain.genesis(session.salt, session.scope, session.session_id) != session.genesis:
         return broken(0, "link", "the session's scope or name was changed")
-    covers = _Covers(store.covers(Scope(session.scope), session.session_id))
+    covers = _Covers(store, session)
     previous, seq = session.genesis, 0
     for record in _records(store, session):
         if seq == session.head_seq and _moved(store, session) is not None:
@@ -123,8 +124,7 @@ def _check_session(store: EventStore, session: SessionRecord, count: _Count) -> 
         seq += 1
         if record.seq != seq:
             return broken(seq, "missing", f"seq {seq} is missing: the next one is {record.seq}")
-        covered = covers.visit(record)
-        fault = _check_content(record, covered=covered)
+        fault = _check_content(record, covers.visit(record))
         if fault is not None:
             return broken(seq, *fault, record.event_id)
         if record.erasure != "expired" and link_of(previous, record) != record.link:
@@ -161,15 +161,24 @@ def _check_head(
     return None
 
 
-def _check_content(record: Record, *, covered: bool) -> tuple[Fault, str] | None:
-    if record.erasure is not None:
-        if record.summary or record.refs or record.payload or record.salt:
-            return "content", "content stands where the event says it was erased"
-        if not covered:
-            return "erasure", "it was blanked, and no event vouches for that"
-        return None
-    if covered:
+def _check_content(record: Record, vouched: Erasure | None) -> tuple[Fault, str] | None:
+    """Say what is wrong with a record of which ``vouched`` is known to have been erased."""
+    if record.erasure is None and vouched is None:
+        return _check_kept(record)
+    if record.erasure is None:
         return "content", "content stands where an erasure is on record"
+    if record.summary or record.refs or record.payload or record.salt or record.payload_bytes:
+        return "content", "content stands where the event says it was erased"
+    if vouched is None:
+        return "erasure", "it was blanked, and no event vouches for that"
+    if vouched != record.erasure:
+        return "erasure", f"it says {record.erasure} where {vouched} is on record"
+    if vouched == "expired" and _told(record):
+        return "erasure", "it says more than an expired event does"
+    return None
+
+
+def _check_kept(record: Record) -> tuple[Fault, str] | None:
     if record.salt is None or record.summary is None:
         return "content", "content is gone, and nothing says why"
     digest = chain.content_digest(record.salt, record.summary, record.refs, record.payload)
@@ -178,6 +187,13 @@ def _check_content(record: Record, *, covered: bool) -> tuple[Fault, str] | None
     if record.payload_bytes != len(record.payload or b""):
         return "content", "the size of the payload was changed"
     return None
+
+
+def _told(record: Record) -> bool:
+    """Whether an expired event still says who, when or what for."""
+    texts = (record.source, record.origin, record.turn_id, record.agent_id, record.user_id)
+    numbers = (record.run_seq, record.ts_ms, record.recorded_ms)
+    return any(texts) or any(numbers) or bool(record.content_digest)
 
 
 def _explain(
@@ -215,10 +231,17 @@ def _records(store: EventStore, session: SessionRecord, after: int = 0) -> Itera
 
 
 class _Covers:
-    """What the erasure events of a session vouch for, checked as the session is read."""
+    """What the erasure events of a session vouch for, checked as the session is read.
 
-    def __init__(self, events: list[Event]) -> None:
-        self._proofs = [_Proof(event) for event in events]
+    An erasure may happen while we read: a blank record is then vouched for by an event that was
+    not there when we began, so these are looked up again.
+    """
+
+    def __init__(self, store: EventStore, session: SessionRecord) -> None:
+        self._store = store
+        self._session = session
+        self._proofs = self._load()
+        self._late: list[_Proof] = []
         self._coming = sorted(
             ((first, last, proof) for proof in self._proofs for first, last in proof.ranges),
             key=lambda stretch: (stretch[0], stretch[1]),
@@ -226,27 +249,40 @@ class _Covers:
         )
         self._open: list[tuple[int, int, _Proof]] = []
 
-    def visit(self, record: Record) -> bool:
-        """Count ``record`` for every erasure that names it; say whether one does."""
+    def visit(self, record: Record) -> Erasure | None:
+        """Count ``record`` for every erasure that names it; return how it was erased at last."""
         seq = record.seq
         while self._coming and self._coming[-1][0] <= seq:
             self._open.append(self._coming.pop())
         self._open = [stretch for stretch in self._open if stretch[1] >= seq]
         for _, _, proof in self._open:
             proof.add(record)
-        return bool(self._open)
+        vouching = [proof for _, _, proof in self._open]
+        if record.erasure is not None and record.erasure not in {p.erasure for p in vouching}:
+            vouching += self._look_again(record)
+        erasures = [proof.erasure for proof in sorted(vouching, key=lambda p: p.event.seq)]
+        return "expired" if "expired" in erasures else next(iter(erasures), None)
 
     def first_unproved(self) -> Event | None:
         """Return the first erasure whose count or digest does not hold."""
-        return next((proof.event for proof in self._proofs if not proof.holds()), None)
+        for proof in self._late:
+            for record in _records(self._store, self._session, after=proof.first - 1):
+                if record.seq > proof.last:
+                    break
+                if proof.names(record.seq):
+                    proof.add(record)
+        unproved = (proof.event for proof in (*self._proofs, *self._late) if not proof.holds())
+        return next(unproved, None)
 
+    def _look_again(self, record: Record) -> list[_Proof]:
+        if not any(proof.names(record.seq) for proof in self._late):
+            known = {proof.event.seq for proof in (*self._proofs, *self._late)}
+            self._late += [proof for proof in self._load() if proof.event.seq not in known]
+        return [proof for proof in self._late if proof.names(record.seq)]
 
-class _Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What an erasure event says."""
-
-    count: int
-    digest: str
-    ranges: list[tuple[int, int]]
+    def _load(self) -> list[_Proof]:
+        session = self._session
+        return [_Proof(e) for e in self._store.covers(Scope(session.scope), session.session_id)]
 
 
 class _Proof:
@@ -254,14 +290,19 @@ class _Proof:
 
     def __init__(self, event: Event) -> None:
         self.event = event
-        try:
-            claim = msgspec.convert(event.payload, _Claim)
-        except msgspec.ValidationError:
-            claim = _Claim(count=-1, digest="", ranges=[])
-        self.ranges = [(first, last) for first, last in claim.ranges if last < event.seq]
-        self._said = (claim.count, claim.digest)
+        payload = event.payload if isinstance(event.payload, dict) else {}
+        self.ranges = [stretch for stretch in _ranges(payload) if stretch[1] < event.seq]
+        self.first = min((first for first, _ in self.ranges), default=1)
+        self.last = max((last for _, last in self.ranges), default=0)
+        said = payload.get("erasure")
+        self.erasure: Erasure | None = said if said in _ERASURES[event.kind] else None
+        self._said = (payload.get("count"), payload.get("digest"))
         self._count = 0
         self._digest = sha256()
+
+    def names(self, seq: int) -> bool:
+        at = bisect_right(self.ranges, seq, key=lambda stretch: stretch[0]) - 1
+        return at >= 0 and self.ranges[at][1] >= seq
 
     def add(self, record: Record) -> None:
         self._count += 1
@@ -269,3 +310,22 @@ class _Proof:
 
     def holds(self) -> bool:
         return self._said == (self._count, self._digest.hexdigest())
+
+
+_ERASURES: Final = {
+    "ledger.redacted": ("null", "placeholder"),
+    "ledger.expired": ("expired",),
+    "ledger.forgotten": (),
+}
+"""What each kind of erasure event can vouch for."""
+
+
+def _ranges(payload: dict[str, Any]) -> list[tuple[int, int]]:
+    found = payload.get("ranges")
+    if not isinstance(found, list):
+        return []
+    return sorted(
+        (stretch[0], stretch[1])
+        for stretch in found
+        if isinstance(stretch, list) and len(stretch) == 2 and all(type(n) is int for n in stretch)
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -83,7 +84,9 @@ def content_of(summary: str, refs: bytes | None, payload: bytes | None) -> bytes
 def parse_json(text: str | bytes, name: str) -> Json:
     """Return the value of JSON ``text``, refusing what a parser would change silently."""
     try:
-        value: Json = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        value: Json = json.loads(
+            text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_exact
+        )
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{name} is not UTF-8", hint="convert the file to UTF-8") from error
     except RecursionError as error:
@@ -119,10 +122,16 @@ class _Refused(Exception):
 def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise _Refused(f"the key {twice!r} stands twice in one object")
+        # Not named: a key may itself be what must not be shown.
+        raise _Refused("a key stands twice in one object")
     return result
+
+
+def _exact(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number) or Decimal(text) != Decimal(repr(number)):
+        raise _Refused("a number has more digits than can be kept")
+    return number
 
 
 def _no_constant(name: str) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final, Generic, TypeVar
+from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
 
@@ -38,8 +38,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 class Place(msgspec.Struct, frozen=True, array_like=True):
     """A point in the time order of a scope."""
 
-    ts_ms: int
-    position: int
+    ts_ms: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    position: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Page(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import msgspec
 
 Physical = Literal["done", "pending"]
 """pending: an older reader still holds the write-ahead log; it is retried."""
-Fault = Literal["content", "link", "missing", "reordered", "inserted", "head", "erasure"]
+Fault = Literal["content", "link", "missing", "reordered", "inserted", "head", "erasure", "file"]
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,8 @@ from treering.model.kinds import KINDS, parse_kind
 
 DAY_MS: Final = 86_400_000
 FOREVER: Final = None
+DAYS_MAX: Final = 36_500
+"""A hundred years; more is forever."""
 
 Retention: TypeAlias = Mapping[str, int | None]
 """Days by kind; None is forever, and so is a kind that is not there."""
@@ -29,6 +31,10 @@ def check_retention(policy: Retention) -> dict[str, int | None]:
         if days is not None and (not isinstance(days, int) or isinstance(days, bool)):
             raise InvalidInput(
                 f"invalid retention days for {kind}: {days!r}", hint="give whole days, or None"
+            )
+        if days is not None and days > DAYS_MAX:
+            raise InvalidInput(
+                f"retention days must be <= {DAYS_MAX} for {kind}", hint="write forever"
             )
         if days is not None and days < 0:
             raise InvalidInput(

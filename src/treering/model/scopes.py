@@ -27,7 +27,9 @@ def parse_scope(text: str) -> Scope:
     Raises InvalidScope for anything else that would need changing: two different names never
     become one scope.
     """
-    name = "-".join(unicodedata.normalize("NFKC", text).lower().split())
+    # Twice: lower-casing can take apart what NFKC has put together.
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
+    name = "-".join(folded.split())
     if not name:
         raise InvalidScope("a scope is required", hint="name one, such as acme/app")
     if len(name) > SCOPE_CHARACTERS_MAX:

@@ -19,15 +19,13 @@ from treering.storage.sqlite import forks, schema
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.gate import Gate
 from treering.storage.sqlite.opening import (
+    PrivateCopy,
     connect_read_only,
-    copy_in,
-    copy_privately,
     create_private,
     shares_live_log,
 )
 
 if TYPE_CHECKING:
-    import tempfile
     from collections.abc import Iterator
 
 Durability = Literal["full", "normal"]
@@ -60,7 +58,7 @@ class Database:
         self._durability = durability
         self._vfs = vfs
         self._patience_s = patience_s
-        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self._copy: PrivateCopy | None = None
         self._closed = False
         self.lock = threading.RLock()
         """Held by whoever uses the writing connection."""
@@ -143,7 +141,7 @@ class Database:
             self._disconnect()
             self.gate.close()
             if self._copy is not None:
-                self._copy.cleanup()
+                self._copy.remove()
 
     # Opening.
 
@@ -159,6 +157,8 @@ class Database:
                 connection = self.writer()
                 version = schema.stored_version(connection, self.path)
                 schema.check_version(version, self.path, upgradable=True)
+                if schema.is_current(version) and connection.pragma("journal_mode") == "wal":
+                    return  # Nothing to write, so nobody to wait for.
                 self.gate.enter()
                 try:
                     if not self.in_memory:
@@ -175,7 +175,7 @@ class Database:
         if not Path(self.path).is_file():
             raise NotFound(f"there is no ledger at {self.path}", hint="check the path")
         if not shares_live_log(self.path):
-            self._copy = copy_privately(self.path)
+            self._copy = PrivateCopy(self.path)
         connection = self._borrow()
         try:
             version = schema.stored_version(connection, self.path)
@@ -208,7 +208,7 @@ class Database:
 
     def _connect_to_read(self) -> apsw.Connection:
         if self._copy is not None:
-            return apsw.Connection(copy_in(self._copy))
+            return apsw.Connection(self._copy.path)
         if self.read_only:
             connection = connect_read_only(self.path)
             self.restore_patience(connection)

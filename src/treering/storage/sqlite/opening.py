@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Final
 
 import apsw
 
-from treering.errors import StorageError
+from treering.errors import Busy, StorageError
 
-_COPY: Final = "ledger.db"
+_PREFIX: Final = "treering-ro-"
+COPIES_MAX: Final = 20
+"""How often a copy is made anew because somebody wrote meanwhile."""
 
 
 def create_private(path: str) -> None:
@@ -59,15 +63,69 @@ def shares_live_log(path: str) -> bool:
     return True
 
 
-def copy_privately(path: str) -> tempfile.TemporaryDirectory[str]:
-    """Return a folder with a copy: to read a log, SQLite would have to write beside it."""
-    folder = tempfile.TemporaryDirectory(prefix="treering-ro-")
+class PrivateCopy:
+    """A copy to read from: to read a log, SQLite would have to write beside it.
+
+    It goes when it is no longer used, at the latest with its process; one that was killed leaves
+    its copy to the next who makes one.
+    """
+
+    def __init__(self, path: str) -> None:
+        _sweep()
+        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        self.path = str(folder / "ledger.db")
+        self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
+        for _ in range(COPIES_MAX):
+            before = _state(path)
+            for suffix in ("", "-wal"):
+                Path(self.path + suffix).unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(path + suffix, self.path + suffix)
+            if _state(path) == before:
+                return
+        self.remove()
+        raise Busy(
+            f"{path} was written to while it was copied, {COPIES_MAX} times in a row",
+            hint="try again, or open it for writing",
+        )
+
+    def remove(self) -> None:
+        """Remove the copy now."""
+        self._finalizer()
+
+
+def _remove(folder: Path, maker: int) -> None:
+    # A forked child inherits the duty and must not fulfil it.
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _state(path: str) -> list[tuple[int, int, int] | None]:
+    """Return what changes when somebody writes to the file or its log."""
+    states: list[tuple[int, int, int] | None] = []
     for suffix in ("", "-wal"):
-        if Path(path + suffix).exists():
-            shutil.copyfile(path + suffix, copy_in(folder) + suffix)
-    return folder
+        try:
+            found = Path(path + suffix).stat()
+        except FileNotFoundError:
+            states.append(None)
+        else:
+            states.append((found.st_ino, found.st_size, found.st_mtime_ns))
+    return states
 
 
-def copy_in(folder: tempfile.TemporaryDirectory[str]) -> str:
-    """Return the path of the copy in ``folder``."""
-    return str(Path(folder.name) / _COPY)
+def _sweep() -> None:
+    """Remove copies whose makers are gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        maker = folder.name.removeprefix(_PREFIX).split("-")[0]
+        if maker.isdigit() and not _is_alive(int(maker)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -71,7 +71,7 @@ class Reader:
         return self._to_headers(self._by_time(query, HEADER, ""))
 
     def events(self, query: Query) -> list[Event]:
-        """Return the same as ``headers``, with payloads."""
+        """Return the same as ``headers``, with payloads; fewer if they are large."""
         return self._to_events(self._by_time(query, EVENT, WITH_CONTENT))
 
     def _by_time(self, query: Query, columns: str, joins: str) -> list[Row]:
@@ -89,6 +89,8 @@ class Reader:
                 places = timeline.in_scope(scope, kinds, entered)
             text, bindings = timeline.statement(query, places, columns, joins)
             found = fetch_all(connection, text, bindings)
+        if joins:
+            found = rows.bounded(found)
         return found[::-1] if query.backwards else found
 
     # By seq, within a session.
@@ -219,7 +221,7 @@ class Reader:
                 statement,
                 (position, last, number, limit),
             )
-        kept = rows.bounded(found)
+        kept = found if statement is LIVE_HEADERS else rows.bounded(found)
         if len(kept) == limit or len(kept) < len(found):
             last = kept[-1][0]
         return kept, max(last, position)

@@ -6,6 +6,7 @@ Flags never grow a row: bit 8 is always set, so the number always takes one byte
 from __future__ import annotations
 
 import hmac
+from hashlib import sha256
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -90,7 +91,8 @@ def name_key(key: bytes, name: str) -> bytes:
 def stub(payload: bytes) -> bytes:
     """Return what stands in the place of a spilled payload for plain SQL readers."""
     preview = payload[: PREVIEW_CHARACTERS * 4].decode(errors="ignore")[:PREVIEW_CHARACTERS]
-    return encode({"spilled": {"bytes": len(payload), "preview": preview}})
+    digest = sha256(payload).hexdigest()
+    return encode({"spilled": {"bytes": len(payload), "preview": preview, "sha256": digest}})
 
 
 def erasure_flags(erasure: Erasure | None) -> int:
@@ -192,7 +194,7 @@ def records(
             schema_version=version,
             summary=summary,
             refs=refs,
-            payload=payload if blob is None else blobs[blob],
+            payload=payload if blob is None else _unspilled(payload, blobs[blob]),
             salt=salt,
             content_digest=digest,
             link=link,
@@ -242,9 +244,16 @@ def _payload(kind: str, payload: bytes | None, blob: bytes | None, flags: int, v
     return None if encoded is None else upcast(kind, decode(encoded), version)
 
 
+def _unspilled(stored: bytes | None, payload: bytes | None) -> bytes | None:
+    if payload is not None and stored != stub(payload):
+        raise TypeError("what stands for a blob is not what it holds")
+    return payload
+
+
 def _erasure(flags: int) -> Erasure | None:
-    if flags & EXPIRED:
+    # As reads have it: whatever is not below EXPIRED is shown to nobody.
+    if flags >= EXPIRED:
         return "expired"
-    if not flags & ERASED:
-        return None
-    return "placeholder" if flags & PLACEHOLDER else "null"
+    if flags & PLACEHOLDER:
+        return "placeholder"
+    return "null" if flags & ERASED else None

@@ -38,11 +38,11 @@ def check_run(draft: Draft, state: int | None) -> None:
 def rebuild(connection: apsw.Connection) -> None:
     """Make the states of runs anew from their events. Call inside a write transaction."""
     connection.execute("DELETE FROM runs")
-    connection.execute(_REBUILD)
+    connection.execute(f"INSERT INTO runs (session, run, state, first_seq, last_seq) {DERIVED}")
 
 
-_REBUILD: Final = """
-INSERT INTO runs (session, run, state, first_seq, last_seq)
+STORED: Final = "SELECT session, run, state, first_seq, last_seq FROM runs"
+DERIVED: Final = """
 SELECT
   e.session,
   e.run,
@@ -56,3 +56,4 @@ JOIN names AS k ON k.id = e.kind
 WHERE e.run IS NOT NULL
 GROUP BY e.session, e.run
 """
+"""The states of runs, as their events have it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
@@ -18,11 +19,12 @@ APPLICATION_ID: Final = 0x54524E47
 """«TRNG», in the file's header, so that ``file`` and we know it."""
 
 
-def migrations() -> list[str]:
+@cache
+def migrations() -> tuple[str, ...]:
     """Return the SQL of every migration, in order; the first is version 1."""
     folder = resources.files(__package__).joinpath("migrations")
-    return [entry.read_text() for entry in sorted(folder.iterdir(), key=lambda e: e.name)
-            if entry.name.endswith(".sql")]  # fmt: skip
+    found = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    return tuple(entry.read_text() for entry in found if entry.name.endswith(".sql"))
 
 
 def stored_version(connection: apsw.Connection, path: str) -> int:
@@ -52,6 +54,11 @@ def check_version(version: int, path: str, *, upgradable: bool) -> None:
             f"{path} has schema {version} and needs an upgrade to {known}",
             hint="open it once for writing, for instance with treering verify",
         )
+
+
+def is_current(version: int) -> bool:
+    """Whether a ledger of schema ``version`` needs no migration."""
+    return version == len(migrations())
 
 
 def migrate(connection: apsw.Connection, path: str) -> None:

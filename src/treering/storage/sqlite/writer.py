@@ -129,6 +129,12 @@ def _place_all(batch: Batch, jobs: list[Job]) -> None:
                 job.error = error
                 if batch.torn:
                     return
+            except apsw.Error:
+                raise
+            except Exception as error:  # noqa: BLE001  (one caller's failure touches no other)
+                job.error = error
+                batch.torn = True
+                return
 
 
 def _own_failure(failure: TreeringError, job: Job) -> TreeringError:
