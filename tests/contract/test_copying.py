@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 def exported(ledger: Ledger, **options: str) -> bytes:
     stream = io.BytesIO()
     ledger.export(HERE, stream, **({"payloads": "included"} | options))  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def written(ledger: Ledger, progress: Callable[[int], object]) -> bytes:
+    stream = io.BytesIO()
+    ledger.export(HERE, stream, payloads="included", progress=progress)  # type: ignore[arg-type]
     return stream.getvalue()
 
 
@@ -197,3 +203,129 @@ def test_a_line_that_is_nonsense_stops_nothing(
 def test_an_export_keeps_to_its_scope(source: Ledger) -> None:
     """Promise 3: no export of scope A holds a byte of scope B."""
     assert ELSEWHERE.encode() not in exported(source)
+
+
+def test_two_exports_in_one_file_are_complete_when_both_have_their_end(
+    source: Ledger, open_ledger: Callable[[], Ledger]
+) -> None:
+    first, second = exported(source, session_id="s1"), exported(source, session_id="s2")
+
+    whole = open_ledger().restore(io.BytesIO(first + second))
+    twice = open_ledger().restore(io.BytesIO(first + first))
+    cut = open_ledger().restore(io.BytesIO(first[: first.rindex(b"{")] + second))
+
+    assert (whole.complete, whole.errors) == (True, 0)
+    assert whole.imported == len(list(source.follow(HERE, idle_seconds=0))) + 1
+    assert (twice.complete, twice.imported) == (True, twice.duplicates)
+    assert (cut.complete, cut.errors, cut.imported) == (False, 0, whole.imported)
+
+
+def test_lines_behind_the_end_belong_to_no_export(
+    source: Ledger, open_ledger: Callable[[], Ledger]
+) -> None:
+    lines = exported(source, session_id="s2").splitlines()
+
+    receipt = open_ledger().restore(io.BytesIO(b"\n".join([*lines[:-2], lines[-1], lines[-2]])))
+
+    assert (receipt.errors, receipt.complete) == (1, False)
+    assert receipt.errors_sample[0].line == len(lines)
+
+
+def test_an_export_without_payloads_behind_a_full_one_costs_its_own_lines_only(
+    source: Ledger, open_ledger: Callable[[], Ledger]
+) -> None:
+    full, withheld = exported(source), exported(source, payloads="withheld")
+    target = open_ledger()
+
+    receipt = target.restore(io.BytesIO(full + withheld))
+
+    assert receipt.errors == len(withheld.splitlines())
+    assert "no payloads" in receipt.errors_sample[0].reason
+    assert [e.link for e in contents(target)] == [e.link for e in contents(source)]
+
+
+def test_an_export_taken_while_somebody_erases_can_be_restored(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    source, target = open_ledger(), open_ledger()
+    source.append([said(str(n), event_id=f"e{n}") for n in range(1_200)])
+    erased = iter(["e10", "e1100", "e20", "e1150"])
+
+    def erase(_: int) -> None:
+        for event_id in erased:
+            source.redact(HERE, event_id=event_id, replacement="null")
+            source.append([said("meanwhile", session_id="s2")])
+
+    file = written(source, progress=erase)
+    receipt = target.restore(io.BytesIO(file))
+
+    assert (receipt.complete, receipt.errors_sample) == (True, [])
+    assert target.verify() == source.verify(HERE)
+    assert contents(target) == contents(source)
+
+
+def test_an_export_taken_while_events_expire_can_be_restored(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    source, target = open_ledger(), open_ledger()
+    source.append([called(event_id=f"e{n}", ts_ms=NOON) for n in range(700)])
+
+    file = written(source, progress=lambda _: source.expire(HERE, now_ms=NOON + 45 * DAY))
+    receipt = target.restore(io.BytesIO(file))
+
+    assert (receipt.complete, receipt.errors_sample) == (True, [])
+    assert target.verify() == source.verify(HERE)
+    assert target.append([called(event_id="e5", ts_ms=NOON)])[0].expired
+
+
+def test_a_payload_that_is_erased_while_it_is_read_is_exported_as_erased(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    source, target = open_ledger(), open_ledger()
+    source.append([said("large", event_id="big", payload={"t": "long " * 5_000})])
+    blobs = source._store._blobs  # type: ignore[attr-defined]
+
+    class Erasing(dict[int, bytes | None]):
+        def __missing__(self, blob: int) -> bytes | None:
+            source.redact(HERE, event_id="big")
+            return blobs[blob]  # type: ignore[no-any-return]
+
+    source._store._blobs = Erasing()  # type: ignore[attr-defined]
+
+    receipt = target.restore(io.BytesIO(exported(source)))
+
+    assert (receipt.complete, receipt.errors_sample) == (True, [])
+    assert [e.redacted for e in contents(target)] == [True, False]
+
+
+@pytest.mark.parametrize("replacement", ["null", "placeholder"])
+def test_what_is_redacted_after_it_was_copied_is_redacted_by_the_next_copy(
+    open_ledger: Callable[[], Ledger], replacement: Any
+) -> None:
+    source, target = open_ledger(), open_ledger()
+    source.append([said("secret", event_id="e1", payload={"t": "secret " * 3_000}), said("other")])
+    target.restore(io.BytesIO(exported(source)))
+    source.redact(HERE, event_id="e1", replacement=replacement)
+
+    receipt = target.restore(io.BytesIO(exported(source)))
+
+    assert (receipt.complete, receipt.imported) == (True, 1)
+    assert contents(target) == contents(source)
+    assert target.verify().intact
+
+
+def test_what_expired_after_it_was_copied_expires_with_the_next_copy(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    source, target = open_ledger(), open_ledger()
+    source.append([called(event_id="old", ts_ms=NOON), said("kept"), called(ts_ms=NOON)])
+    source.redact(HERE, event_id="old")
+    target.restore(io.BytesIO(exported(source)))
+    source.expire(HERE, now_ms=NOON + 45 * DAY)
+
+    receipt = target.restore(io.BytesIO(exported(source)))
+
+    assert (receipt.complete, receipt.imported) == (True, 1)
+    assert contents(target) == contents(source)
+    assert target.verify() == source.verify(HERE)
+    assert exported(target).split(b"\n")[1:] == exported(source).split(b"\n")[1:]

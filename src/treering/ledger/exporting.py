@@ -6,6 +6,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.errors import Corrupt
 from treering.ledger.jsonl import (
     ABSENT,
     FORMAT,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 PAGE: Final = 500
+ATTEMPTS_MAX: Final = 5
+"""How often a page is read of which something is erased meanwhile."""
 
 
 def write_export(
@@ -60,19 +63,47 @@ def write_export(
 def _pages(store: EventStore, scope: Scope, session_id: str | None) -> Iterator[list[Record]]:
     after = 0
     if session_id is not None:
-        while page := store.records(scope, session_id, after_seq=after, limit=PAGE):
+        while (found := _page(store, scope, session_id, after))[0]:
+            page, after = found
             yield page
-            after = page[-1].seq
         return
     newest = store.last_position()
     while after < newest:
-        page, after = store.records_after(scope, after, limit=PAGE)
+        page, after = _page(store, scope, None, after)
+        if any(record.erasure is not None for record in page):
+            # The event that vouches for it may have been recorded since we began.
+            newest = store.last_position()
         if page:
             yield page
 
 
+def _page(
+    store: EventStore, scope: Scope, session_id: str | None, after: int
+) -> tuple[list[Record], int]:
+    """Return the records behind ``after``, and where the next page begins."""
+    for _ in range(ATTEMPTS_MAX):
+        if session_id is None:
+            page, last = store.records_after(scope, after, limit=PAGE)
+        else:
+            page = store.records(scope, session_id, after_seq=after, limit=PAGE)
+            last = page[-1].seq if page else after
+        if not any(_is_torn(record) for record in page):
+            break
+    return page, last
+
+
+def _is_torn(record: Record) -> bool:
+    """Whether the payload was erased after its event was read."""
+    return record.erasure is None and record.payload is None and record.payload_bytes > 0
+
+
 def _session_line(store: EventStore, scope: Scope, session_id: str) -> SessionLine:
-    session = next(store.session_records(scope, session_id))
+    session = next(store.session_records(scope, session_id), None)
+    if session is None:
+        raise Corrupt(
+            f"session {session_id} of {scope} cannot be found by its name",
+            hint="run treering verify",
+        )
     return SessionLine(
         session_id, session.salt.hex(), session.genesis.hex(), session.scope_key.hex()
     )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING, Final
 
-import msgspec
-
-from treering.errors import InvalidInput, TreeringError
-from treering.ledger import chain
-from treering.ledger.jsonl import EndLine, EventLine, OpeningLine, SessionLine, decode_line
-from treering.ledger.records import Record, SessionRecord
+from treering.errors import Conflict, DuplicateEvent, InvalidInput, TreeringError
+from treering.ledger.drafts import check_name
+from treering.ledger.jsonl import (
+    EndLine,
+    EventLine,
+    OpeningLine,
+    SessionLine,
+    parse_line,
+    to_record,
+    to_session,
+)
 from treering.ledger.verification import link_of, verify
-from treering.model.codec import SPILL_BYTES_MAX, decode, encode
+from treering.model.codec import SPILL_BYTES_MAX
 from treering.model.receipts import ImportReceipt, LineError
 from treering.model.scopes import Scope, parse_scope
 
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.jsonl import Line
     from treering.ledger.ports import EventStore
+    from treering.ledger.records import Record, SessionRecord
 
 PAGE: Final = 500
 ERRORS_SAMPLE_MAX: Final = 5
@@ -58,48 +64,35 @@ class _Reading:
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
-        self._opening: OpeningLine | None = None
+        self._exports = _Exports()
         self._sessions: dict[tuple[str, str], SessionRecord] = {}
         self._links: dict[tuple[str, str], tuple[int, bytes]] = {}
-        self._erased: set[tuple[str, str]] = set()
+        self._refused: dict[tuple[str, str], str] = {}
+        """Why the store took no more of a session."""
+        self._touched: set[tuple[str, str]] = set()
+        """Sessions of which the store has what came in."""
         self._page: list[tuple[Record, int, int]] = []
         self._lines = self._imported = self._duplicates = self._other = self._errors = 0
-        self._events = 0
         self._sample: list[LineError] = []
-        self._complete = False
 
     def take(self, line: bytes, number: int, offset: int) -> None:
-        """Take one line, or note why not."""
+        """Take one line, or note why not. Raises InvalidInput if no line can be taken."""
         self._lines += 1
         if not line.strip():
             self._other += 1
             return
         try:
-            entry = decode_line(line)
-        except (msgspec.MsgspecError, ValueError) as error:
-            self._refuse(number, offset, f"not a line of an export: {error}")
-            return
-        if isinstance(entry, OpeningLine) and entry.payloads == "withheld":
-            raise InvalidInput(
-                "this export has no payloads and cannot be restored",
-                hint="export again with --include-payload",
-            )
-        try:
-            self._take(entry, number, offset)
+            self._take(parse_line(line), number, offset)
         except TreeringError as error:
+            if self._exports.withheld and not self._sessions:
+                raise
             self._refuse(number, offset, str(error))
 
     def finish(self) -> ImportReceipt:
-        """Store what is left and account for everything."""
+        """Store what is left, prove it, and account for everything."""
         self._store_page()
-        for scope, session_id in sorted(self._erased):
-            sessions = self._store.session_records(Scope(scope), session_id)
-            proof = verify(self._store, sessions, whole=False)
-            if proof.first_broken is not None:
-                self._complete = False
-                self._sample.append(
-                    LineError(line=0, offset=0, reason=f"{session_id}: {proof.first_broken.detail}")
-                )
+        self._store.finish_erasure()
+        proved = self._prove()
         return ImportReceipt(
             lines=self._lines,
             imported=self._imported,
@@ -107,65 +100,69 @@ class _Reading:
             other=self._other,
             errors=self._errors,
             sessions=len(self._sessions),
-            complete=self._complete and not self._errors,
-            errors_sample=self._sample[:ERRORS_SAMPLE_MAX],
+            complete=self._exports.whole and proved and not self._errors,
+            errors_sample=self._sample,
         )
+
+    def _prove(self) -> bool:
+        """Verify every session that something came in for; note those that do not hold."""
+        proved = True
+        for scope, session_id in sorted(self._touched):
+            sessions = self._store.session_records(Scope(scope), session_id)
+            broken = verify(self._store, sessions, whole=False).first_broken
+            if broken is not None:
+                proved = False
+                self._note(0, 0, f"session {session_id}, seq {broken.seq}: {broken.detail}")
+        return proved
 
     def _take(self, entry: Line, number: int, offset: int) -> None:
         match entry:
             case OpeningLine():
-                parse_scope(entry.scope)
-                self._opening = entry
+                self._store_page()
+                self._exports.open(entry)
                 self._other += 1
             case SessionLine():
                 self._open_session(entry)
                 self._other += 1
             case EventLine():
                 self._page.append((self._record(entry), number, offset))
-                self._events += 1
+                self._exports.events += 1
                 if len(self._page) >= PAGE:
                     self._store_page()
             case EndLine():
-                self._complete = entry.events == self._events
+                self._exports.close(entry)
                 self._other += 1
 
     def _open_session(self, entry: SessionLine) -> None:
-        scope = self._scope()
-        salt, first = bytes.fromhex(entry.salt), bytes.fromhex(entry.genesis)
-        if chain.genesis(salt, scope, entry.session_id) != first:
-            raise InvalidInput(
-                f"session {entry.session_id} was exported from another scope or renamed",
-                hint="import the file as it was exported",
-            )
-        self._sessions[scope, entry.session_id] = SessionRecord(
-            scope=scope,
-            scope_key=bytes.fromhex(entry.scope_key),
-            session_id=entry.session_id,
-            salt=salt,
-            genesis=first,
-            head_seq=0,
-            head_link=first,
-        )
+        session = to_session(entry, self._exports.scope())
+        key = (session.scope, session.session_id)
+        if key in self._sessions:
+            # What waits belongs to the session as it was introduced before.
+            self._store_page()
+        self._sessions[key] = session
+        self._links[key] = (0, session.genesis)
+        self._refused.pop(key, None)
+        self._exports.sessions += 1
 
     def _record(self, entry: EventLine) -> Record:
-        scope = self._scope()
-        key = (scope, entry.session_id)
+        scope = self._exports.scope()
+        key = (scope, check_name(entry.session_id, "session_id"))
         session = self._sessions.get(key)
         if session is None:
             raise InvalidInput(
                 f"session {entry.session_id} was not introduced before its events",
                 hint="the file lacks lines; export again",
             )
-        record = _to_record(entry, scope)
+        if key in self._refused:
+            raise InvalidInput(self._refused[key])
+        record = to_record(entry, scope)
         self._check_link(session, record)
-        if record.erasure is not None:
-            self._erased.add(key)
         return record
 
     def _check_link(self, session: SessionRecord, record: Record) -> None:
-        """Raise unless ``record`` holds what its digest says and follows the one before."""
+        """Raise InvalidInput unless ``record`` follows the one before."""
         key = (record.scope, record.session_id)
-        seq, previous = self._links.get(key, (0, session.genesis))
+        seq, previous = self._links[key]
         if record.seq != seq + 1:
             before = self._store.link_at(session.genesis, record.seq - 1)
             if before is None:
@@ -174,8 +171,6 @@ class _Reading:
                     hint="the file lacks lines; export again",
                 )
             previous = before
-        if record.erasure is None:
-            _check_digest(record)
         if record.erasure != "expired" and link_of(previous, record) != record.link:
             raise InvalidInput(
                 f"seq {record.seq} of session {record.session_id} does not follow from the one"
@@ -197,76 +192,84 @@ class _Reading:
             return
         self._imported += new
         self._duplicates += len(page) - new
+        self._touched.update((record.scope, record.session_id) for record, _, _ in page)
 
     def _store_one(self, record: Record, number: int, offset: int) -> None:
+        key = (record.scope, record.session_id)
+        if key in self._refused:
+            self._refuse(number, offset, self._refused[key])
+            return
         try:
             new = self._store.restore(self._sessions, [record])
-        except InvalidInput as error:
-            self._refuse(number, offset, str(error))
         except TreeringError as error:
-            if error.code not in {"conflict", "duplicate"}:
+            if not isinstance(error, InvalidInput | Conflict | DuplicateEvent):
                 raise
+            # Nothing can stand behind a record that is not there.
+            self._refused[key] = str(error)
             self._refuse(number, offset, str(error))
         else:
             self._imported += new
             self._duplicates += 1 - new
-
-    def _scope(self) -> str:
-        if self._opening is None:
-            raise InvalidInput(
-                "the file does not start as an export does", hint="import a treering export"
-            )
-        return self._opening.scope
+            self._touched.add(key)
 
     def _refuse(self, number: int, offset: int, reason: str) -> None:
         self._errors += 1
+        self._note(number, offset, reason)
+
+    def _note(self, number: int, offset: int, reason: str) -> None:
         if len(self._sample) < ERRORS_SAMPLE_MAX:
             self._sample.append(LineError(line=number, offset=offset, reason=reason))
 
 
-def _to_record(entry: EventLine, scope: str) -> Record:
-    return Record(
-        scope=scope,
-        session_id=entry.session_id,
-        seq=entry.seq,
-        event_id=entry.event_id,
-        kind=entry.kind,
-        source=entry.source,
-        origin=entry.origin,
-        run_id=entry.run_id,
-        run_seq=entry.run_seq,
-        turn_id=entry.turn_id,
-        agent_id=entry.agent_id,
-        user_id=entry.user_id,
-        ts_ms=entry.ts_ms,
-        recorded_ms=entry.recorded_ms,
-        visibility=entry.visibility,
-        schema_version=entry.schema_version,
-        summary=entry.summary,
-        refs=_raw(entry.refs),
-        payload=_raw(entry.payload),
-        salt=None if entry.salt is None else bytes.fromhex(entry.salt),
-        content_digest=bytes.fromhex(entry.content_digest),
-        link=bytes.fromhex(entry.link),
-        erasure=entry.erasure,
-        payload_bytes=entry.payload_bytes,
-    )
+class _Exports:
+    """The exports in one file, one behind the other: each opens, and ends with its counts."""
 
+    def __init__(self) -> None:
+        self.sessions = 0
+        """Sessions of the export that is open."""
+        self.events = 0
+        self.withheld = False
+        """Whether the last opening was of an export for reading only."""
+        self._scope: str | None = None
+        self._ended = 0
+        self._sound = True
 
-def _check_digest(record: Record) -> None:
-    if record.salt is None or record.summary is None:
-        raise InvalidInput(
-            f"seq {record.seq} of session {record.session_id} lacks its content",
-            hint="import an unchanged export",
-        )
-    digest = chain.content_digest(record.salt, record.summary, record.refs, record.payload)
-    if digest != record.content_digest:
-        raise InvalidInput(
-            f"seq {record.seq} of session {record.session_id} does not hold what its digest says",
-            hint="import an unchanged export",
-        )
+    @property
+    def whole(self) -> bool:
+        """Whether every opening has its end, and every end its counts."""
+        return self._sound and self._ended > 0 and self._scope is None
 
+    def scope(self) -> str:
+        """Return the scope of the export that is open. Raises InvalidInput if none is."""
+        if self._scope is None:
+            raise InvalidInput(
+                "the line stands outside of an export: its opening is missing",
+                hint="import a treering export",
+            )
+        return self._scope
 
-def _raw(value: msgspec.Raw) -> bytes | None:
-    # Re-encoded, so that a file that was pretty-printed on the way still holds.
-    return None if bytes(value) == b"null" else encode(decode(value))
+    def open(self, line: OpeningLine) -> None:
+        """Begin an export. Raises InvalidInput if it cannot be restored."""
+        self._sound = self._sound and self._scope is None
+        self._scope = None
+        scope = parse_scope(line.scope)
+        if scope != line.scope:
+            raise InvalidInput(
+                f"{line.scope!r} is not how a ledger spells {scope}",
+                hint="import the file as it was exported",
+            )
+        self.withheld = line.payloads == "withheld"
+        if self.withheld:
+            raise InvalidInput(
+                "this export has no payloads and cannot be restored",
+                hint="export again with --include-payload",
+            )
+        self._scope = scope
+        self.sessions = self.events = 0
+
+    def close(self, line: EndLine) -> None:
+        """End the export that is open."""
+        self.scope()
+        self._sound = self._sound and (line.sessions, line.events) == (self.sessions, self.events)
+        self._ended += 1
+        self._scope = None

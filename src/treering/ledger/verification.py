@@ -309,7 +309,8 @@ class _Proof:
         self._digest.update(record.link)
 
     def holds(self) -> bool:
-        return self._said == (self._count, self._digest.hexdigest())
+        counted = (self._count, self._digest.hexdigest())
+        return self.erasure is not None and self._said == counted
 
 
 _ERASURES: Final = {

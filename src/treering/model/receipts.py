@@ -118,5 +118,5 @@ class ImportReceipt(msgspec.Struct, frozen=True, kw_only=True):
     errors: int
     sessions: int
     complete: bool
-    """The closing line was there and its counts agree."""
+    """Every export in the file had its end, the counts agree, and what came in proves itself."""
     errors_sample: list[LineError]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.drafts import compressed
+from treering.ledger.records import Erasure
 from treering.model.codec import PAYLOAD_BYTES_MAX
+from treering.model.kinds import ERASURE_KINDS
 from treering.storage.sqlite import rows
-from treering.storage.sqlite.sql import fetch_value
+from treering.storage.sqlite.blanking import blank
+from treering.storage.sqlite.sql import fetch_all, fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +23,16 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.sql import Row
     from treering.storage.sqlite.writer import Writer
+
+
+_STRETCH: Final = """
+SELECT session, seq, position, link, kind, flags
+FROM events
+WHERE session = ? AND seq BETWEEN ? AND ?
+ORDER BY seq
+"""
+_VOUCHED: Final = {"ledger.redacted": ("null", "placeholder"), "ledger.expired": ("expired",)}
+"""How content is erased that an event of each kind vouches for."""
 
 
 class Copier:
@@ -67,7 +83,11 @@ class _Copy:
                 f"session {record.session_id} jumps from seq {seq} to {record.seq}",
                 hint="the file lacks lines; export again",
             )
+        if record.erasure == "expired" and record.event_id.startswith("#"):
+            _check_same_key(scope[1], session)
         self._add(scope, number, record)
+        if record.kind in ERASURE_KINDS:
+            self._erase_vouched(number, record)
         return 1
 
     def _place_session(self, session: SessionRecord) -> tuple[tuple[int, bytes], int]:
@@ -151,3 +171,56 @@ class _Copy:
 
     def _name(self, text: str | None) -> int | None:
         return self._known.name(self._connection, text) if text else None
+
+    def _erase_vouched(self, session: int, record: Record) -> None:
+        """Erase what ``record`` vouches for and still stands here, for it was copied before."""
+        claim = _claim_of(record)
+        if claim is None:
+            return
+        self._batch.flush()
+        found = [
+            row
+            for stretch in claim.ranges
+            for row in fetch_all(self._connection, _STRETCH, (session, *stretch))
+        ]
+        digest = sha256(b"".join(row[3] for row in found)).hexdigest()
+        vouching = {self._name(kind) for kind in ERASURE_KINDS}
+        if (len(found), digest) != (claim.count, claim.digest) or any(
+            row[4] in vouching for row in found
+        ):
+            return
+        erased = rows.EXPIRED if claim.erasure == "expired" else rows.ERASED
+        standing = [row[2] for row in found if row[5] & erased == 0]
+        if standing:
+            blank(self._batch, standing, claim.erasure)
+
+
+class _Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What an erasure event says it took."""
+
+    erasure: Erasure
+    count: int
+    digest: str
+    ranges: list[tuple[int, int]]
+
+
+def _claim_of(record: Record) -> _Claim | None:
+    """Return what ``record`` says, if a ledger could have said it at its place."""
+    try:
+        claim = msgspec.json.decode(record.payload or b"null", type=_Claim)
+    except msgspec.MsgspecError:
+        return None
+    places = [0, *(place for stretch in claim.ranges for place in stretch), record.seq]
+    ordered = all(first <= last for first, last in claim.ranges) and all(
+        last < first for last, first in zip(places[::2], places[1::2], strict=True)
+    )
+    return claim if ordered and claim.erasure in _VOUCHED.get(record.kind, ()) else None
+
+
+def _check_same_key(key: bytes, session: SessionRecord) -> None:
+    if key != session.scope_key:
+        raise InvalidInput(
+            f"session {session.session_id} holds expired ids, which scope {session.scope} here"
+            " would not know again: import into a ledger that does not have the scope yet",
+            hint="import into a ledger that does not have the scope yet",
+        )

@@ -1,7 +1,6 @@
-"""Erasure that leaves no bytes behind.
+"""Choosing what to erase, vouching for it, and driving its bytes out of the log.
 
-Content is set to NULL in place under ``secure_delete``; rows never move. Then the write-ahead log
-is folded into the file and cut to nothing.
+Afterwards the write-ahead log is folded into the file and cut to nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import apsw
 from treering.ledger.records import Cover, Erased
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.sqlite import rows, timeline
+from treering.storage.sqlite.blanking import blank
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 
@@ -29,25 +29,6 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.writer import Writer
 
 CHECKPOINT_PATIENCE_MS: Final = 2_000
-
-_REDACT: Final = """
-UPDATE events
-SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~16) | ?
-WHERE position = ?
-"""
-# The run stays, so that what is known of runs can be made anew from the events.
-_EXPIRE: Final = """
-UPDATE events
-SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~16) | ?, event_name = NULL,
-    source = 0, origin = NULL, run_seq = NULL, turn = NULL, agent = 0, user = NULL,
-    ts_ms = 0, recorded_ms = 0, content_digest = x''
-WHERE position = ?
-"""
-_BLANK_CONTENT: Final = """
-UPDATE contents
-SET salt = NULL, payload = NULL, blob = NULL
-WHERE position = ?
-"""
 
 _Found = tuple[int, int, int, bytes, int]
 """session, seq, position, link, kind"""
@@ -76,10 +57,7 @@ class Eraser:
             if not found:
                 return
             sessions = self._cover(batch, found, vouch)
-            blobs = self._blank(batch.connection, found, erasure)
-            erased, shared = self._erase_blobs(batch.connection, blobs)
-            batch.connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")
-            batch.dirty = True
+            erased, shared = blank(batch, [row[2] for row in found], erasure)
             result = Erased(
                 by_kind=self._count(batch.connection, found),
                 sessions=sessions,
@@ -196,33 +174,6 @@ class Eraser:
             names.append(name)
         batch.flush()
         return names
-
-    def _blank(
-        self, connection: apsw.Connection, found: list[_Found], erasure: Erasure
-    ) -> list[int]:
-        positions = [(row[2],) for row in found]
-        blobs: list[int] = []
-        for position in positions:
-            blob = fetch_value(connection, "SELECT blob FROM contents WHERE position = ?", position)
-            if blob is not None:
-                blobs.append(blob)
-        if erasure == "expired":
-            timeline.remove(connection, (position for (position,) in positions))
-        statement = _EXPIRE if erasure == "expired" else _REDACT
-        flags = rows.erasure_flags(erasure)
-        connection.executemany(statement, [(flags, position) for (position,) in positions])
-        connection.executemany(_BLANK_CONTENT, positions)
-        return blobs
-
-    def _erase_blobs(self, connection: apsw.Connection, blobs: list[int]) -> tuple[int, int]:
-        erased = shared = 0
-        for blob in sorted(set(blobs)):
-            if fetch_value(connection, "SELECT 1 FROM contents WHERE blob = ? LIMIT 1", (blob,)):
-                shared += 1
-            else:
-                connection.execute("UPDATE blobs SET key = NULL, body = NULL WHERE id = ?", (blob,))
-                erased += 1
-        return erased, shared
 
     def _count(self, connection: apsw.Connection, found: list[_Found]) -> dict[str, int]:
         counts = Counter(row[4] for row in found)

@@ -17,6 +17,7 @@ from treering.storage.sqlite.eraser import Eraser
 from treering.storage.sqlite.faults import naming_damage
 from treering.storage.sqlite.known import Known
 from treering.storage.sqlite.reader import Reader
+from treering.storage.sqlite.rows import name_key
 from treering.storage.sqlite.soundness import first_flaw
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 from treering.storage.sqlite.writer import Writer
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
 SESSIONS_PAGE: Final = 1_000
 POLL_S: Final = 0.05
 """How often a follower looks whether another process has written."""
+
+_SESSIONS: Final = """
+SELECT s.id, scopes.name, scopes.key, s.name, s.salt, s.genesis, heads.seq, heads.link
+FROM sessions AS s
+JOIN scopes ON scopes.id = s.scope
+LEFT JOIN heads ON heads.session = s.id
+"""
 
 
 class SqliteStore(Reader):
@@ -114,16 +122,16 @@ class SqliteStore(Reader):
         self, scope: Scope | None = None, session_id: str | None = None
     ) -> Iterator[SessionRecord]:
         """Return where each session's chain starts and ends."""
+        if scope is not None and session_id is not None:
+            yield from self._one_session(scope, session_id)
+            return
         after = 0
         while True:
             with self._database.reading() as connection:
                 found = fetch_all(
                     connection,
-                    "SELECT s.id, scopes.name, scopes.key, s.name, s.salt, s.genesis,"
-                    " heads.seq, heads.link"
-                    " FROM sessions AS s JOIN scopes ON scopes.id = s.scope"
-                    " LEFT JOIN heads ON heads.session = s.id"
-                    " WHERE s.id > :after AND (:scope IS NULL OR scopes.name = :scope)"
+                    f"{_SESSIONS} WHERE s.id > :after"
+                    " AND (:scope IS NULL OR scopes.name = :scope)"
                     " AND (:session IS NULL OR s.name = :session)"
                     " ORDER BY s.id LIMIT :limit",
                     {
@@ -139,6 +147,19 @@ class SqliteStore(Reader):
             if len(found) < SESSIONS_PAGE:
                 return
             after = found[-1][0]
+
+    def _one_session(self, scope: Scope, session_id: str) -> list[SessionRecord]:
+        with self._database.reading() as connection:
+            key = fetch_value(connection, "SELECT key FROM scopes WHERE name = ?", (scope,))
+            if key is None:
+                return []
+            found = fetch_all(
+                connection,
+                f"{_SESSIONS} WHERE scopes.name = ? AND s.key = ?",
+                (scope, name_key(key, session_id)),
+            )
+        with naming_damage(self._database.path):
+            return [_session_record(*row) for row in found]
 
     def link_at(self, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""

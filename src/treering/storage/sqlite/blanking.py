@@ -1,0 +1,71 @@
+"""Erasure that leaves no bytes behind: content is set to NULL in place, and rows never move.
+
+Under ``secure_delete`` SQLite writes zeros over what was there; a row that moved would leave a
+copy of itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.storage.sqlite import rows, timeline
+from treering.storage.sqlite.sql import fetch_value
+
+if TYPE_CHECKING:
+    import apsw
+
+    from treering.ledger.records import Erasure
+    from treering.storage.sqlite.batch import Batch
+
+_REDACT: Final = """
+UPDATE events
+SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~16) | ?
+WHERE position = ?
+"""
+# The run stays, so that what is known of runs can be made anew from the events.
+_EXPIRE: Final = """
+UPDATE events
+SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~16) | ?, event_name = NULL,
+    source = 0, origin = NULL, run_seq = NULL, turn = NULL, agent = 0, user = NULL,
+    ts_ms = 0, recorded_ms = 0, content_digest = x''
+WHERE position = ?
+"""
+_BLANK_CONTENT: Final = """
+UPDATE contents
+SET salt = NULL, payload = NULL, blob = NULL
+WHERE position = ?
+"""
+
+
+def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, int]:
+    """Erase the content of events; return how many blobs went, and how many others still hold."""
+    connection = batch.connection
+    blobs = _blobs_of(connection, positions)
+    if erasure == "expired":
+        timeline.remove(connection, positions)
+    statement = _EXPIRE if erasure == "expired" else _REDACT
+    flags = rows.erasure_flags(erasure)
+    connection.executemany(statement, [(flags, position) for position in positions])
+    connection.executemany(_BLANK_CONTENT, [(position,) for position in positions])
+    connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")
+    batch.dirty = True
+    return _erase_blobs(connection, blobs)
+
+
+def _blobs_of(connection: apsw.Connection, positions: list[int]) -> set[int]:
+    found = (
+        fetch_value(connection, "SELECT blob FROM contents WHERE position = ?", (position,))
+        for position in positions
+    )
+    return {blob for blob in found if blob is not None}
+
+
+def _erase_blobs(connection: apsw.Connection, blobs: set[int]) -> tuple[int, int]:
+    erased = shared = 0
+    for blob in sorted(blobs):
+        if fetch_value(connection, "SELECT 1 FROM contents WHERE blob = ? LIMIT 1", (blob,)):
+            shared += 1
+        else:
+            connection.execute("UPDATE blobs SET key = NULL, body = NULL WHERE id = ?", (blob,))
+            erased += 1
+    return erased, shared
