@@ -470,4 +470,7 @@ SAID_NUMBERS: Final = (
     ("Tel. @@", "01 23 45 67 89"),
     ('{\\"phone\\":\\"@@\\"}', "5559876543"),
     ("WhatsApp: @@", "0171-5550123"),
+    # Nothing tells these from a phone number.
+    ("ratio @@ measured", "415.555.2671"),
+    ("tile @@ cached", "512.256.1024"),
 )

@@ -12,6 +12,9 @@ from itertools import pairwise
 from typing import Final
 
 import clean_lines
+import field_clean
+import field_clean_code
+import field_lines
 
 SEED: Final = 20_260_305
 
@@ -29,6 +32,9 @@ def positives() -> list[tuple[str, str]]:
     """Give lines that hold a secret, each with the secret."""
     dice = random.Random(SEED)
     lines = [*_tokens(dice), *_named(dice), *_headers(dice), *_urls(dice), *_private_keys(dice)]
+    for line, template in (*field_lines.SHAPES, *field_lines.SECRETS):
+        secret = _fill(dice, template)
+        lines.append((line.replace("@@", secret, 1), secret))
     return list(dict.fromkeys(lines))
 
 
@@ -37,7 +43,9 @@ def negatives() -> list[str]:
     dice = random.Random(SEED + 1)
     rounds = [_fill(dice, template) for _ in range(20) for template in clean_lines.VARYING]
     made = [make(dice) for make in _MADE for _ in range(24)]
-    return list(dict.fromkeys([*clean_lines.FIXED, *rounds, *made]))
+    fields = (*field_clean.NO_SHAPES, *field_clean.CLEAN, *field_clean_code.MORE_CLEAN)
+    seen = [_fill(dice, line) for line in fields]
+    return list(dict.fromkeys([*clean_lines.FIXED, *rounds, *made, *seen]))
 
 
 def personal_positives() -> list[tuple[str, str]]:

@@ -7,18 +7,27 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    if sys.argv[1:] == ["--version"]:
-        from treering.version import __version__  # noqa: PLC0415  (nothing else is needed)
-
-        sys.stdout.write(f"treering {__version__}\n")
-        return
     try:
+        if sys.argv[1:] == ["--version"] and _told_version():
+            return
         from treering.surfaces.cli.main import run  # noqa: PLC0415
 
         run()
-    except KeyboardInterrupt:
-        # Before the command line is there to say so; afterwards it does.
-        sys.exit(130)
+    except KeyboardInterrupt as stopped:
+        # Before the command line is there to say so, or after it has.
+        sys.exit(getattr(stopped, "status", 130))
+
+
+def _told_version() -> bool:
+    from treering.version import __version__  # noqa: PLC0415  (nothing else is needed)
+
+    try:
+        sys.stdout.write(f"treering {__version__}\n")
+        sys.stdout.flush()
+    except (AttributeError, OSError):
+        # Closed, or full: the command line knows what to say.
+        return False
+    return True
 
 
 if __name__ == "__main__":

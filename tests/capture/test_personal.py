@@ -16,6 +16,9 @@ pieces = st.one_of(
     st.text("0123456789+-. ()@", max_size=14),
     st.sampled_from(["bob@example.com", "(555) 234-5678", "+1 555 234 5678", "phone: ", "tel "]),
     st.sampled_from(
+        ["password=x+ ", "token=a1b2c3d4e5f6(", "https://u:", "415-555-2671", " ", ":"]
+    ),
+    st.sampled_from(
         ["git@github.com:org/repo", "2026-03-05T10:11:12Z", "[redacted:email:0cd9cde6]"]
     ),
 )
@@ -57,6 +60,8 @@ def test_personal_details_are_left_alone_unless_asked_for() -> None:
         ("Bob <bob.smith+x@mail.example.org>", "email", "bob.smith+x@mail.example.org"),
         ("call (555) 234-5678 now", "phone", "(555) 234-5678"),
         ("+49 151 23456789", "phone", "+49 151 23456789"),
+        ("ratio 415.555.2671 measured", "phone", "415.555.2671"),
+        ("(415-555-2671)", "phone", "415-555-2671"),
         ("tel:+15552345678", "phone", "+15552345678"),
         ('"phone":"5552345678"', "phone", "5552345678"),
     ],
@@ -84,6 +89,10 @@ def test_only_the_detail_itself_is_found(text: str, rule: str, detail: str) -> N
         "main.py:120:34",
         "1048576 bytes",
         "555-1234",
+        "range(200-300-4000)",
+        "x + 512-256-1024",
+        "https://user:pass@example.com/path",
+        "https://bob:****@example.com",
     ],
 )
 def test_digits_and_at_signs_of_other_things_are_left_alone(text: str) -> None:

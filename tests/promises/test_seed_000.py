@@ -195,14 +195,24 @@ def test_redaction_removes_the_payload_and_sets_the_flag(cli: CommandLine) -> No
 
 def test_retention_gives_an_aggregate_receipt_and_no_content(cli: CommandLine) -> None:
     """[x] Retention GC produces an aggregate receipt."""
-    cli.append(type="tool.result", ts_ms="5", summary="not for every eye", event_id="e1")
+    for number in range(2):
+        cli.append(
+            type="tool.result",
+            ts_ms="5",
+            event_id=f"the-id-{number}",
+            session_id="the-session",
+            agent_id="the-agent",
+            summary="not for every eye",
+            payload_json='{"the-payload":"private"}',
+            refs_json='{"the-refs":"private"}',
+        )
 
     outcome = cli("episodes", "gc", "--scope", "s", "--json")
 
-    assert outcome.receipt["deleted_total"] == 1
-    assert outcome.receipt["deleted_by_type"]["tool.result"] == 1
-    assert "not for every eye" not in outcome.out
-    assert "e1" not in outcome.receipt.values()
+    assert outcome.receipt["deleted_total"] == 2
+    assert outcome.receipt["deleted_by_type"]["tool.result"] == 2
+    for content in ("the-", "private", "not for every eye"):
+        assert content not in outcome.out
 
 
 def test_one_scope_cannot_query_another(cli: CommandLine) -> None:
@@ -285,14 +295,25 @@ def test_redacting_by_event_id_needs_a_scope(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["query"], ["replay", "a"], ["gc"], ["verify"], ["export"], ["append"]]
+    "command",
+    [
+        ["append", "--type", "tool.call"],
+        ["query"],
+        ["replay", "a"],
+        ["redact", "--event-id", "e1"],
+        ["redact", "--session-id", "a"],
+        ["gc"],
+        ["verify"],
+        ["export"],
+        ["import", "-"],
+    ],
+    ids=lambda command: command[0],
 )
 def test_no_command_falls_back_to_all_scopes(cli: CommandLine, command: list[str]) -> None:
     """Every query must include a scope; no “fallback to unscoped” behavior."""
-    cli.append()
-    more = ["--type", "tool.call"] if command == ["append"] else []
+    cli.append(event_id="e1")
 
-    outcome = cli("episodes", *command, *more, "--json")
+    outcome = cli("episodes", *command, "--json")
 
     assert (outcome.status, outcome.receipt["error"]) == (
         2,

@@ -407,6 +407,20 @@ def test_an_anchor_finds_a_history_that_was_written_anew(path: Path, tmp_path: P
         assert not forged.verify(anchor=anchor).intact
 
 
+def test_an_anchor_names_no_session_of_another_scope(path: Path) -> None:
+    """Promise 3: no surface in scope A returns a byte of scope B."""
+    with treering.open(path) as ledger:
+        ledger.append([said("theirs", scope="acme/other", session_id="secret-project")])
+    anchor = anchor_of(path)
+    tamper(path, "UPDATE events SET link = randomblob(32) WHERE scope = 2")
+
+    with treering.open(path) as ledger:
+        result = ledger.verify(HERE, anchor=anchor)
+
+    assert result.intact
+    assert result.anchored_sessions == 2
+
+
 @pytest.mark.parametrize(
     "damage",
     [

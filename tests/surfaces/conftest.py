@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from surfaces.command_line import CommandLine
+from surfaces.processes import PATIENCE_S, PROGRAM, UNPRIVILEGED
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from surfaces.processes import Run
 
 
 @pytest.fixture
@@ -41,3 +45,33 @@ def told(cli: CommandLine) -> CommandLine:
             refs_json=f'{{"r":{number}}}',
         )
     return cli
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Give a process a ledger of its own, and a folder of its own for copies."""
+    (tmp_path / "tmp").mkdir()
+    return {
+        "PATH": f"{Path(PROGRAM).parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "TREERING_DB": str(tmp_path / "ledger.db"),
+    }
+
+
+@pytest.fixture
+def run(environment: dict[str, str]) -> Run:
+    """Run the real program to its end."""
+
+    def run_program(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*UNPRIVILEGED, PROGRAM, *arguments],
+            input=stdin,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    return run_program

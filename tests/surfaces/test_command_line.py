@@ -130,7 +130,7 @@ def test_the_alias_answers_under_the_same_kind(cli: CommandLine) -> None:
     assert receipt["kind"] == "treering.episodes.query.v1"
 
 
-@pytest.mark.parametrize("value", ["off", "OFF", "0", "false"])
+@pytest.mark.parametrize("value", ["off", " OFF ", "disabled", "Disabled", "false", "no", "0"])
 def test_the_switch_turns_the_group_off_and_touches_nothing(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:

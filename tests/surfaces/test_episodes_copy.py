@@ -110,7 +110,7 @@ def test_an_import_restores_events_and_chain(
     out = tmp_path / "s.jsonl"
     out.write_text(exported(told, "--include-payload"))
 
-    outcome = elsewhere("episodes", "import", str(out), "--json")
+    outcome = elsewhere("episodes", "import", str(out), "--scope", "s", "--json")
 
     assert outcome.receipt["kind"] == "treering.episodes.import.v1"
     assert outcome.body == {
@@ -135,8 +135,8 @@ def test_an_import_reads_standard_input_and_can_be_repeated(
 ) -> None:
     lines = exported(told, "--include-payload")
 
-    first = elsewhere("episodes", "import", "-", stdin=lines)
-    again = elsewhere("episodes", "import", "-", stdin=lines)
+    first = elsewhere("episodes", "import", "-", "--scope", "s", stdin=lines)
+    again = elsewhere("episodes", "import", "-", "--scope", "s", stdin=lines)
 
     assert first.out == "imported 5 events of 2 sessions\n"
     assert again.out == "imported 0 events of 2 sessions (5 were here already)\n"
@@ -147,7 +147,7 @@ def test_a_line_that_was_changed_is_refused_by_place_and_the_rest_is_taken(
 ) -> None:
     lines = exported(told, "--include-payload").replace('"n2"', '"N2"')
 
-    outcome = elsewhere("episodes", "import", "-", "--json", stdin=lines)
+    outcome = elsewhere("episodes", "import", "-", "--scope", "s", "--json", stdin=lines)
 
     assert outcome.status == 1
     receipt = outcome.receipt
@@ -163,7 +163,7 @@ def test_a_line_that_was_changed_is_refused_by_place_and_the_rest_is_taken(
 def test_a_file_that_was_cut_off_is_noticed(told: CommandLine, elsewhere: CommandLine) -> None:
     lines = exported(told, "--include-payload").splitlines(keepends=True)
 
-    outcome = elsewhere("episodes", "import", "-", stdin="".join(lines[:-1]))
+    outcome = elsewhere("episodes", "import", "-", "--scope", "s", stdin="".join(lines[:-1]))
 
     assert outcome.status == 1
     assert outcome.err.startswith("error: the file ends before its closing line; 5 events imported")
@@ -174,15 +174,16 @@ def test_an_export_without_payloads_is_not_taken_in(
 ) -> None:
     lines = exported(told)
 
-    outcome = elsewhere("episodes", "import", "-", "--json", stdin=lines)
+    outcome = elsewhere("episodes", "import", "-", "--scope", "s", "--json", stdin=lines)
 
     assert (outcome.status, outcome.receipt["ok"]) == (2, False)
     assert "no payloads" in outcome.receipt["error"]
     assert "--include-payload" in outcome.receipt["hint"]
+    assert not elsewhere.database.exists()
 
 
 def test_a_mistyped_file_name_leaves_no_ledger(cli: CommandLine) -> None:
-    outcome = cli("episodes", "import", "nowhere.jsonl")
+    outcome = cli("episodes", "import", "nowhere.jsonl", "--scope", "s")
 
     assert outcome.status == 2
     assert outcome.err.startswith("error: cannot read nowhere.jsonl: No such file or directory\n")
@@ -193,3 +194,97 @@ def test_exporting_nothing_says_so(told: CommandLine, tmp_path: Path) -> None:
     outcome = told("episodes", "export", "--scope", "t", "--out", str(tmp_path / "t.jsonl"))
 
     assert (outcome.status, outcome.err) == (0, "note: nothing is recorded in scope t\n")
+
+
+@pytest.mark.parametrize(
+    ("named", "message", "hint"),
+    [
+        ([], "scope is required (or pass --global)", "name one, as in --scope acme/app"),
+        (["--scope", "other"], "the export is not of scope other", "pass --scope s"),
+        (["--global"], "the export is not of scope global", "pass --scope s"),
+        (["--scope", "s", "--global"], "--global cannot be combined with non-global --scope", "d"),
+    ],
+)
+def test_an_import_names_the_scope_that_was_exported(
+    told: CommandLine, elsewhere: CommandLine, named: list[str], message: str, hint: str
+) -> None:
+    lines = exported(told, "--include-payload")
+
+    outcome = elsewhere("episodes", "import", "-", *named, "--json", stdin=lines)
+
+    assert (outcome.status, outcome.receipt["error"]) == (2, message)
+    assert outcome.receipt["hint"].startswith(hint)
+    assert not elsewhere.database.exists()
+
+
+def test_an_export_of_global_is_imported_as_global(
+    cli: CommandLine, elsewhere: CommandLine
+) -> None:
+    cli.append(scope="global")
+    lines = cli("episodes", "export", "--global", "--include-payload").out
+
+    refused = elsewhere("episodes", "import", "-", "--scope", "s", stdin=lines)
+    taken = elsewhere("episodes", "import", "-", "--global", stdin=lines)
+
+    assert refused.err.endswith("hint: pass --global\n")
+    assert taken.out == "imported 1 event of 1 session\n"
+
+
+@pytest.mark.parametrize("spelling", ["export", "\\u0065xport"])
+def test_an_export_of_another_scope_cannot_follow_in_the_same_file(
+    told: CommandLine, elsewhere: CommandLine, spelling: str
+) -> None:
+    first = exported(told, "--include-payload")
+    second = told("episodes", "export", "--scope", "other", "--include-payload").out
+    second = second.replace('"export"', f'"{spelling}"', 1)
+
+    outcome = elsewhere("episodes", "import", "-", "--scope", "s", "--json", stdin=first + second)
+
+    assert (outcome.status, outcome.receipt["code"]) == (2, "invalid_scope")
+    assert outcome.receipt["hint"].endswith("import it alone with --scope other")
+    assert elsewhere.ids("episodes", "query", "--scope", "other") == []
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        "",
+        "\n",
+        "shopping list\n",
+        '{"record":"event"}\n',
+        '{"record":"end","sessions":0,"events":0}\n',
+        "x" * 100_000,
+    ],
+    ids=["empty", "blank", "text", "event", "end", "long"],
+)
+def test_what_is_no_export_is_refused_and_makes_no_ledger(cli: CommandLine, garbage: str) -> None:
+    outcome = cli("episodes", "import", "-", "--scope", "s", "--json", stdin=garbage)
+
+    assert (outcome.status, outcome.receipt["error"]) == (
+        2,
+        "the file does not start as an export does",
+    )
+    assert outcome.receipt["hint"]
+    assert not cli.database.exists()
+
+
+def test_a_scope_in_another_spelling_is_none_of_ours(
+    told: CommandLine, elsewhere: CommandLine
+) -> None:
+    lines = exported(told, "--include-payload").replace('"scope":"s"', '"scope":"S"', 1)
+
+    outcome = elsewhere("episodes", "import", "-", "--scope", "s", "--json", stdin=lines)
+
+    assert (outcome.status, outcome.receipt["error"]) == (2, "the export names no scope")
+
+
+def test_secrets_come_back_as_they_were_recorded(cli: CommandLine, elsewhere: CommandLine) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    cli("episodes", "append", "--scope", "s", "--session-id", "a", "--agent-id", "x",
+        "--type", "tool.call", "--summary", secret, "--allow-sensitive")  # fmt: skip
+
+    elsewhere("episodes", "import", "-", "--scope", "s", stdin=exported(cli, "--include-payload"))
+
+    (item,) = elsewhere("episodes", "query", "--scope", "s", "--json").receipt["items"]
+    assert item["summary"] == secret
+    assert elsewhere("verify").status == 0

@@ -107,6 +107,11 @@ def test_redaction_and_expiry_leave_a_proof(told: CommandLine) -> None:
         (["verify", "--session-id", "a"], 2, "a session is verified within its scope"),
         (["verify", "--scope", "s", "--global"], 2, "--global cannot be combined"),
         (["verify", "--anchor", "nowhere"], 2, "cannot read nowhere: No such file"),
+        (
+            ["episodes", "verify", "--scope", "s", "--anchor", "nowhere"],
+            2,
+            "cannot read nowhere: No such file",
+        ),
         (["episodes", "verify"], 2, "scope is required (or pass --global)"),
         (["anchor"], 2, "missing option '--out'"),
     ],
@@ -138,12 +143,14 @@ def test_an_anchor_is_written_and_compared(told: CommandLine, tmp_path: Path) ->
     written = told("anchor", "--out", str(out), "--json")
     told.append(event_id="later")
     proved = told("verify", "--anchor", str(out), "--json")
+    scoped = told("episodes", "verify", "--scope", "s", "--anchor", str(out), "--json")
 
     assert written.receipt["kind"] == "treering.anchor.v1"
     assert written.body.keys() == {"root", "sessions", "events", "at_ms"}
     assert (written.receipt["sessions"], written.receipt["events"]) == (3, 6)
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert (proved.status, proved.receipt["anchored_sessions"]) == (0, 3)
+    assert (scoped.status, scoped.receipt["anchored_sessions"]) == (0, 2)
 
 
 def test_an_anchor_goes_to_standard_output(told: CommandLine) -> None:
@@ -152,17 +159,18 @@ def test_an_anchor_goes_to_standard_output(told: CommandLine) -> None:
     assert json.loads(outcome.out.splitlines()[-1])["root"] == json.loads(outcome.err)["root"]
 
 
+@pytest.mark.parametrize("command", [["verify"], ["episodes", "verify", "--scope", "s"]])
 def test_a_ledger_that_was_cut_back_no_longer_reaches_its_anchor(
-    told: CommandLine, tmp_path: Path
+    told: CommandLine, tmp_path: Path, command: list[str]
 ) -> None:
     out, before = tmp_path / "anchor", told.database.read_bytes()
     told.append(event_id="cut off")
     told("anchor", "--out", str(out))
     told.database.write_bytes(before)
 
-    outcome = told("verify", "--anchor", str(out))
+    outcome = told(*command, "--anchor", str(out))
 
-    assert told("verify").status == 0
+    assert told(*command).status == 0
     assert outcome.status == 1
     assert "missing: the anchor knows a session up to seq 4" in outcome.err
 

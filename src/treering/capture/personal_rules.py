@@ -32,6 +32,7 @@ _TOP_LEVELS: Final = word_set(
     " test example"
 )
 _FILE_ENDINGS: Final = word_set("js ts rs py md sh cc hs")
+_IN_URL: Final = re.compile(r"//(?:[^\s/@\"']{1,64}:)?\Z|[0-9a-f]{8}\]:\Z")
 _GIT_USERS: Final = frozenset(("git", "hg", "svn"))
 
 _END: Final = r"(?![\w+]|[.:/-]?\[redacted:|[.:/-][0-9A-Za-z])"
@@ -40,7 +41,8 @@ _INTERNATIONAL: Final = re.compile(
     r"(?:[ .\-/]?[0-9]{1,12}+){1,6}+" + _END
 )
 _NATIONAL: Final = re.compile(
-    NOT_AFTER_MASK + r"(?<![\w+.,:/=#)-])(?:1[-. ])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}([-.]))"
+    NOT_AFTER_MASK + r"(?<![\w+.,:/=#)-])(?<![\w\]]\()(?<![*/%+<>^-] )(?<![0-9a-f]{8}\] )"
+    r"(?:1[-. ])?(?:\([2-9][0-9]{2}\) ?|(?![2-4]00|.11)[2-9][0-9]{2}([-.]))"
     r"[2-9][0-9]{2}(?(1)\1|[-. ])[0-9]{4}" + _END
 )
 _NATIONAL_NEAR: Final = re.compile(rb"[2-9][0-9]{2}[-. ][0-9]{4}")
@@ -86,7 +88,7 @@ def _email(text: str, start: int, _end: int) -> Span | None:
     before = text[max(0, start - LOCAL_CHARS_MAX) : start]
     local = before[len(before.rstrip(_LOCAL_CHARS)) :].lstrip(".%+-")
     opening = before[: len(before) - len(local)]
-    if not local or local in _GIT_USERS or opening.endswith("//"):
+    if not local or local in _GIT_USERS or _IN_URL.search(opening):
         return None
     if _REMOTE_PATH.match(text, domain.end()) or not _is_mail_domain(domain[1], domain[2].lower()):
         return None

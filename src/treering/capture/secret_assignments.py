@@ -8,28 +8,56 @@ sure we are that it is a value and not code or prose.
 import re
 from typing import Final, TypeAlias
 
-from treering.capture.secret_names import VALUE_CHARS_MAX, Named, holds_secret, named
-from treering.capture.secret_values import is_code, is_mixed, is_random, is_strong
+from treering.capture.secret_contexts import (
+    RECORD_CHARS_MAX,
+    is_argument,
+    is_configured,
+    is_in_record,
+    is_set_by_call,
+)
+from treering.capture.secret_names import (
+    PIN_DIGITS_MIN,
+    VALUE_CHARS_MAX,
+    Named,
+    holds_secret,
+    named,
+)
+from treering.capture.secret_values import (
+    is_code,
+    is_mixed,
+    is_random,
+    is_strong,
+    is_word,
+)
 
 Span: TypeAlias = tuple[str, int, int]
 """The rule that found a secret, and the offsets of the secret itself."""
 
 NAME_CHARS_MAX: Final = 48
 BARE_CHARS_MAX: Final = 1_024
-PIN_CHARS_MIN: Final = 6
+NUMBER_DIGITS_MIN: Final = 6
+SPOKEN_CHARS_MIN: Final = 20
 
 _NAME_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _SEPARATOR: Final = re.compile(
     r"""(?P<rest>[A-Za-z0-9_-]{0,32})
-    (?P<close>\\{0,7}["'`])?
+    (?P<close>(?:\]?\\{0,7}["'`]){1,2})?
     (?:
-      (?P<sign>\]?[ \t]{0,16}
-        (?::[ ]?(?:str|string|String|SecretStr)[ ]?=(?!=)|=>|:=|={1,3}|:(?![:/]))
+      (?P<pair>(?:\s{0,16},?|\s{0,4}:\s{0,4}\{)\s{0,16}
+        \\{0,7}["']?(?i:value)\\{0,7}["']?[ ]{0,4}[:=][ ]{0,4}
+      | [ ]\{\s{0,8}(?:(?:type|description|sensitive)[^\n]{0,80}\n\s{0,8}){0,3}
+        default[ ]{0,16}=[ ]{0,4}
+      | (?:[ ]--type[ ]\w{1,24})?[ ]--(?:value|body|secret-string)[ =])
+    | (?P<typed>\)\.(?:type|fill|sendKeys|send_keys)\()
+    | (?P<sign>\]?[ \t]{0,16}
+        (?::[ ]?(?:str|string|String|SecretStr)[ ]?=(?!=)
+        | :[ ]?(?:&(?:'static[ ])?)?[A-Za-z][\w.]{0,30}(?:[<\[][\w., |]{1,30}[>\]])?
+          (?:[ ]?\|[ ]?\w{1,20})?[ ]?=(?=[ ]?[A-Za-z]?["'`])
+        | =>|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
       [ \t]{0,16})
-    | (?P<pair>\s{0,16},?\s{0,16}\\{0,7}["']?value\\{0,7}["']?[ ]{0,4}:[ ]{0,4})
-    | (?P<comma>,\s{0,4})
-    | (?P<prose>(?:[ ]for[ ][\w .@-]{1,40}?(?=:|[ ]is))?(?:[ ](?:is|was)(?:[ ]now)?:?|:)[ ]{1,2})
-    | (?P<tag>>)
+    | (?P<comma>,\s{0,4}|[ ](?:\|\||\?\?|or)[ ])
+    | (?P<prose>(?:[ ]for[ ][\w .@-]{1,40}?(?=:|[ ]is))?(?:[ ](?:is|was|to)(?:[ ]now)?:?|:)[ ]{1,2})
+    | (?P<tag>(?:</key)?>(?:\s{0,16}<(?:value|string)>)?)
     | (?P<blank>[ \t]{1,4})
     )""",
     re.VERBOSE,
@@ -52,13 +80,14 @@ _BARE: Final = re.compile(
 _TO_BLANK: Final = re.compile(rf"[^\s\"'`\\;|<>]{{1,{BARE_CHARS_MAX}}}")
 _ELEMENT: Final = re.compile(rf"[^<>\n]{{1,{VALUE_CHARS_MAX}}}(?=</)")
 _SPOKEN_HEAD: Final = re.compile(
-    r"\b((?i:api|access|secret|private|auth|refresh|session|signing|encryption|master)) \Z"
+    r"\b((?i:api|access|client|secret|private|auth|refresh|session|signing|encryption|master)) \Z"
 )
 _JOINT: Final = re.compile(rf"[+,).].{{0,{VALUE_CHARS_MAX}}}[+,(]|[+,.)]{{1,9}}")
 _LETTERS: Final = re.compile(rf"[A-Za-z_-]{{1,{BARE_CHARS_MAX}}}")
 _LETTER: Final = re.compile(r"[A-Za-z]")
 _LINE_HEADS: Final = frozenset(("", "export", "set", "ENV", "ARG", "-e", "--env", *"+->$#*"))
 _LINE_TAIL: Final = re.compile(r"[ \t]{0,8}(?:[\r\n]|\\[nr]|\Z|[;&#])")
+_PASSWORD: Final = Named("password", "given")
 _FLAG_TAIL: Final = re.compile(r"[ \t]{0,8}(?:[\r\n]|\\|\Z|[;&|]| -)")
 
 
@@ -72,10 +101,10 @@ def find_named(text: str, start: int, end: int) -> Span | None:
     promise = named(name)
     if promise is None:
         return None
+    opening = text[max(0, name_start - RECORD_CHARS_MAX) : name_start]
     quoted = _QUOTED.match(text, separator.end())
     if quoted is not None:
-        return _if_quoted(quoted, promise, name, separator)
-    opening = text[max(0, name_start - NAME_CHARS_MAX) : name_start]
+        return _if_quoted(quoted, promise, name, opening, separator)
     return _find_bare(text, promise, name, opening, separator)
 
 
@@ -96,7 +125,7 @@ def _head(text: str, start: int) -> tuple[str, int]:
 
 
 def _if_quoted(
-    quoted: re.Match[str], promise: Named, name: str, separator: re.Match[str]
+    quoted: re.Match[str], promise: Named, name: str, opening: str, separator: re.Match[str]
 ) -> Span | None:
     value = quoted[quoted.lastindex or 0]
     # A quote that seemed to open may have closed: "password: " + value + "…".
@@ -104,14 +133,23 @@ def _if_quoted(
         return None
     if quoted.end() == quoted.end(quoted.lastindex or 0) and not value[0].isalnum():
         return None
-    certain = name.startswith("--")
+    certain = name[0] == "-"
+    sign = separator["sign"]
+    # In SQL a colon takes the value from elsewhere: PASSWORD :'pw'.
+    if sign and separator["close"] is None and sign[0] in " \t" and sign[-1] == ":":
+        return None
     match separator.lastgroup:
         case "comma":
-            certain = separator["close"] is not None and (certain or is_random(value))
+            certain = certain or is_random(value) or is_set_by_call(opening)
+            # Where the environment says nothing, the second of two counts: getenv("PASSWORD", "…").
+            certain = certain or (name.isupper() and is_mixed(value))
+            certain = certain and (separator["close"] is not None or separator["comma"][0] == " ")
         case "prose":
-            certain = is_mixed(value)
+            certain = is_mixed(value) or (promise.rule == "password" and is_word(value))
         case "blank":
-            certain = certain or name == "PASSWORD"
+            certain = certain or name == "PASSWORD" or is_configured(opening)
+            spoken = separator["close"] is None and promise.rule == "password"
+            certain = certain or (spoken and is_mixed(value))
         case "tag":
             certain = False
         case _:
@@ -127,8 +165,11 @@ def _find_bare(
     at = separator.end()
     match separator.lastgroup:
         case "sign":
-            sign = separator["sign"]
-            return _if_secret(_assigned(text, at, promise, name, opening, sign), promise)
+            value = _assigned(text, at, promise, name, opening, separator["sign"])
+            # A word that got this far counts, even if its name promises little: pwd=letmein.
+            if value and promise.rule == "password" and _LETTERS.fullmatch(value[0]):
+                promise = promise._replace(demand="given")
+            return _if_secret(value, promise)
         case "pair":
             return _if_secret(_BARE.match(text, at), promise)
         case "tag":
@@ -136,7 +177,7 @@ def _find_bare(
         case "prose":
             return _find_stated(text, at, promise)
         case "blank":
-            return _if_secret(_beside(text, at, promise, name), promise)
+            return _if_secret(_beside(text, at, promise, name, opening), promise)
         case _:
             return None
 
@@ -148,16 +189,40 @@ def _assigned(
     in_environment = sign == "=" and name.isupper()
     at_line_head = _is_line_head(opening, name)
     value = (_TO_BLANK if in_environment and at_line_head else _BARE).match(text, at)
-    if value is None or in_environment or (sign == "=" and name.startswith("--")):
+    if value is None or in_environment or (sign == "=" and name[0] == "-"):
         return value
     if text[value.end() : value.end() + 1] in ("(", "[") or "==" in sign or value[0][0] == "?":
         return None
     if _LETTERS.fullmatch(value[0]):
-        certain = at_line_head and (sign == "=" or promise.rule == "password")
-        plain = value[0].islower() and "_" not in value[0] and _LINE_TAIL.match(text, value.end())
-        return value if certain and plain else None
-    is_pin = len(value[0]) >= PIN_CHARS_MIN and value[0].strip(".,").isdigit()
-    return value if is_pin or _LETTER.search(value[0]) else None
+        return value if _is_literal(text, value, promise, name, opening, sign) else None
+    if _LETTER.search(value[0]):
+        return value
+    digits = value[0].strip(".,")
+    if len(digits) < NUMBER_DIGITS_MIN:
+        alone = at_line_head and _LINE_TAIL.match(text, value.end()) is not None
+        certain = promise == _PASSWORD and not name.endswith("s") and len(digits) >= PIN_DIGITS_MIN
+        if not (certain and (alone or is_in_record(text, value, opening, sign))):
+            return None
+    return value if digits.isdigit() else None
+
+
+def _is_literal(
+    text: str, value: re.Match[str], promise: Named, name: str, opening: str, sign: str
+) -> bool:
+    """Say whether letters without quotes are a value, and no variable, type or remark."""
+    word = value[0]
+    plain = word.islower() and "_" not in word
+    ends_line = _LINE_TAIL.match(text, value.end()) is not None
+    at_line_head = _is_line_head(opening, name)
+    if promise.rule != "password":
+        return plain and at_line_head and sign == "=" and ends_line
+    if not is_word(word) or (promise.demand == "mixed" and sign != "="):
+        return False
+    if is_in_record(text, value, opening, sign):
+        return plain or sign == "="
+    if at_line_head:
+        return plain and ends_line
+    return plain and sign == "=" and is_argument(text, value, opening)
 
 
 def _find_stated(text: str, at: int, promise: Named) -> Span | None:
@@ -169,19 +234,26 @@ def _find_stated(text: str, at: int, promise: Named) -> Span | None:
     return (promise.rule, at, at + len(value)) if proved else None
 
 
-def _beside(text: str, at: int, promise: Named, name: str) -> re.Match[str] | None:
+def _beside(text: str, at: int, promise: Named, name: str, opening: str) -> re.Match[str] | None:
     """Give the argument of a flag, unless the flag is only spoken of, or a word after a name."""
     value = _BARE.match(text, at)
     if value is None or value[0].startswith("-"):
         return None
-    if not name.startswith("--"):
-        return value if promise.rule == "password" and is_strong(value[0]) else None
+    if name[0] != "-":
+        if is_configured(opening) or name == "requirepass":
+            return value
+        proved = promise.rule == "password" or len(value[0]) >= SPOKEN_CHARS_MIN
+        return value if proved and is_strong(value[0]) else None
+    if value[0].isupper() and value[0].isalpha():
+        return None
     spoken = _LETTERS.fullmatch(value[0]) and not _FLAG_TAIL.match(text, value.end())
     return None if spoken else value
 
 
 def _if_secret(value: re.Match[str] | None, promise: Named) -> Span | None:
     if value is None or is_code(value[0]) or not holds_secret(promise, value[0]):
+        return None
+    if value[0][-1] == "$" and value.string[value.end() : value.end() + 1] in ("{", "("):
         return None
     return promise.rule, *value.span()
 
@@ -191,5 +263,5 @@ def _is_line_head(opening: str, name: str) -> bool:
     if opening.endswith(("?", "&", "\\")) or (opening.endswith(";") and name[0].isupper()):
         return True
     return opening.rpartition("\n")[2].strip() in _LINE_HEADS and (
-        "\n" in opening or len(opening) < NAME_CHARS_MAX
+        "\n" in opening or len(opening) < RECORD_CHARS_MAX
     )

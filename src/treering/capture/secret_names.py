@@ -1,7 +1,8 @@
 """Names that give a secret away, and how much the value of each must prove.
 
-Anything given to a password is one; a ``client_secret`` must be more than plain words; any other
-``*_TOKEN`` or ``*_KEY`` must look random; and ``max_tokens`` or ``primary_key`` name no secret.
+What is given to a password is one, unless it is a placeholder, a reference or a remark; a
+``client_secret`` must be more than joined words; any other ``*_TOKEN`` or ``*_KEY`` must look
+random; and ``max_tokens`` or ``primary_key`` name no secret.
 """
 
 import re
@@ -10,6 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from treering.capture.secret_values import (
     is_given,
+    is_long_number,
     is_mixed,
     is_opaque,
     is_passphrase,
@@ -19,12 +21,22 @@ from treering.capture.secret_values import (
 
 NAMES_CACHED_MAX: Final = 4_096
 VALUE_CHARS_MAX: Final = 4_096
+PIN_DIGITS_MIN: Final = 4
 
 Demand: TypeAlias = Literal["given", "mixed", "opaque", "random"]
 
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _PASSWORD: Final = re.compile(r"(?i:pass[_-]?(?:word|wd|phrase))")
-_PASSWORDS: Final = ("password", "passwords", "passwd", "passphrase", "passcode", "pwd")
+_PASSWORDS: Final = (
+    "password",
+    "passwords",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "passwort",
+    "requirepass",
+    "pwd",
+)
 _JOINED_KEYS: Final = word_set(
     "apikey apikeys secretkey privatekey accesskey authkey masterkey signingkey appkey"
     " encryptionkey"
@@ -57,6 +69,11 @@ _TOKEN_HEADS_DENIED: Final = word_set(
     " cancellation cancel lookahead peek syntax parse change sequence per pagination idempotency"
     " design color theme word sub keyword operator identifier cached reasoning budget"
 )
+_PASS_HEADS: Final = word_set(
+    "admin auth bind cert db database dba email ftp http imap jdbc keystore ldap login mail mongo"
+    " mysql oracle pg pop3 postgres proxy rabbitmq redis repo root samba service smtp sql ssh sudo"
+    " truststore user vpn wifi"
+)
 _ACTS: Final = word_set(
     "is has show hide forgot forgotten reset require requires required no get set check verify"
     " validate change update toggle hash hashed existing compare with without use"
@@ -79,8 +96,11 @@ def named(name: str) -> Named | None:
     if not words:
         return None
     *heads, last = words
-    if last.endswith(_PASSWORDS) or last == "pass":
+    # A "pw" is called by what follows it, so nothing may.
+    if last.endswith(_PASSWORDS) or last == "pass" or (last == "pw" and name[-1] in "wW"):
         return _named_password(name, heads, last)
+    if last == "masterauth":
+        return Named("password", "mixed")
     if last.endswith(("secret", "secrets")):
         return None if heads and heads[0] in _ACTS else Named("secret", "opaque")
     if last.endswith("token"):
@@ -97,13 +117,14 @@ def holds_secret(promise: Named, value: str) -> bool:
         return promise.rule == "password" and is_passphrase(value)
     match promise.demand:
         case "given":
-            return is_given(value)
+            few = value.isdigit() and len(value) < PIN_DIGITS_MIN
+            return not few and is_given(value)
         case "mixed":
             return is_mixed(value)
         case "opaque":
             return is_opaque(value)
         case "random":
-            return is_random(value)
+            return is_random(value) or (promise.rule == "token" and is_long_number(value))
 
 
 def _joined(found: re.Match[str]) -> str:
@@ -114,9 +135,11 @@ def _named_password(name: str, heads: list[str], last: str) -> Named | None:
     if heads and heads[0] in _ACTS:
         return None
     # A "pass" counts tests or walks a tree more often than it opens a door, a "pwd" is a folder.
-    if (last == "pass" and not name.isupper()) or (last in ("pass", "pwd") and not heads):
-        return Named("password", "mixed")
-    return Named("password", "given")
+    if last in ("pass", "pw") and heads:
+        sure = name.isupper() or heads[-1] in _PASS_HEADS
+    else:
+        sure = last not in ("pass", "pw", "pwd") or bool(heads)
+    return Named("password", "given" if sure else "mixed")
 
 
 def _named_token(heads: list[str], last: str) -> Named | None:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from treering.capture.secret_assignments import Span, find_named
+from treering.capture.secret_families import FAMILIES, START, STOP
 from treering.capture.secret_values import (
     NOT_AFTER_MASK,
-    NOT_BEFORE_MASK,
     is_dummy,
     is_given,
     is_opaque,
@@ -46,78 +46,6 @@ class Rule(NamedTuple):
     """Says whether the keyword that ends here in canonical JSON could lead to a secret."""
 
 
-# A short prefix counts only at the start of a word. A word also starts after an escaped newline
-# (\n), after a colour code of a terminal (ESC[0m) and after a percent-encoded character (%3D).
-_START: Final = (
-    rf"{NOT_AFTER_MASK}(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=[0-9]m)|(?<=%[0-9A-F][0-9A-F]))"
-)
-_STOP: Final = rf"(?![A-Za-z0-9_-]){NOT_BEFORE_MASK}"
-
-_OPENAI: Final = (
-    r"(?!ant-)(?:(?:proj|svcacct|admin|service|None|or-v1|lf)-[A-Za-z0-9_-]{16,1024}"
-    r"|(?:[a-z0-9]{2,12}-)?[A-Za-z0-9]{20,1024})"
-)
-
-# Rule, keywords, body after the keyword; "^" asks for the start of a word.
-_FAMILIES: Final = (
-    ("anthropic", "sk-ant-", r"[A-Za-z0-9_-]{10,1024}"),
-    ("openai", "^ sk-", _OPENAI),
-    ("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{20,1024}(?:_[A-Za-z0-9_.-]{20,1024})?"),
-    ("github", "github_pat_", r"[A-Za-z0-9_]{20,1024}"),
-    (
-        "gitlab",
-        "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- glffct-",
-        r"[A-Za-z0-9_-]{20,1024}(?:\.[A-Za-z0-9]{2}\.[A-Za-z0-9]{9})?",
-    ),
-    ("aws", "^ AKIA ASIA", rf"[A-Z0-9]{{16}}{_STOP}"),
-    ("google", "^ AIza", rf"[A-Za-z0-9_-]{{35}}{_STOP}"),
-    ("google", "ya29.", r"[A-Za-z0-9_-]{20,2048}"),
-    ("google", "GOCSPX-", r"[A-Za-z0-9_-]{20,64}"),
-    ("google", "^ 1//0", r"[A-Za-z0-9_-]{40,512}"),
-    ("slack", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.", r"[A-Za-z0-9.-]{10,512}"),
-    ("slack", "xapp-", r"[0-9]-[A-Za-z0-9-]{10,512}"),
-    ("slack", "hooks.slack.com/", r"(?:services|workflows|triggers)/([A-Za-z0-9_/+-]{16,256})"),
-    ("stripe", "sk_live_ sk_test_ rk_live_ rk_test_", r"[A-Za-z0-9]{10,512}"),
-    ("stripe", "whsec_", r"[A-Za-z0-9+/]{20,512}={0,2}"),
-    ("npm", "^ npm_", rf"[A-Za-z0-9]{{36,128}}{_STOP}"),
-    ("pypi", "pypi-AgE", r"[A-Za-z0-9_-]{32,1024}"),
-    ("huggingface", "^ hf_ api_org_", r"[A-Za-z0-9]{30,128}"),
-    ("sendgrid", "^ SG.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64}"),
-    (
-        "twilio",
-        f"^ {' '.join('SK' + digit for digit in '0123456789abcdef')}",
-        rf"[0-9a-f]{{31}}{_STOP}",
-    ),
-    ("digitalocean", "dop_v1_ doo_v1_ dor_v1_", r"[a-f0-9]{32,128}"),
-    ("databricks", "^ dapi", rf"[a-f0-9]{{32}}(?:-[0-9])?{_STOP}"),
-    ("shopify", "shpat_ shpca_ shppa_ shpss_", r"[a-fA-F0-9]{32,64}"),
-    ("linear", "lin_api_ lin_oauth_", r"[A-Za-z0-9]{32,128}"),
-    ("tavily", "tvly-", r"[A-Za-z0-9-]{16,128}"),
-    ("groq", "^ gsk_", r"[A-Za-z0-9]{32,128}"),
-    ("xai", "^ xai-", r"[A-Za-z0-9_-]{32,256}"),
-    ("replicate", "^ r8_", rf"[A-Za-z0-9]{{36,40}}{_STOP}"),
-    ("perplexity", "pplx-", r"[A-Za-z0-9]{32,128}"),
-    ("nvidia", "nvapi-", r"[A-Za-z0-9_-]{32,128}"),
-    ("openai-like", "^ csk- pcsk_ lsv2_pt_ lsv2_sk_ tgp_v1_", r"[A-Za-z0-9_-]{24,256}"),
-    ("notion", "ntn_", r"[A-Za-z0-9]{40,64}"),
-    ("figma", "figd_ figu_", r"[A-Za-z0-9_-]{32,128}"),
-    ("vault", "^ hvs. hvb. hvr.", r"[A-Za-z0-9_-]{20,512}"),
-    ("grafana", "glsa_ glc_", r"[A-Za-z0-9_+/=-]{32,512}"),
-    ("sentry", "sntrys_ sntryu_", r"[A-Za-z0-9_+/=-]{32,512}"),
-    ("supabase", "sbp_ sb_secret_", r"[A-Za-z0-9_-]{20,128}"),
-    ("docker", "dckr_pat_ dckr_oat_", r"[A-Za-z0-9_-]{20,128}"),
-    ("atlassian", "ATATT3x", r"[A-Za-z0-9_=-]{32,512}"),
-    ("mailgun", "^ key-", rf"[a-f0-9]{{32}}{_STOP}"),
-    ("newrelic", "NRAK-", r"[A-Z0-9]{20,64}"),
-    ("age", "AGE-SECRET-KEY-1", r"[A-Z0-9]{40,128}"),
-    ("azure", "^ sig=", r"([A-Za-z0-9+/]{40,64}(?:=|%3D)|[A-Za-z0-9%]{43,90}%3D)"),
-    (
-        "jwt",
-        "^ eyJ",
-        r"[A-Za-z0-9_-]{8,4096}\.eyJ[A-Za-z0-9_-]{8,16384}(?:\.[A-Za-z0-9_-]{0,4096})?",
-    ),
-)
-
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PRIVATE_KEY_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _BASE64_LINES: Final = re.compile(
@@ -129,7 +57,14 @@ _BASE64_LINES: Final = re.compile(
     | (?:\s|\\[nr]){0,256}+[A-Za-z0-9+/=]{0,15}+\Z""",
     re.VERBOSE,
 )
-_URL: Final = re.compile(r"://[^\s:@/?#\"'<>\\]{0,128}:([^\s@\"'<>/\\]{1,256})@(?=[\w\[$%{.-])")
+_URL: Final = re.compile(r"://([^\s:@/?#\"'<>\\]{0,128}):([^\s@\"'<>/\\]{1,256})@(?=[\w\[$%{.-])")
+# What documentation shows, where it shows it; a real account called "user" lives elsewhere.
+_URL_EXAMPLE: Final = re.compile(
+    r"://(?i:user|username):(?i:pass|password|passwd)@"
+    r"(?:localhost|127\.0\.0\.1|\[::1\]|host|hostname|(?:[\w-]{1,32}\.){0,3}example(?:\.(?:com|org|net))?)"
+    r"(?![\w.-])"
+)
+_AIRTABLE: Final = re.compile(START + r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}" + STOP)
 _HEADER: Final = re.compile(
     r"""(?:\\{0,7}["'`])?\]?[ ]{0,4}[:=,][ ]{0,4}(?:\\{0,7}["'`])?
     (?P<scheme>(?i:bearer|basic|token|apikey|api-key|bot|key|negotiate)[ ]{1,4})?
@@ -138,7 +73,7 @@ _HEADER: Final = re.compile(
 )
 _BEARER: Final = re.compile(r"[ ]{1,4}([A-Za-z0-9+/_.~=-]{16,4096})")
 _TELEGRAM: Final = re.compile(
-    rf"{NOT_AFTER_MASK}(?<![0-9])[0-9]{{8,10}}:AA[A-Za-z0-9_-]{{33}}{_STOP}"
+    rf"{NOT_AFTER_MASK}(?<![0-9])[0-9]{{8,10}}:AA[A-Za-z0-9_-]{{33}}{STOP}"
 )
 _DISCORD: Final = re.compile(
     NOT_AFTER_MASK
@@ -156,12 +91,21 @@ _COMMANDS: Final = (
     ("redis-cli", r"-a [\"']?"),
     ("sqlcmd", r"-P ?[\"']?"),
     ("mysql", r"-p[\"']?"),
+    ("az login", r"(?:-p|--password)[ =][\"']?"),
+    ("ldapsearch", r"-w ?[\"']?"),
+    ("ldapadd", r"-w ?[\"']?"),
+    ("ldapmodify", r"-w ?[\"']?"),
+    ("ConvertTo-SecureString", r"(?:-String )?[\"']"),
+    ("smbclient", r"-U ?[\"']?[^\s%\"']{1,64}%"),
+    ("mongosh", r"-p[ =][\"']?"),
+    ("cqlsh", r"-p[ =][\"']?"),
+    ("openssl", r"(?:-k |-pass(?:in|out)? [\"']?pass:)[\"']?"),
 )
 
 
 def _family(name: str, keywords: str, body: str) -> Rule:
     words = keywords.removeprefix("^ ").split()
-    start = _START if keywords.startswith("^ ") else ""
+    start = START if keywords.startswith("^ ") else ""
     prefix = "|".join(re.escape(word) for word in words)
     pattern = re.compile(f"{start}(?:{prefix}){body}")
 
@@ -189,9 +133,11 @@ def _private_key(text: str, start: int, _end: int) -> Span | None:
 
 def _url(text: str, start: int, _end: int) -> Span | None:
     found = _URL.match(text, start)
-    if found is None or found[1].startswith(("$", "{", "%", "<", "[")) or is_dummy(found[1]):
+    if found is None or found[2].startswith(("$", "{", "%", "<", "[")) or is_dummy(found[2]):
         return None
-    return "url", *found.span(1)
+    if _URL_EXAMPLE.match(text, start):
+        return None
+    return "url", *found.span(2)
 
 
 def _authorization(text: str, _start: int, end: int) -> Span | None:
@@ -235,6 +181,22 @@ def _azure(text: str, start: int, _end: int) -> Span | None:
     return None if found is None else ("azure", *found.span())
 
 
+def _airtable(text: str, start: int, end: int) -> Span | None:
+    if text[end + 14 : end + 15] != ".":
+        return None
+    found = _AIRTABLE.match(text, start)
+    return None if found is None else ("airtable", *found.span())
+
+
+def _has_dot(encoded: bytes, end: int) -> bool:
+    return encoded[end + 14 : end + 15] == b"."
+
+
+def _short(text: str, start: int, end: int) -> Span | None:
+    """Find what is given to a ``pw``, whose keyword ends with what follows it."""
+    return find_named(text, start, end - 1)
+
+
 def _command(command: str, flag: str) -> Rule:
     pattern = re.compile(rf"[^\n]{{0,256}}?\s{flag}([^\s\"'$<-][^\s\"']{{2,127}})")
 
@@ -242,7 +204,7 @@ def _command(command: str, flag: str) -> Rule:
         found = pattern.match(text, end)
         return None if found is None or not is_given(found[1]) else ("password", *found.span(1))
 
-    return Rule(command, (command,), locate, is_generic=True)
+    return Rule(command.lower(), (command,), locate, is_generic=True)
 
 
 def _token(text: str, start: int, end: int) -> Span | None:
@@ -261,17 +223,26 @@ def _is_singular(encoded: bytes, end: int) -> bool:
     return encoded[end : end + 1] not in (b"s", b"S")
 
 
+_SHORT: Final = tuple(word + sign for word in ("pw", "PW", "Pw") for sign in "=:\"'")
+
 SECRET_RULES: Final = (
-    *(_family(*family) for family in _FAMILIES),
+    *(_family(*family) for family in FAMILIES),
     Rule("private-key", ("-----BEGIN",), _private_key),
     Rule("telegram", (":AA",), _telegram),
+    Rule("airtable", ("pat",), _airtable, is_called=_has_dot),
     Rule("discord", _any_case("discord"), _discord),
     Rule("azure", ("Q~",), _azure),
     Rule("url", ("://",), _url, is_generic=True, is_called=_has_at_sign),
     *(_command(*command) for command in _COMMANDS),
     Rule("authorization", _any_case("authorization"), _authorization, is_generic=True),
     Rule("bearer", _any_case("bearer"), _bearer, is_generic=True),
-    Rule("named", _any_case("pass", "pwd", "secret", "key"), find_named, is_generic=True),
+    Rule(
+        "named",
+        _any_case("pass", "pwd", "secret", "key", "masterauth"),
+        find_named,
+        is_generic=True,
+    ),
+    Rule("named", _SHORT, _short, is_generic=True),
     # The plural counts what a model reads and writes, in nearly every event of an agent.
     Rule("named", _any_case("token"), _token, is_generic=True, is_called=_is_singular),
 )

@@ -7,6 +7,9 @@ PASSPHRASE_CHARS_MAX: Final = 64
 PASSPHRASE_WORDS_MAX: Final = 8
 MIXED_CHARS_MIN: Final = 5
 RANDOM_CHARS_MIN: Final = 12
+NUMBER_DIGITS_MIN: Final = 16
+WORD_CHARS_MIN: Final = 4
+DIFFERENT_CHARS_MIN: Final = 5
 
 MASK: Final = re.compile(r"\[redacted:[a-z0-9-]{1,32}:[0-9a-f]{8}\]")
 """A secret that was masked before."""
@@ -23,7 +26,7 @@ def word_set(text: str) -> frozenset[str]:
 
 _PLACEHOLDER: Final = re.compile(
     r"""(?:
-      null|none|nil|undefined|nan|true|false|yes|no|on|off|n/?a
+      null|none|nil|undefined|nan|true|false|yes|no|on|off|n/?a|yes/no|true/false
     | str|string|text|int|integer|number|bool|boolean|bytes|char|varchar|object|array|any|unknown
     | never|void|secretstr|(?:\#/)?definitions\S*
     | required|optional|missing|invalid|valid|wrong|incorrect|expired|empty|unset|hidden|masked
@@ -34,12 +37,13 @@ _PLACEHOLDER: Final = re.compile(
     | pass(?:word|wd|phrase|code)?s?|pwd|(?:\w+[-_])?(?:secrets?|password|passwd)
     | (?:api|access|secret|private|auth|public)?[-_ ]?keys?
     | (?:access|auth|refresh|id|api|session|bearer)?[-_ ]?tokens?
-    | (?:change|replace|fix)[-_ ]?(?:me|it|this|with)\S*|to[-_]?do|tbd|placeholder\S*
+    | (?:change|replace|fix)[-_ ]?(?:(?:me|it)(?:[-_!.]\S*)?|(?:this|with)\S*)
+    | (?:required|nullable|sometimes|optional)[|,;]\S*|to[-_]?do|tbd|placeholder\S*
     | example|sample|dummy|fake|foo|bar|baz|foobar
     | (?:your|insert|enter)[-_ .]\S*|your[a-z]*
     | (?:my|the|some|a|test)[-_](?:super[-_])?
       (?:api|secret|password|token|key|access|auth|client)\S*
-    | \S*[-_](?:here|placeholder|example)
+    | \S*[-_](?:here|placeholder|example)|(?-i:\S*EXAMPLE(?:KEY|TOKEN)?)
     | [x*_-]{3,}|[:*•●.…_?\#-]+
     | [\[<({].*[\])>}]
     | \$[{(].*|\$\{?\w+\}?|%\w+%|%[sdvqr]|%\(\w+\)s|\{\{.*|\#\{.*|[:@]\w+|\{[\w.]*\}\S*
@@ -71,7 +75,8 @@ _STRONG: Final = re.compile(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[^\s]{8,64}\Z"
 )
 _DUMMY: Final = re.compile(
-    r"[xX*.0_-]+\Z|.*(?:[xX]{6}|\*{4}|\.{3}|[-_](?:here|HERE)\b|(?i:your[-_]|placeholder|redacted))",
+    r"[xX*.0_-]+\Z|.*(?:[xX]{6}|\*{4}|\.{3}|[-_](?:here|HERE)\b|(?i:your[-_]|placeholder|redacted)"
+    r"|EXAMPLE(?:KEY|TOKEN)?\Z)",
     re.DOTALL,
 )
 _SENTENCE_WORDS: Final = word_set(
@@ -79,13 +84,45 @@ _SENTENCE_WORDS: Final = word_set(
     " invalid is it key least length match matches may minimum missing must my new no not of old"
     " on only optional or password passwords please repeat required reset secret should the this"
     " to token too type use was when will with wrong you your forgot change confirm current"
-    " characters strength policy set change again show"
+    " characters strength policy set again show mot de passe"
+    " le la votre ihr neues nuevo nueva nova"
 )
+
+
+_STATES: Final = word_set(
+    "accepted absent blank changed complex configured confidential correct denied different"
+    " expiring external forgotten generated inherited internal locked managed matched mandatory"
+    " medium mismatch mismatched pending present private protected provided rejected reset same"
+    " saved sensitive set shared short skipped stored strong unchanged unused updated verified weak"
+)
+_VARIABLES: Final = word_set(
+    "answer args body cleartext config context creds current data decoded decrypted digest encoded"
+    " encrypted entered form generated given hash hashed input login name options opts output"
+    " params payload phrase plain plaintext pw random raw reply request response result salt self"
+    " settings"
+    " supplied temp text this typed user username users val value values word words"
+)
+_PASSES: Final = word_set(
+    "again build count depth done early every fail failed final first forward late main next normal"
+    " only opaque rate render second shadow single third through"
+)
+
+
+def is_word(value: str) -> bool:
+    """Say whether an unquoted word may be a password rather than a variable or a remark."""
+    return (
+        len(value) >= WORD_CHARS_MIN
+        and value not in _VARIABLES
+        and value not in _PASSES
+        and is_given(value)
+    )
 
 
 def is_given(value: str) -> bool:
     """Say whether ``value`` is a value of its own: no placeholder, no reference, no path."""
-    if _PLACEHOLDER.fullmatch(value) or _REFERENCE.match(value) or MASK.search(value):
+    if value in _STATES or _PLACEHOLDER.fullmatch(value) or _REFERENCE.match(value):
+        return False
+    if MASK.search(value):
         return False
     if value.endswith(("...", "…")) or _FILE.fullmatch(value) or _is_path(value):
         return False
@@ -123,6 +160,11 @@ def is_random(value: str) -> bool:
     )
 
 
+def is_long_number(value: str) -> bool:
+    """Say whether ``value`` is a number with more digits than a count or a time has."""
+    return len(value) >= NUMBER_DIGITS_MIN and value.isdigit() and not is_dummy(value)
+
+
 def is_passphrase(value: str) -> bool:
     """Say whether a ``value`` with blanks is a passphrase rather than a sentence or a label."""
     words = value.lower().split()
@@ -149,7 +191,8 @@ def is_strong(value: str) -> bool:
 
 def is_dummy(body: str) -> bool:
     """Say whether the ``body`` of a token was typed to stand for one, as in ``sk-xxxxxxxx``."""
-    return _DUMMY.match(body) is not None
+    few = len(body) >= RANDOM_CHARS_MIN and len(set(body)) < DIFFERENT_CHARS_MIN
+    return few or _DUMMY.match(body) is not None
 
 
 def _is_path(value: str) -> bool:

@@ -22,13 +22,12 @@ from treering.capture.personal_rules import (
     may_hold_phone,
 )
 from treering.capture.secret_assignments import NAME_CHARS_MAX, Span
-from treering.capture.secret_names import Named, holds_secret, named
+from treering.capture.secret_names import PIN_DIGITS_MIN, Named, holds_secret, named
 from treering.capture.secret_rules import GENERIC, SECRET_RULES, Rule
 from treering.capture.secret_values import MASK
 from treering.model.codec import Json
 
 HASH_DIGITS: Final = 8
-PIN_DIGITS_MIN: Final = 4
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _FLAG: Final = re.compile(r"--?[A-Za-z][\w-]{1,48}")
@@ -89,7 +88,7 @@ class Guard:
 
     def _find_field(self, name: str, value: Json) -> str | None:
         if isinstance(value, dict):
-            for key, item, field in _fields(value):
+            for key, item, field in _fields(value, name):
                 spans = self._spans(key)
                 found = spans[0][0] if spans else self._find_field(field, item)
                 if found is not None:
@@ -108,7 +107,7 @@ class Guard:
         if isinstance(value, dict):
             fields = {
                 self.mask_text(key): self._mask_field(field, item)
-                for key, item, field in _fields(value)
+                for key, item, field in _fields(value, name)
             }
             clean = all(key in fields and fields[key] is item for key, item in value.items())
             return value if clean else fields
@@ -187,11 +186,14 @@ class Guard:
         return digest.hex()[:HASH_DIGITS]
 
 
-def _fields(value: dict[str, Json]) -> Iterator[tuple[str, Json, str]]:
-    """Give each key, its item and the name that item goes by: {"name": …, "value": …} is a pair."""
-    pair = value.get("name") or value.get("key")
+def _fields(value: dict[str, Json], name: str) -> Iterator[tuple[str, Json, str]]:
+    """Give each key, its item and the name that item goes by.
+
+    {"name": …, "value": …} is a pair, and {"password": {"value": …}} names its value.
+    """
+    pair = value.get("name") or value.get("key") or name
     for key, item in value.items():
-        yield key, item, pair if key == "value" and isinstance(pair, str) else key
+        yield key, item, pair if key == "value" and pair and isinstance(pair, str) else key
 
 
 def _items(value: list[Json], name: str) -> Iterator[tuple[Json, str]]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import EventStore
     from treering.ledger.records import SessionRecord
+    from treering.model.scopes import Scope
 
 FORMAT: Final = "treering.anchor.v1"
 
@@ -57,13 +58,17 @@ def write_anchor(
     return AnchorReceipt(root=root.root, sessions=count, events=events, at_ms=at_ms)
 
 
-def check_anchor(store: EventStore, stream: IO[bytes]) -> tuple[int, Broken | None]:
-    """Return how many sessions the anchor names, and the first that no longer reaches it.
+def check_anchor(
+    store: EventStore, stream: IO[bytes], scope: Scope | None = None
+) -> tuple[int, Broken | None]:
+    """Return how many sessions were compared, and the first that no longer reaches the anchor.
 
+    With a scope, only sessions that it still has are compared, and none of another is named.
     Raises InvalidInput if the anchor itself is damaged.
     """
+    own = None if scope is None else {s.genesis.hex() for s in store.session_records(scope)}
     decoder = msgspec.json.Decoder(_Head | _Root)
-    digest, count = sha256(), 0
+    digest, count, compared = sha256(), 0, 0
     root: _Root | None = None
     broken: Broken | None = None
     for line in stream:
@@ -76,10 +81,12 @@ def check_anchor(store: EventStore, stream: IO[bytes]) -> tuple[int, Broken | No
             break
         _extend(digest, entry)
         count += 1
-        broken = broken or _check_head(store, entry)
+        if own is None or entry.genesis in own:
+            compared += 1
+            broken = broken or _check_head(store, entry)
     if root is None or (root.root, root.sessions) != (digest.hexdigest(), count):
         raise _damaged("its lines do not add up to its root")
-    return count, broken
+    return compared, broken
 
 
 def _extend(digest: hashlib._Hash, head: _Head) -> None:

@@ -296,7 +296,7 @@ class Ledger:
             raise NotFound(f"no session {session_id} in scope {scope}", hint="check both names")
         if anchor is None:
             return result
-        anchored, broken = check_anchor(self._store, anchor)
+        anchored, broken = check_anchor(self._store, anchor, name)
         first = result.first_broken or broken
         return msgspec.structs.replace(
             result, intact=first is None, first_broken=first, anchored_sessions=anchored

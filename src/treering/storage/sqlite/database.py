@@ -70,6 +70,7 @@ class Database:
         self._lent = 0
         self._lending = True
         """False while a fork waits for what is lent to come back."""
+        # Entered by its lock: a signal in the condition's own Python code would leave it held.
         self._returned = threading.Condition(self._pool_lock)
         self._pid = os.getpid()
         self.epoch = 0
@@ -242,7 +243,7 @@ class Database:
             except BaseException:
                 self.lock.release()
                 raise
-        with self._returned:
+        with self._pool_lock:
             if self._closed:
                 raise Closed("the ledger has been closed", hint="open it again")
             while not self._lending or (not self._readers and self._lent >= READERS_MAX):
@@ -253,7 +254,7 @@ class Database:
         try:
             return self._connect_to_read()
         except apsw.Error as error:
-            with self._returned:
+            with self._pool_lock:
                 self._lent -= 1
                 self._returned.notify_all()
             raise translate(error, self.path) from error
@@ -262,7 +263,7 @@ class Database:
         if self.in_memory:
             self.lock.release()
             return
-        with self._returned:
+        with self._pool_lock:
             self._lent -= 1
             if self._closed:
                 connection.close()
@@ -271,7 +272,7 @@ class Database:
             self._returned.notify_all()
 
     def _disconnect(self) -> None:
-        with self._returned:
+        with self._pool_lock:
             self._let_go()
 
     def _let_go(self) -> None:
@@ -289,7 +290,7 @@ class Database:
     def before_fork(self) -> None:
         """Wait for what is under way, let go of the file, and keep every other thread out."""
         self.lock.acquire()
-        self._returned.acquire()
+        self._pool_lock.acquire()
         if self.in_memory:
             return
         self._lending = False
@@ -302,7 +303,7 @@ class Database:
         """Go on."""
         self._lending = True
         self._returned.notify_all()
-        self._returned.release()
+        self._pool_lock.release()
         self.lock.release()
 
     def after_fork_in_child(self) -> None:

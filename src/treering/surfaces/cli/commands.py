@@ -15,6 +15,8 @@ import msgspec
 
 from treering.errors import StorageError, TreeringError, exit_status
 from treering.surfaces.cli.output import print_error, print_receipt, say
+from treering.surfaces.cli.signals import status_of
+from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,12 +55,31 @@ class _Shown(click.Command):
 
 
 class Command(_Shown):
-    """A command that reports its errors under its own kind."""
+    """A command that reports its errors, and what holds ``if_stopped``, under its own kind."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        if_stopped: str = "nothing was changed; run it again",
+        **settings: Any,
+    ) -> None:
+        super().__init__(*arguments, **settings)
+        self._if_stopped = if_stopped
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error becomes text or JSON and an exit status."""
         with reporting(ctx, kind_of(ctx)):
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt as stopped:
+                print_error(
+                    kind_of(ctx),
+                    str(stopped) or "interrupted",
+                    code="interrupted",
+                    hint=self._if_stopped,
+                    as_json=invocation().as_json,
+                )
+                ctx.exit(status_of(stopped))
 
 
 class LazyGroup(_Shown, click.Group):
@@ -133,13 +154,17 @@ def invocation() -> Invocation:
     return found or Invocation(as_json=False)
 
 
-def show(body: Mapping[str, Any] | msgspec.Struct, *lines: str) -> None:
-    """Print the receipt of the running command, or its lines for people."""
-    if invocation().as_json:
-        print_receipt(kind_of(click.get_current_context()), body)
-        return
-    for line in lines:
-        say(line)
+def show(body: Mapping[str, Any] | msgspec.Struct, *lines: str, done: str = "") -> None:
+    """Print the receipt of the running command, or its lines for people.
+
+    Raises StorageError if that cannot be; it says what was ``done`` nevertheless.
+    """
+    with writing_output(done):
+        if invocation().as_json:
+            print_receipt(kind_of(click.get_current_context()), body)
+            return
+        for line in lines:
+            say(line)
 
 
 def show_aside(body: msgspec.Struct) -> None:

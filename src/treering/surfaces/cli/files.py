@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput, StorageError, TooLarge
 from treering.model.codec import SPILL_BYTES_MAX
+from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +59,9 @@ def output_stream(name: str, *, database: str) -> Iterator[IO[bytes]]:
     stays. Raises InvalidInput rather than write over the ledger.
     """
     if name == STANDARD:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with writing_output():
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
         return
     path = Path(name).resolve()
     if path.is_dir():
@@ -80,16 +82,10 @@ def output_stream(name: str, *, database: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    # Named by chance, so that it is ours to remove whatever the moment of an interruption.
+    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
     try:
-        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE)
-    except OSError as error:
-        raise StorageError(
-            f"cannot write {path}: {error.strerror}",
-            hint="check that the folder exists and may be written to",
-        ) from error
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with _create(draft, path) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -98,6 +94,17 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
         draft.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def _create(draft: Path, path: Path) -> IO[bytes]:
+    try:
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path}: {error.strerror}",
+            hint="check that the folder exists and may be written to",
+        ) from error
+    return os.fdopen(descriptor, "wb")
 
 
 def _sync_folder(folder: Path) -> None:

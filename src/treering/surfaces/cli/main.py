@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from treering.errors import exit_status
 from treering.surfaces.cli.commands import Invocation, LazyGroup, kind_of
 from treering.surfaces.cli.options import db_option
 from treering.surfaces.cli.output import print_error
+from treering.surfaces.cli.signals import heed_signals, status_of
+from treering.surfaces.cli.streams import drop_unwritten, stand_in_for_closed, unwritable
 from treering.version import __version__
 
 if TYPE_CHECKING:
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "treering"
 USAGE: Final = 2
-INTERRUPTED: Final = 130
-"""128 + SIGINT, as shells report it."""
 PIPE_CLOSED: Final = 141
 """128 + SIGPIPE: whoever read our output has left."""
 COMPLETION_VARIABLE: Final = "_TREERING_COMPLETE"
@@ -28,11 +28,10 @@ COMPLETION_VARIABLE: Final = "_TREERING_COMPLETE"
 
 def run() -> None:
     """Run the command line of this process, and exit with its status."""
+    stand_in_for_closed()
+    heed_signals()
     status = main(sys.argv[1:])
-    if status == PIPE_CLOSED:
-        # The interpreter flushes once more on its way out; nobody is there to read it.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop_unwritten()
     sys.exit(status)
 
 
@@ -42,20 +41,23 @@ def main(arguments: Sequence[str]) -> int:
         return _complete()
     as_json = _wants_json(arguments)
     try:
-        status = _carry_out(arguments, as_json=as_json)
-        sys.stdout.flush()
-    except (KeyboardInterrupt, click.Abort):
+        return _carry_out(arguments, as_json=as_json)
+    except (KeyboardInterrupt, click.Abort) as stopped:
+        # Between commands: while one runs, it speaks for itself.
         print_error(
             PROGRAM,
-            "interrupted",
+            str(stopped) or "interrupted",
             code="interrupted",
-            hint="nothing is half-done; run it again",
+            hint="look at what is recorded before you run it again",
             as_json=as_json,
         )
-        return INTERRUPTED
+        return status_of(stopped)
     except BrokenPipeError:
         return PIPE_CLOSED
-    return status
+    except OSError as error:
+        known = unwritable(error)
+        print_error(PROGRAM, str(known), code=known.code, hint=known.hint or "", as_json=as_json)
+        return exit_status(known)
 
 
 @click.group(

@@ -41,6 +41,9 @@ include_payload_option = click.option(
     "--include-payload", is_flag=True, help="Give the private payloads too, as stored."
 )
 cursor_option = click.option("--cursor", metavar="CURSOR", help="Go on from a page's next_cursor.")
+anchor_option = click.option(
+    "--anchor", "anchor_file", metavar="FILE", help="Compare with this anchor, too."
+)
 
 
 def scope_options(command: Decorated) -> Decorated:

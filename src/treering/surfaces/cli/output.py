@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import unicodedata
 from datetime import UTC, datetime, timedelta
@@ -43,44 +44,49 @@ def print_error(
 ) -> None:
     """Print what went wrong and what to do: JSON on standard output, or text on standard error.
 
-    ``body`` is the receipt of a command that ran and found something amiss.
+    ``body`` is the receipt of a command that ran and found something amiss. JSON that standard
+    output does not take goes to standard error.
     """
     if as_json:
         opening = {"kind": f"{kind}.{RECEIPT_VERSION}"} if body is None else _opening(kind)
         fields = {} if body is None else msgspec.structs.asdict(body)
         problem = {"error": _encodable(message), "code": code, "hint": _encodable(hint)}
-        print_json({**opening, "ok": False, **fields, **problem})
+        account = {**opening, "ok": False, **fields, **problem}
+        try:
+            print_json(account)
+        except OSError:
+            print_json(account, err=True)
         return
-    click.echo(f"error: {printable(message)}", err=True)
-    click.echo(f"hint: {printable(hint)}", err=True)
+    _echo(f"error: {printable(message)}", err=True)
+    _echo(f"hint: {printable(hint)}", err=True)
 
 
 def print_json(value: Mapping[str, Any], *, err: bool = False) -> None:
     """Print ``value`` on one line, or laid out if a person is looking."""
     encoded = msgspec.json.encode(value)
     stream = sys.stderr if err else sys.stdout
-    click.echo(msgspec.json.format(encoded, indent=2) if stream.isatty() else encoded, err=err)
+    _echo(msgspec.json.format(encoded, indent=2) if stream.isatty() else encoded, err=err)
 
 
 def say(text: str) -> None:
     """Print a line for people."""
-    click.echo(printable(text))
+    _echo(printable(text))
 
 
 def note(text: str) -> None:
     """Print a remark for people where it does not mix with the output."""
-    click.echo(f"note: {printable(text)}", err=True)
+    _echo(f"note: {printable(text)}", err=True)
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with everything that could steer a terminal written out."""
+    """Return ``text`` on one line, with everything that could steer a terminal written out."""
     if text.isprintable():
         return text
     return "".join(c if _is_harmless(c) else _escaped(c) for c in text)
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` printable and on one line."""
+    """Return ``text`` printable, its lines and blanks run together."""
     return printable(" ".join(text.split()))
 
 
@@ -94,6 +100,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def _echo(text: str | bytes, *, err: bool = False) -> None:
+    # That standard error takes nothing can be told nowhere; the exit status is left.
+    with contextlib.suppress(OSError) if err else contextlib.nullcontext():
+        click.echo(text, err=err)
+
+
 def _opening(kind: str) -> dict[str, Any]:
     return {
         "kind": f"{kind}.{RECEIPT_VERSION}",
@@ -105,7 +117,7 @@ def _opening(kind: str) -> dict[str, Any]:
 def _is_harmless(character: str) -> bool:
     category = unicodedata.category(character)
     if category in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
-        return character == "\n" or character in _JOINERS
+        return character in _JOINERS
     return True
 
 

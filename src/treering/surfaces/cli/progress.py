@@ -27,12 +27,12 @@ def counting(verb: str, noun: str) -> Iterator[Advance]:
     def advance(by: int) -> None:
         nonlocal total
         total += by
-        click.echo(f"\r{verb} {total:,} {noun}", nl=False, err=True)
+        _draw(f"\r{verb} {total:,} {noun}")
 
     try:
         yield advance
     finally:
-        click.echo("\r\033[K", nl=False, err=True)
+        _draw("\r\033[K")
 
 
 @contextlib.contextmanager
@@ -43,3 +43,9 @@ def measuring(verb: str, length: int) -> Iterator[Advance]:
         return
     with click.progressbar(length=length, label=verb, file=sys.stderr) as bar:
         yield bar.update
+
+
+def _draw(text: str) -> None:
+    # A terminal that is gone is no reason to stop, nor to forget why we stop.
+    with contextlib.suppress(OSError):
+        click.echo(text, nl=False, err=True)

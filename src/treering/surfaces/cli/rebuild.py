@@ -18,6 +18,7 @@ from treering.surfaces.cli.output import counted
     treering rebuild
     treering rebuild --json
     """,
+    if_stopped="all is made anew or nothing is; run it again",
 )
 @json_option
 @db_option
@@ -27,10 +28,11 @@ def rebuild() -> None:
     The events themselves are not touched. Use it when verify says that the orders of time or the
     states of runs are not what the events say.
     """
-    with open_existing() as ledger:
+    with open_existing("change") as ledger:
         receipt = ledger.rebuild()
     show(
         receipt,
         f"rebuilt the orders of {counted(receipt.events, 'event')}"
         f" and the states of {counted(receipt.runs, 'run')}",
+        done="the ledger was rebuilt",
     )

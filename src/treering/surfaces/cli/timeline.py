@@ -29,9 +29,11 @@ def print_timeline(events: Sequence[Header], *, with_session: bool) -> None:
 
 def _print_columns(events: Sequence[Header], *, with_session: bool) -> None:
     rows = [_cells(event, with_session=with_session) for event in events]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     for event, row in zip(events, rows, strict=True):
-        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        padded = [
+            cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
+        ]
         click.echo("  ".join(padded).rstrip())
         payload = _payload(event)
         if payload:
@@ -63,10 +65,19 @@ def _print_table(events: Sequence[Header], *, with_session: bool) -> None:
 
 
 def _cells(event: Header, *, with_session: bool) -> list[str]:
-    cells = [iso_time(event.ts_ms)[:19].replace("T", " "), event.kind]
+    cells = [iso_time(event.ts_ms)[:19].replace("T", " "), printable(event.kind)]
     if with_session:
         cells.append(printable(event.session_id))
     return [*cells, printable(event.agent_id), one_line(event.summary)]
+
+
+def _width(text: str) -> int:
+    """Return how many columns ``text`` takes: two for a Chinese character or an emoji."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415  (only where a character is not a column)
+
+    return cell_len(text)
 
 
 def _payload(event: Header) -> str:

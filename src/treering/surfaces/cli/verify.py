@@ -12,6 +12,7 @@ from treering.surfaces.cli.commands import Command, fail, show, show_aside
 from treering.surfaces.cli.files import STANDARD, input_stream, output_stream
 from treering.surfaces.cli.ledgers import database_path, open_existing
 from treering.surfaces.cli.options import (
+    anchor_option,
     db_option,
     json_option,
     require,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 )
 @scope_options
 @click.option("--session-id", metavar="ID", help="This session of the scope only.")
-@click.option("--anchor", "anchor_file", metavar="FILE", help="Compare with this anchor, too.")
+@anchor_option
 @json_option
 @db_option
 def verify(
@@ -69,6 +70,7 @@ def verify(
     treering anchor --out monday.anchor
     treering verify --anchor monday.anchor
     """,
+    if_stopped="a file appears when it is whole; run it again",
 )
 @click.option(
     "--out", required=True, metavar="FILE", help="The file to write; - is standard output."
@@ -91,6 +93,7 @@ def anchor(*, out: str) -> None:
         receipt,
         f"anchored {counted(receipt.events, 'event')} of {sessions} in {out}",
         f"root {receipt.root}",
+        done=f"the anchor was written to {out}",
     )
 
 

@@ -12,7 +12,7 @@ from treering.surfaces.cli.commands import LazyGroup, kind_of, reporting
 from treering.surfaces.cli.options import db_option
 
 SWITCH_VARIABLE: Final = "TREERING_EPISODES"
-_OFF: Final = frozenset({"off", "0", "false", "no"})
+_OFF: Final = frozenset({"off", "disabled", "false", "no", "0"})
 _HERE: Final = "treering.surfaces.cli.episodes"
 
 
@@ -43,7 +43,7 @@ def episodes(context: click.Context) -> None:
     """Record, query, replay, redact and expire the events of sessions.
 
     Every command names a scope, and sees nothing of any other. The group is also known as
-    episodic; TREERING_EPISODES=off switches it off.
+    episodic; TREERING_EPISODES=off (or disabled, false, no, 0) switches it off.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

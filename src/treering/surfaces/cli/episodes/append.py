@@ -48,6 +48,8 @@ _OVERSIZE_HINT: Final = "pass --spill to keep it whole beside the event, or refe
     git diff | jq -Rs . | treering episodes append --scope acme/app --session-id s1 \
       --agent-id lyria --type tool.result --summary "git diff" --payload-file - --spill
     """,
+    if_stopped="the event was recorded whole or not at all;"
+    " look with treering episodes query before you run it again",
 )
 @scope_options
 @click.option("--session-id", metavar="ID", help="The session it belongs to.")
@@ -122,6 +124,7 @@ def append(
         },
         f"recorded {header.kind} {header.event_id}"
         f" as number {header.seq} of session {header.session_id} in scope {header.scope}",
+        done="the event was recorded",
     )
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     treering episodes export --scope acme/app --include-payload --out acme.jsonl
     treering episodes export --scope acme/app --session-id s1 | jq .summary
     """,
+    if_stopped="a file appears when it is whole; run it again",
 )
 @scope_options
 @click.option("--session-id", metavar="ID", help="This session only.")
@@ -84,39 +85,55 @@ def export(
         show_aside(receipt)
         return
     sessions = counted(receipt.sessions, "session")
-    show(receipt, f"exported {counted(receipt.events, 'event')} of {sessions} to {out}")
+    show(
+        receipt,
+        f"exported {counted(receipt.events, 'event')} of {sessions} to {out}",
+        done=f"the export was written to {out}",
+    )
 
 
 @click.command(
     "import",
     cls=Command,
     short_help="Take in an export, chain included.",
-    examples="""
-    treering episodes import acme.jsonl
-    ssh build treering episodes export --scope ci --include-payload | treering episodes import -
+    examples=r"""
+    treering episodes import acme.jsonl --scope acme/app
+    ssh build treering episodes export --scope ci --include-payload \
+      | treering episodes import - --scope ci
     """,
+    if_stopped="what was taken in is kept; run it again for the rest: nothing is doubled",
 )
 @click.argument("file")
+@scope_options
 @json_option
 @db_option
-def import_(*, file: str) -> None:
+def import_(*, file: str, scope: str | None, is_global: bool) -> None:
     """Take in an export, proving its chain on the way. FILE may be - for standard input.
 
-    What is here already is not doubled, so an import can be repeated. Lines that cannot be taken
-    are reported and do not stop the rest; the exit status is then 1.
+    The scope has to be the one that was exported. What is here already is not doubled, so an
+    import can be repeated. Lines that cannot be taken are reported and do not stop the rest; the
+    exit status is then 1.
+
+    An import restores a ledger as it was: secrets are neither masked nor refused, for the chain
+    holds only over the bytes that were recorded.
     """
-    # The file is opened first: a mistyped name must not leave a new ledger behind.
-    with (
-        input_stream(file) as stream,
-        open_to_write() as ledger,
-        _progress(file) as advance,
-    ):
-        receipt = ledger.restore(stream, progress=advance)
+    from treering.surfaces.cli.episodes.arrivals import of_scope  # noqa: PLC0415  (not for --help)
+
+    name = resolve_scope(scope, is_global=is_global)
+    # The file is looked at first: what is no export must not leave a new ledger behind.
+    with input_stream(file) as stream:
+        export = of_scope(stream, name)
+        with open_to_write() as ledger, _progress(file) as advance:
+            receipt = ledger.restore(export, progress=advance)
     if receipt.errors or not receipt.complete:
         _fail_incomplete(receipt)
     duplicates = f" ({receipt.duplicates:,} were here already)" if receipt.duplicates else ""
     sessions = counted(receipt.sessions, "session")
-    show(receipt, f"imported {counted(receipt.imported, 'event')} of {sessions}{duplicates}")
+    show(
+        receipt,
+        f"imported {counted(receipt.imported, 'event')} of {sessions}{duplicates}",
+        done="the export was taken in",
+    )
 
 
 def _progress(file: str) -> AbstractContextManager[Advance]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     treering episodes redact --event-id 01a1de94-e936-74a9-a810-fb5b489effca --scope acme/app
     treering episodes redact --session-id s1 --scope acme/app --replacement null
     """,
+    if_stopped="what was erased stays erased; run it again for the rest",
 )
 @click.option("--event-id", metavar="ID", help="This event.")
 @click.option("--session-id", metavar="ID", help="Every event of this session.")
@@ -69,7 +70,7 @@ def redact(
     session = None if session_id is None else require(session_id, "session_id")
     with open_existing("change") as ledger:
         receipt = ledger.redact(name, event_id=event, session_id=session, replacement=replacement)
-    show(receipt, _redacted(receipt))
+    show(receipt, _redacted(receipt), done="the redaction was carried out")
 
 
 @click.command(
@@ -80,6 +81,7 @@ def redact(
     treering episodes gc --scope acme/app --dry-run
     treering episodes gc --scope acme/app --policy tool.result=7 --policy ops.alert=forever
     """,
+    if_stopped="what was removed stays removed; run it again for the rest",
 )
 @scope_options
 @click.option(
@@ -111,7 +113,7 @@ def gc(
     now_ms = parse_time(now_ts_ms)
     with open_if_there("read" if dry_run else "change") as ledger:
         receipt = ledger.expire(name, policy=chosen or None, now_ms=now_ms, dry_run=dry_run)
-    show(receipt, *_expired(receipt))
+    show(receipt, *_expired(receipt), done="" if dry_run else "the removal was carried out")
 
 
 def _policy_entry(entry: str) -> tuple[str, int | None]:

@@ -24,6 +24,7 @@ from treering.surfaces.cli.options import (
     scope_options,
 )
 from treering.surfaces.cli.output import counted, say
+from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,6 +179,11 @@ def _show_page(
         }
         show({**body, **found})
         return
+    with writing_output():
+        _print_page(page, nothing, with_session=with_session)
+
+
+def _print_page(page: Page[Header] | Page[Event], nothing: str, *, with_session: bool) -> None:
     if not page.items:
         say(nothing)
         return

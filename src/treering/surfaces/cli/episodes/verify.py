@@ -6,6 +6,7 @@ import click
 
 from treering.surfaces.cli.commands import Command
 from treering.surfaces.cli.options import (
+    anchor_option,
     db_option,
     json_option,
     require,
@@ -22,16 +23,25 @@ from treering.surfaces.cli.verify import prove
     examples="""
     treering episodes verify --scope acme/app
     treering episodes verify --scope acme/app --session-id s1 --json
+    treering episodes verify --scope acme/app --anchor monday.anchor
     """,
 )
 @scope_options
 @click.option("--session-id", metavar="ID", help="This session only.")
+@anchor_option
 @json_option
 @db_option
-def verify(*, scope: str | None, is_global: bool, session_id: str | None) -> None:
+def verify(
+    *, scope: str | None, is_global: bool, session_id: str | None, anchor_file: str | None
+) -> None:
     """Prove that nothing of a scope was changed, removed, inserted or reordered.
 
-    The exit status is 1 if the proof fails. For the whole ledger, see treering verify.
+    Only an anchor that was kept elsewhere shows that the newest events were cut off; of it, only
+    the sessions of the scope are compared. The exit status is 1 if the proof fails. To prove the
+    whole ledger, see treering verify.
     """
-    name = resolve_scope(scope, is_global=is_global)
-    prove(name, None if session_id is None else require(session_id, "session_id"))
+    prove(
+        resolve_scope(scope, is_global=is_global),
+        None if session_id is None else require(session_id, "session_id"),
+        anchor_file=anchor_file,
+    )

@@ -1,0 +1,78 @@
+"""Where a word without quotes is a value: in a record of settings, or as an argument.
+
+Text that holds a mask proves nothing here: what stood there may have been code, and a text that
+was masked must not tell more than it did before.
+"""
+
+import re
+from typing import Final
+
+from treering.capture.secret_values import word_set
+
+RECORD_CHARS_MAX: Final = 96
+"""How far before a name its neighbours are looked for."""
+
+_MASKED: Final = re.compile(r"[0-9a-f]{8}\]")
+_ARGUMENT_HEADS: Final = ("", " ", "\t", '"', "'", "=", "`")
+_ARGUMENT_TAIL: Final = re.compile(r"[\"'`]|[ \t\r\n]|\\[nr\"']|\Z")
+_FIELD_BEFORE: Final = re.compile(
+    r"(?<![\w.])[A-Za-z][\w-]{0,31}=[^\s=;,\[\]]{1,64}[ \t]{1,2}\Z"
+    r"|(?i:server|source|host|address|addr|user|username|name|uid|id|catalog|database|dbname|db|port|driver|dsn)"
+    r"[ ]?=[^=;\"'\[\]]{1,64};[ ]?\Z"
+)
+_FIELD_AFTER: Final = re.compile(
+    r"[ \t]{1,2}[A-Za-z][\w-]{0,31}=[^\s=]"
+    r"|;[ ]?(?i:server|data[ ]source|host|address|user|uid|user[ ]id|initial[ ]catalog|database"
+    r"|dbname|port|driver|dsn|encrypt|trust\w{0,30}|pooling|timeout|multi\w{0,30})[ ]?="
+)
+_ENTRY_BEFORE: Final = re.compile(
+    r"(?i:\b(?P<key>user|user[_ -]?name|login|e?-?mail|account|uid|host|name|id))[\"'`]?[ ]?:[ ]?"
+    r"(?P<value>[^\s:,;{}]{2,48})[ ]?[,;/|]?[ ]{1,2}\Z"
+)
+_ENTRY_TAIL: Final = re.compile(r"[ ]?(?:[,}\"'`\r\n]|\\[nr\"']|\Z)")
+_STRUCT: Final = re.compile(r"[\w)][ ]?\{")
+_REMARKS: Final = word_set("str string text char varchar any none null undefined required optional")
+_SET_BY_CALL: Final = re.compile(
+    r"\b(?:define|fill|type|send_keys|type_text)\(\s?[\"'`][^\"'`\n\]]{0,60}[\"']?\Z"
+)
+_CONFIGURED: Final = re.compile(
+    r"(?<![\w-])(?:setx|setenv|set[ ]-[a-zA-Z]{1,3})[ ]\Z|"
+    r"\b(?:config|configure|kv|etcdctl)[ :](?:set|add|put)(?:[ ]--?[\w-]{1,24}){0,3}[ ]"
+    r"(?:[^\s\"'=\[\]]{0,64}[:/])?\Z"
+)
+
+
+def is_argument(text: str, value: re.Match[str], opening: str) -> bool:
+    """Say whether ``name=value`` is an argument of a command or one setting in quotes."""
+    if "(" in opening or _MASKED.search(opening) or opening[-1:] not in _ARGUMENT_HEADS:
+        return False
+    return _ARGUMENT_TAIL.match(text, value.end()) is not None
+
+
+def is_in_record(text: str, value: re.Match[str], opening: str, sign: str) -> bool:
+    """Say whether the value stands among others of the same kind, none of which is code.
+
+    ``host=db user=app password=…``, ``Server=db;Uid=sa;Pwd=…;``, ``{user: bob, password: …}``.
+    """
+    line = opening.rpartition("\n")[2]
+    if "(" in line or _MASKED.search(line) or text.startswith((")", "})", "};"), value.end()):
+        return False
+    if sign == "=":
+        before, after = _FIELD_BEFORE.search(line), _FIELD_AFTER.match(text, value.end())
+        return before is not None or after is not None
+    before = _ENTRY_BEFORE.search(line)
+    if sign.strip() != ":" or before is None or "=" in line or _STRUCT.search(line):
+        return False
+    other = before["value"].strip("\"'`")
+    told = other.lower() not in (*_REMARKS, before["key"].lower())
+    return told and _ENTRY_TAIL.match(text, value.end()) is not None
+
+
+def is_configured(opening: str) -> bool:
+    """Say whether a command before the name sets it: ``npm config set //host/:_authToken …``."""
+    return _CONFIGURED.search(opening) is not None
+
+
+def is_set_by_call(opening: str) -> bool:
+    """Say whether a call gives the name its value: ``define('DB_PASSWORD', …)``."""
+    return _SET_BY_CALL.search(opening) is not None

@@ -1,0 +1,104 @@
+"""Tokens that show their family: a prefix that their maker published, and what follows it."""
+
+from typing import Final
+
+from treering.capture.secret_values import NOT_AFTER_MASK, NOT_BEFORE_MASK
+
+# A short prefix counts only at the start of a word. A word also starts after an escaped newline
+# (\n), after a colour code of a terminal (ESC[0m) and after a percent-encoded character (%3D).
+START: Final = (
+    rf"{NOT_AFTER_MASK}(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=[0-9]m)|(?<=%[0-9A-F][0-9A-F]))"
+)
+STOP: Final = rf"(?![A-Za-z0-9_-]){NOT_BEFORE_MASK}"
+
+# A word of Base64 that happens to start like a token goes on with these.
+_NO_BASE64: Final = rf"(?![+/=]){STOP}"
+_DOPPLER: Final = r"(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,44}"
+_OPENAI: Final = (
+    r"(?!ant-)(?:(?:proj|svcacct|admin|service|None|or-v1|lf)-[A-Za-z0-9_-]{16,1024}"
+    r"|(?:[a-z0-9]{2,12}-)?[A-Za-z0-9]{20,1024})"
+)
+
+# Rule, keywords, body after the keyword; "^" asks for the start of a word.
+FAMILIES: Final = (
+    ("anthropic", "sk-ant-", r"[A-Za-z0-9_-]{10,1024}"),
+    ("openai", "^ sk-", _OPENAI),
+    ("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{20,1024}(?:_[A-Za-z0-9_.-]{20,1024})?"),
+    ("github", "github_pat_", r"[A-Za-z0-9_]{20,1024}"),
+    (
+        "gitlab",
+        "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- glffct-",
+        r"[A-Za-z0-9_-]{20,1024}(?:\.[A-Za-z0-9]{2}\.[A-Za-z0-9]{9})?",
+    ),
+    ("aws", "^ AKIA ASIA", rf"[A-Z0-9]{{16}}{STOP}"),
+    ("google", "^ AIza", rf"[A-Za-z0-9_-]{{35}}{STOP}"),
+    ("google", "ya29.", r"[A-Za-z0-9_-]{20,2048}"),
+    ("google", "GOCSPX-", r"[A-Za-z0-9_-]{20,64}"),
+    ("google", "^ 1//0", r"[A-Za-z0-9_-]{40,512}"),
+    ("slack", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.", r"[A-Za-z0-9.-]{10,512}"),
+    ("slack", "xapp-", r"[0-9]-[A-Za-z0-9-]{10,512}"),
+    ("slack", "hooks.slack.com/", r"(?:services|workflows|triggers)/([A-Za-z0-9_/+-]{16,256})"),
+    ("stripe", "sk_live_ sk_test_ rk_live_ rk_test_", r"[A-Za-z0-9]{10,512}"),
+    ("stripe", "whsec_", r"[A-Za-z0-9+/]{20,512}={0,2}"),
+    ("npm", "^ npm_", rf"[A-Za-z0-9]{{36,128}}{STOP}"),
+    ("pypi", "pypi-AgE", r"[A-Za-z0-9_-]{32,1024}"),
+    ("huggingface", "^ hf_ api_org_", r"[A-Za-z0-9]{30,128}"),
+    ("sendgrid", "^ SG.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64}"),
+    (
+        "twilio",
+        f"^ {' '.join('SK' + digit for digit in '0123456789abcdef')}",
+        rf"[0-9a-f]{{31}}{STOP}",
+    ),
+    ("digitalocean", "dop_v1_ doo_v1_ dor_v1_", r"[a-f0-9]{32,128}"),
+    ("databricks", "^ dapi", rf"[a-f0-9]{{32}}(?:-[0-9])?{STOP}"),
+    ("shopify", "shpat_ shpca_ shppa_ shpss_", r"[a-fA-F0-9]{32,64}"),
+    ("linear", "lin_api_ lin_oauth_", r"[A-Za-z0-9]{32,128}"),
+    ("tavily", "tvly-", r"[A-Za-z0-9-]{16,128}"),
+    ("groq", "^ gsk_", r"[A-Za-z0-9]{32,128}"),
+    ("xai", "^ xai-", r"[A-Za-z0-9_-]{32,256}"),
+    ("replicate", "^ r8_", rf"[A-Za-z0-9]{{36,40}}{STOP}"),
+    ("perplexity", "pplx-", r"[A-Za-z0-9]{32,128}"),
+    ("nvidia", "nvapi-", r"[A-Za-z0-9_-]{32,128}"),
+    ("openai-like", "^ csk- pcsk_ lsv2_pt_ lsv2_sk_ tgp_v1_", r"[A-Za-z0-9_-]{24,256}"),
+    ("notion", "ntn_", r"[A-Za-z0-9]{40,64}"),
+    ("figma", "figd_ figu_", r"[A-Za-z0-9_-]{32,128}"),
+    ("vault", "^ hvs. hvb. hvr.", r"[A-Za-z0-9_-]{20,512}"),
+    ("grafana", "glsa_ glc_", r"[A-Za-z0-9_+/=-]{32,512}"),
+    ("sentry", "sntrys_ sntryu_", r"[A-Za-z0-9_+/=-]{32,512}"),
+    ("supabase", "sbp_ sb_secret_", r"[A-Za-z0-9_-]{20,128}"),
+    ("docker", "dckr_pat_ dckr_oat_", r"[A-Za-z0-9_-]{20,128}"),
+    ("atlassian", "ATATT3x ATCTT3x", r"[A-Za-z0-9_=-]{32,512}"),
+    ("mailgun", "^ key-", rf"[a-f0-9]{{32}}{STOP}"),
+    ("newrelic", "NRAK-", r"[A-Z0-9]{20,64}"),
+    ("age", "AGE-SECRET-KEY-1", r"[A-Z0-9]{40,128}"),
+    ("azure", "^ sig=", r"([A-Za-z0-9+/]{40,64}(?:=|%3D)|[A-Za-z0-9%]{43,90}%3D)"),
+    ("bitbucket", "^ ATBB", rf"[A-Za-z0-9]{{32}}{STOP}"),
+    ("brevo", "xkeysib- xsmtpsib-", r"[a-f0-9]{64}-[A-Za-z0-9]{16}"),
+    ("cloudflare", "^ cfk_ cfut_ cfat_", r"[A-Za-z0-9]{40,64}"),
+    ("cloudflare", "^ v1.0-", r"[a-f0-9]{24}-[a-f0-9]{100,200}"),
+    ("contentful", "CFPAT-", r"[A-Za-z0-9_-]{43}"),
+    ("doppler", "^ dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", _DOPPLER),
+    ("facebook", "^ EAAB EAAC EAAG EAAM", rf"[A-Za-z0-9]{{100,512}}{_NO_BASE64}"),
+    ("facebook", "EAACEdEose0cBA", r"[A-Za-z0-9]{20,512}"),
+    ("firecrawl", "^ fc-", rf"[a-f0-9]{{32}}{STOP}"),
+    ("fly", "^ fo1_", r"[A-Za-z0-9_-]{40,64}"),
+    ("fly", "^ fm1a_ fm1r_ fm2_", r"[A-Za-z0-9+/_-]{40,4096}={0,3}"),
+    ("heroku", "HRKU-", r"[A-Za-z0-9_-]{36,80}"),
+    ("hubspot", "^ pat-na1- pat-eu1- pat-na2-", r"[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}"),
+    ("netlify", "^ nfp_", rf"[A-Za-z0-9]{{36,64}}{STOP}"),
+    ("notion", "^ secret_", rf"[A-Za-z0-9]{{43}}{STOP}"),
+    ("onepassword", "^ ops_eyJ", r"[A-Za-z0-9_+/-]{100,4096}={0,2}"),
+    ("planetscale", "pscale_tkn_ pscale_pw_ pscale_oauth_", r"[A-Za-z0-9_.=-]{32,64}"),
+    ("posthog", "^ phx_", r"[A-Za-z0-9_-]{32,64}"),
+    ("postman", "PMAK-", r"[a-f0-9]{24}-[a-f0-9]{34}"),
+    ("pulumi", "^ pul-", rf"[a-f0-9]{{40}}{STOP}"),
+    ("rubygems", "rubygems_", r"[a-f0-9]{48}"),
+    ("square", "sq0atp- sq0csp-", r"[A-Za-z0-9_-]{22,64}"),
+    ("square", "^ EAAA", rf"[A-Za-z0-9_-]{{56,64}}{_NO_BASE64}"),
+    ("tailscale", "tskey-auth- tskey-api- tskey-client-", r"[A-Za-z0-9]{8,32}-[A-Za-z0-9]{20,64}"),
+    (
+        "jwt",
+        "^ eyJ",
+        r"[A-Za-z0-9_-]{8,4096}\.eyJ[A-Za-z0-9_-]{8,16384}(?:\.[A-Za-z0-9_-]{0,4096})?",
+    ),
+)

@@ -1,0 +1,65 @@
+"""The standard streams of the process, when they were closed or take nothing more."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from treering.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def stand_in_for_closed() -> None:
+    """Give every closed stream a stand-in, so that no file of ours is opened under its number.
+
+    Standard input has nothing to read, standard output refuses all that is written.
+    """
+    # In this order: an opened file gets the lowest number that is free.
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+def drop_unwritten() -> None:
+    """Let go of what could not be written: the interpreter would try, and complain, once more."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextlib.contextmanager
+def writing_output(done: str = "") -> Iterator[None]:
+    """Do the writing to standard output inside. Raises StorageError if it takes nothing more.
+
+    ``done`` is what has happened nevertheless. A reader that has left stays a BrokenPipeError.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unwritable(error, done) from error
+
+
+def unwritable(error: OSError, done: str = "") -> StorageError:
+    """Return what to say of an ``error`` of standard output."""
+    reason = "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
+    if done:
+        return StorageError(
+            f"{done}; only its receipt could not be written to standard output: {reason}",
+            hint="do not run it again for the receipt's sake; check where the output goes",
+        )
+    return StorageError(
+        f"standard output cannot be written: {reason}", hint="check where the output goes"
+    )

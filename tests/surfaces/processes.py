@@ -1,0 +1,53 @@
+"""The real program, in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
+
+PROGRAM: Final = str(Path(sys.executable).with_name("treering"))
+PATIENCE_S: Final = 60
+# Root may write everywhere; without this capability it obeys permissions like everybody else.
+UNPRIVILEGED: Final = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
+
+
+def recorded(session: str = "a", *more: str) -> list[str]:
+    """Return the arguments that record an event."""
+    return [
+        "episodes", "append", "--scope", "s", "--session-id", session, "--agent-id", "x",
+        "--type", "tool.call", "--summary", "hi", *more,
+    ]  # fmt: skip
+
+
+def start(
+    environment: dict[str, str], *arguments: str, stderr: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
+    """Start the program and do not wait for it."""
+    return subprocess.Popen(
+        [*UNPRIVILEGED, PROGRAM, *arguments],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    )
+
+
+def in_shell(environment: dict[str, str], line: str) -> subprocess.CompletedProcess[str]:
+    """Run a line as a shell would."""
+    return subprocess.run(
+        ["bash", "-c", line],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
