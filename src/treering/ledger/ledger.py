@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Self
 
 import msgspec
 
@@ -13,19 +13,10 @@ from treering.ledger.drafts import check_id, check_name, check_time
 from treering.ledger.exporting import write_export
 from treering.ledger.following import Follower
 from treering.ledger.importing import read_export
+from treering.ledger.paging import make_query, read_page
 from treering.ledger.sessions import Session
 from treering.ledger.verification import verify
 from treering.model.events import NewEvent
-from treering.model.kinds import parse_kind
-from treering.model.queries import (
-    PAGE_ITEMS_DEFAULT,
-    Page,
-    Place,
-    Query,
-    check_query,
-    make_cursor,
-    read_cursor,
-)
 from treering.model.retention import check_retention
 from treering.model.scopes import parse_scope
 
@@ -40,6 +31,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Clock, EventStore
     from treering.ledger.sessions import Mode
     from treering.model.events import Event, Header
+    from treering.model.queries import Page
     from treering.model.receipts import (
         AnchorReceipt,
         ExpireReceipt,
@@ -50,8 +42,6 @@ if TYPE_CHECKING:
         Verification,
     )
     from treering.model.retention import Retention
-
-Item = TypeVar("Item", bound="Header")
 
 
 class Ledger:
@@ -153,8 +143,8 @@ class Ledger:
         ``since`` and ``until`` are milliseconds since 1970, both inclusive. ``after`` is the
         ``next_cursor`` of the page before; with ``last`` it goes on towards the past.
         """
-        query = _query(scope, session_id, kinds, since, until, first, last)
-        return _page(self._store, query, after, self._store.headers)
+        query = make_query(scope, session_id, kinds, since, until, first, last)
+        return read_page(self._store, query, after, self._store.headers)
 
     def events(
         self,
@@ -169,8 +159,8 @@ class Ledger:
         after: str | None = None,
     ) -> Page[Event]:
         """Return the same as ``query``, with payloads; a page of large ones is shorter."""
-        query = _query(scope, session_id, kinds, since, until, first, last)
-        return _page(self._store, query, after, self._store.events)
+        query = make_query(scope, session_id, kinds, since, until, first, last)
+        return read_page(self._store, query, after, self._store.events)
 
     def event(self, scope: str, event_id: str) -> Event:
         """Return one event with its payload. Raises NotFound if the scope has none such."""
@@ -341,60 +331,3 @@ class Ledger:
     ) -> ImportReceipt:
         """Take in native JSONL, chain included; what is here already is not doubled."""
         return read_export(self._store, stream, progress)
-
-
-def _query(
-    scope: str,
-    session_id: str | None,
-    kinds: Sequence[str],
-    since: int | None,
-    until: int | None,
-    first: int | None,
-    last: int | None,
-) -> Query:
-    if first is not None and last is not None:
-        raise InvalidInput("ask for the first or the last events, not both", hint="drop one")
-    limit = first if first is not None else last
-    return check_query(
-        Query(
-            scope=parse_scope(scope),
-            session_id=None if session_id is None else check_name(session_id, "session_id"),
-            kinds=tuple(dict.fromkeys(parse_kind(kind).name for kind in _listed(kinds))),
-            since_ms=None if since is None else check_time(since),
-            until_ms=None if until is None else check_time(until),
-            limit=PAGE_ITEMS_DEFAULT if limit is None else limit,
-            backwards=last is not None,
-        )
-    )
-
-
-def _listed(kinds: Sequence[str]) -> Sequence[str]:
-    return (kinds,) if isinstance(kinds, str) else kinds
-
-
-def _page(
-    store: EventStore, query: Query, after: str | None, read: Callable[[Query], list[Item]]
-) -> Page[Item]:
-    place = None if after is None else read_cursor(query, after)
-    # One more than asked for tells whether there is more.
-    found = read(msgspec.structs.replace(query, after=place, limit=query.limit + 1))
-    items = found[-query.limit :] if query.backwards else found[: query.limit]
-    edge = _edge(query, items)
-    if edge is None:
-        return Page(items=items, has_more=False, next_cursor=None)
-    has_more = len(found) > query.limit or _goes_on(store, query, edge)
-    cursor = make_cursor(query, edge) if has_more else None
-    return Page(items=items, has_more=has_more, next_cursor=cursor)
-
-
-def _edge(query: Query, items: Sequence[Header]) -> Place | None:
-    """Return where the next page begins."""
-    if not items:
-        return None
-    last = items[0] if query.backwards else items[-1]
-    return Place(last.ts_ms, last.position)
-
-
-def _goes_on(store: EventStore, query: Query, edge: Place) -> bool:
-    """Whether a short page was cut because its payloads are large."""
-    return bool(store.headers(msgspec.structs.replace(query, after=edge, limit=1)))

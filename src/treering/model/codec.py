@@ -17,6 +17,8 @@ import msgspec
 from treering.errors import InvalidInput
 
 NESTING_MAX: Final = 64
+PLAIN_LEVELS: Final = 6
+"""Deeper values are compared with what comes back, instead of being looked through."""
 PAYLOAD_BYTES_MAX: Final = 8_192
 """Inline cap of a payload's canonical JSON; more is spilled to a blob."""
 REFS_BYTES_MAX: Final = 4_096
@@ -61,8 +63,8 @@ def canonical_content(
             b"null" if encoded_refs is None else encoded_refs,
             b"null" if encoded_payload is None else encoded_payload,
         )
-        # What is flat comes back as it was and is not deep: that settles most events.
-        sound = (_is_flat(refs) and _is_flat(payload)) or (
+        # What is plain comes back as it was and is not deep: that settles most events.
+        sound = (_is_plain(refs) and _is_plain(payload)) or (
             decode(content) == [summary, refs, payload]
             and not _too_deep(content, refs)
             and not _too_deep(content, payload)
@@ -182,9 +184,19 @@ def _find_fault_in_text(text: str, path: str) -> tuple[str, str]:
     return _SOUND
 
 
-def _is_flat(value: Any) -> bool:
-    """Whether ``value`` is none, or an object of plain members: most events, settled at once."""
-    return value is None or (type(value) is dict and _PLAIN.issuperset(map(type, value.values())))
+def _is_plain(value: Any, levels: int = PLAIN_LEVELS) -> bool:
+    """Whether ``value`` is made of nothing but JSON's own types, a few levels deep."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind is float:
+        return math.isfinite(value)
+    if kind is not dict and kind is not list:
+        return False
+    inner = value.values() if kind is dict else value
+    return _PLAIN.issuperset(map(type, inner)) or (
+        levels > 0 and all(_is_plain(one, levels - 1) for one in inner)
+    )
 
 
 def _too_deep(encoded: bytes, value: Any) -> bool:

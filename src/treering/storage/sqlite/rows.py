@@ -119,8 +119,9 @@ def headers(
             (place := sessions[session])[0], place[1], names[kind],
             names[source], origin and names[origin], run and names[run], run_seq,
             turn and names[turn], names[agent], user and names[user], ts_ms, recorded_ms,
-            "private" if flags & PRIVATE else "safe", REDACTED if flags & ERASED else summary,
-            refs and decode(refs), payload_bytes, flags & ERASED != 0, flags & EXPIRED != 0,
+            "private" if flags & PRIVATE else "safe",
+            REDACTED if (erased := flags & ERASED) else summary,
+            refs and decode(refs), payload_bytes, erased != 0, flags >= EXPIRED,
             version, digest, link,
         )
         for (
@@ -145,8 +146,9 @@ def events(
             (place := sessions[session])[0], place[1], names[kind],
             names[source], origin and names[origin], run and names[run], run_seq,
             turn and names[turn], names[agent], user and names[user], ts_ms, recorded_ms,
-            "private" if flags & PRIVATE else "safe", REDACTED if flags & ERASED else summary,
-            refs and decode(refs), payload_bytes, flags & ERASED != 0, flags & EXPIRED != 0,
+            "private" if flags & PRIVATE else "safe",
+            REDACTED if (erased := flags & ERASED) else summary,
+            refs and decode(refs), payload_bytes, erased != 0, flags >= EXPIRED,
             version, digest, link,
             decode(payload)
             if payload is not None and blob is None and version == SCHEMA_VERSION

@@ -1,0 +1,88 @@
+"""Pages: what a query finds, as much as fits, and the cursor to go on with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.ledger.drafts import check_name, check_time
+from treering.model.kinds import parse_kind
+from treering.model.queries import (
+    PAGE_ITEMS_DEFAULT,
+    Page,
+    Place,
+    Query,
+    check_query,
+    make_cursor,
+    read_cursor,
+)
+from treering.model.scopes import parse_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.ledger.ports import EventStore
+    from treering.model.events import Header
+
+Item = TypeVar("Item", bound="Header")
+
+
+def make_query(
+    scope: str,
+    session_id: str | None,
+    kinds: Sequence[str],
+    since: int | None,
+    until: int | None,
+    first: int | None,
+    last: int | None,
+) -> Query:
+    """Return what is asked for, checked. Raises InvalidInput if it makes no sense."""
+    if first is not None and last is not None:
+        raise InvalidInput("ask for the first or the last events, not both", hint="drop one")
+    limit = first if first is not None else last
+    return check_query(
+        Query(
+            scope=parse_scope(scope),
+            session_id=None if session_id is None else check_name(session_id, "session_id"),
+            kinds=tuple(dict.fromkeys(parse_kind(kind).name for kind in _listed(kinds))),
+            since_ms=None if since is None else check_time(since),
+            until_ms=None if until is None else check_time(until),
+            limit=PAGE_ITEMS_DEFAULT if limit is None else limit,
+            backwards=last is not None,
+        )
+    )
+
+
+def _listed(kinds: Sequence[str]) -> Sequence[str]:
+    return (kinds,) if isinstance(kinds, str) else kinds
+
+
+def read_page(
+    store: EventStore, query: Query, after: str | None, read: Callable[[Query], list[Item]]
+) -> Page[Item]:
+    """Return one page of ``query``, behind the cursor ``after``."""
+    place = None if after is None else read_cursor(query, after)
+    # One more than asked for tells whether there is more.
+    found = read(msgspec.structs.replace(query, after=place, limit=query.limit + 1))
+    items = found[-query.limit :] if query.backwards else found[: query.limit]
+    edge = _edge(query, items)
+    if edge is None:
+        return Page(items=items, has_more=False, next_cursor=None)
+    has_more = len(found) > query.limit or _goes_on(store, query, edge)
+    cursor = make_cursor(query, edge) if has_more else None
+    return Page(items=items, has_more=has_more, next_cursor=cursor)
+
+
+def _edge(query: Query, items: Sequence[Header]) -> Place | None:
+    """Return where the next page begins."""
+    if not items:
+        return None
+    last = items[0] if query.backwards else items[-1]
+    return Place(last.ts_ms, last.position)
+
+
+def _goes_on(store: EventStore, query: Query, edge: Place) -> bool:
+    """Whether a short page was cut because its payloads are large."""
+    return bool(store.headers(msgspec.structs.replace(query, after=edge, limit=1)))
