@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,11 +18,11 @@ DERIVED = ("times_by_session", "times_by_kind", "runs")
 
 
 def derived(path: Path) -> dict[str, list[tuple[int, ...]]]:
-    connection = sqlite3.connect(path)
-    return {
-        table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3").fetchall()
-        for table in DERIVED
-    }
+    with closing(sqlite3.connect(path)) as connection:
+        return {
+            table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3").fetchall()
+            for table in DERIVED
+        }
 
 
 @pytest.fixture

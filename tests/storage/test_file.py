@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,8 +148,10 @@ def test_every_released_schema_can_be_opened(golden: Path, path: Path) -> None:
 
 
 def test_there_is_a_golden_file_for_every_schema() -> None:
-    versions = {sqlite3.connect(file).execute("PRAGMA user_version").fetchone()[0] for file in
-                GOLDEN.glob("*.db")}  # fmt: skip
+    versions = set()
+    for file in GOLDEN.glob("*.db"):
+        with closing(sqlite3.connect(file)) as connection:
+            versions.add(connection.execute("PRAGMA user_version").fetchone()[0])
 
     assert versions == set(range(1, len(schema.migrations()) + 1))
 
@@ -284,22 +287,21 @@ def test_the_view_has_exactly_the_columns_of_the_seed(path: Path) -> None:
         ledger.append([said("erased", event_id="e3", ts_ms=NOON + 3)])
         ledger.redact(HERE, event_id="e3")
         ledger.expire(HERE, now_ms=NOON + 45 * DAY)
-    connection = sqlite3.connect(path)
+    with closing(sqlite3.connect(path)) as connection:
+        cursor = connection.execute("SELECT * FROM episodic_events WHERE type NOT LIKE 'ledger.%'")
 
-    cursor = connection.execute("SELECT * FROM episodic_events WHERE type NOT LIKE 'ledger.%'")
-
-    assert [column[0] for column in cursor.description] == SEED_COLUMNS
-    rows = [row[1:12] for row in cursor]
-    assert rows == [
-        ("e1", NOON, HERE, "s1", "lyria", "conversation.user", "hello", '{"text":"hello"}',
-         '{"f":1}', 0, "openclaw-mem.episodic.v0"),
-        (uuid, NOON + 1, HERE, "s1", "lyria", "conversation.user", "generated",
-         '{"text":"generated"}', None, 0, "openclaw-mem.episodic.v0"),
-        ("e3", NOON + 3, HERE, "s1", "lyria", "conversation.user", "[REDACTED]", '"[REDACTED]"',
-         None, 1, "openclaw-mem.episodic.v0"),
-    ]  # fmt: skip
-    with pytest.raises(sqlite3.OperationalError):
-        connection.execute("DELETE FROM episodic_events")
+        assert [column[0] for column in cursor.description] == SEED_COLUMNS
+        rows = [row[1:12] for row in cursor]
+        assert rows == [
+            ("e1", NOON, HERE, "s1", "lyria", "conversation.user", "hello", '{"text":"hello"}',
+             '{"f":1}', 0, "openclaw-mem.episodic.v0"),
+            (uuid, NOON + 1, HERE, "s1", "lyria", "conversation.user", "generated",
+             '{"text":"generated"}', None, 0, "openclaw-mem.episodic.v0"),
+            ("e3", NOON + 3, HERE, "s1", "lyria", "conversation.user", "[REDACTED]", '"[REDACTED]"',
+             None, 1, "openclaw-mem.episodic.v0"),
+        ]  # fmt: skip
+        with pytest.raises(sqlite3.OperationalError):
+            connection.execute("DELETE FROM episodic_events")
 
 
 def test_every_hot_query_uses_its_index(path: Path) -> None:
