@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from treering.model.events import SCHEMA_VERSION
-
 Step: TypeAlias = Callable[[str, Any], Any]
 """Takes the kind and the payload; returns the payload of the next version."""
 
@@ -20,7 +18,7 @@ STEPS: Final[Mapping[int, Step]] = {}
 
 def upcast(kind: str, payload: Any, version: int, steps: Mapping[int, Step] = STEPS) -> Any:
     """Return ``payload`` of schema ``version`` as the current version has it."""
-    for older in range(version, SCHEMA_VERSION if steps is STEPS else max(steps, default=0) + 1):
-        step = steps.get(older)
-        payload = payload if step is None else step(kind, payload)
+    while version in steps:
+        payload = steps[version](kind, payload)
+        version += 1
     return payload
