@@ -83,7 +83,7 @@ def check_anchor(
         count += 1
         if own is None or entry.genesis in own:
             compared += 1
-            broken = broken or _check_head(store, entry)
+            broken = broken or _check_head(store, scope, entry)
     if root is None or (root.root, root.sessions) != (digest.hexdigest(), count):
         raise _damaged("its lines do not add up to its root")
     return compared, broken
@@ -95,22 +95,27 @@ def _extend(digest: hashlib._Hash, head: _Head) -> None:
     )
 
 
-def _check_head(store: EventStore, head: _Head) -> Broken | None:
+def _check_head(store: EventStore, scope: Scope | None, head: _Head) -> Broken | None:
     if head.seq == 0:
         return None
-    found = store.link_at(bytes.fromhex(head.genesis), head.seq)
+    found = store.link_at(scope, bytes.fromhex(head.genesis), head.seq)
     if found is None:
         detail = f"the anchor knows a session up to seq {head.seq} that is gone, or ends before"
-        return _broken(store, head, "missing", detail)
+        return _broken(store, scope, head, "missing", detail)
     if found.hex() != head.link:
-        return _broken(store, head, "link", f"seq {head.seq} is not the one that was anchored")
+        detail = f"seq {head.seq} is not the one that was anchored"
+        return _broken(store, scope, head, "link", detail)
     return None
 
 
 def _broken(
-    store: EventStore, head: _Head, fault: Literal["missing", "link"], detail: str
+    store: EventStore,
+    scope: Scope | None,
+    head: _Head,
+    fault: Literal["missing", "link"],
+    detail: str,
 ) -> Broken:
-    known = (one for one in store.session_records() if one.genesis.hex() == head.genesis)
+    known = (one for one in store.session_records(scope) if one.genesis.hex() == head.genesis)
     session = next(known, None)
     return Broken(
         scope=session.scope if session is not None else "",

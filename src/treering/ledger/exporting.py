@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
@@ -19,16 +19,12 @@ from treering.ledger.jsonl import (
 from treering.model.receipts import ExportReceipt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from treering.ledger.jsonl import Payloads
     from treering.ledger.ports import EventStore
     from treering.ledger.records import Record
     from treering.model.scopes import Scope
-
-PAGE: Final = 500
-ATTEMPTS_MAX: Final = 5
-"""How often a page is read of which something is erased meanwhile."""
 
 
 def write_export(
@@ -45,7 +41,7 @@ def write_export(
     stream.write(encode_line(OpeningLine(FORMAT, scope, payloads, at_ms)) + b"\n")
     opened: set[str] = set()
     events = 0
-    for page in _pages(store, scope, session_id):
+    for page in store.record_pages(scope, session_id=session_id):
         lines: list[bytes] = []
         for record in page:
             if record.session_id not in opened:
@@ -58,43 +54,6 @@ def write_export(
             progress(len(page))
     stream.write(encode_line(EndLine(len(opened), events)) + b"\n")
     return ExportReceipt(scope=scope, sessions=len(opened), events=events, payloads=payloads)
-
-
-def _pages(store: EventStore, scope: Scope, session_id: str | None) -> Iterator[list[Record]]:
-    after = 0
-    if session_id is not None:
-        while (found := _page(store, scope, session_id, after))[0]:
-            page, after = found
-            yield page
-        return
-    newest = store.last_position()
-    while after < newest:
-        page, after = _page(store, scope, None, after)
-        if any(record.erasure is not None for record in page):
-            # The event that vouches for it may have been recorded since we began.
-            newest = store.last_position()
-        if page:
-            yield page
-
-
-def _page(
-    store: EventStore, scope: Scope, session_id: str | None, after: int
-) -> tuple[list[Record], int]:
-    """Return the records behind ``after``, and where the next page begins."""
-    for _ in range(ATTEMPTS_MAX):
-        if session_id is None:
-            page, last = store.records_after(scope, after, limit=PAGE)
-        else:
-            page = store.records(scope, session_id, after_seq=after, limit=PAGE)
-            last = page[-1].seq if page else after
-        if not any(_is_torn(record) for record in page):
-            break
-    return page, last
-
-
-def _is_torn(record: Record) -> bool:
-    """Whether the payload was erased after its event was read."""
-    return record.erasure is None and record.payload is None and record.payload_bytes > 0
 
 
 def _session_line(store: EventStore, scope: Scope, session_id: str) -> SessionLine:

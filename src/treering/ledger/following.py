@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from treering.ledger.ports import EventStore
+    from treering.ledger.records import Mark, Stretch
     from treering.model.events import Header
     from treering.model.scopes import Scope
 
 PAGE: Final = 500
 Item = TypeVar("Item", bound="Header")
 WAIT_S: Final = 0.5
-Position = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Follower(Generic[Item]):
@@ -36,7 +37,7 @@ class Follower(Generic[Item]):
         store: EventStore,
         scope: Scope,
         *,
-        after_position: Callable[..., tuple[list[Item], int]],
+        read: Callable[..., Stretch[Item]],
         of_run: Callable[[Scope, str, str], Iterator[Item]],
         after: str | None,
         committed: bool,
@@ -45,9 +46,9 @@ class Follower(Generic[Item]):
     ) -> None:
         self._store = store
         self._scope = scope
-        self._after_position = after_position
+        self._read = read
         self._of_run = of_run
-        self._position = _read_position(after, scope) if after else 0
+        self._mark = _read_mark(after, scope) if after else ()
         self._committed = committed
         self._idle_seconds = idle_seconds
         self._stop = stop
@@ -56,7 +57,7 @@ class Follower(Generic[Item]):
     @property
     def cursor(self) -> str:
         """Return where to go on, once the last event delivered has been dealt with."""
-        return pack((self._scope, self._position))
+        return pack((self._scope, self._mark))
 
     def __iter__(self) -> Iterator[Item]:
         return self
@@ -69,45 +70,47 @@ class Follower(Generic[Item]):
         self._items.close()  # type: ignore[attr-defined]
 
     def _deliver(self) -> Iterator[Item]:
-        looked = self._position
+        looked = self._mark
         while not (self._stop is not None and self._stop.is_set()):
-            events, looked = self._after_position(self._scope, looked, limit=PAGE)
-            for event in events:
-                yield from self._one(event)
-            if not events:
-                self._position = max(self._position, looked)
-                if looked >= self._store.last_position() and not self._wait(looked):
+            stretch = self._read(self._scope, looked, limit=PAGE)
+            looked = stretch.last
+            for event, mark in zip(stretch.items, stretch.marks, strict=True):
+                yield from self._one(event, mark)
+            if not stretch.items:
+                self._mark = max(self._mark, looked)
+                if not stretch.more and not self._wait(looked):
                     return
 
-    def _one(self, event: Item) -> Iterator[Item]:
+    def _one(self, event: Item, mark: Mark) -> Iterator[Item]:
         if not self._committed or event.run_id is None:
-            self._position = event.position
+            self._mark = mark
             yield event
         elif event.kind == "run.ended":
             # The whole run comes now, so a cursor before its end brings all of it again.
             for part in self._of_run(self._scope, event.session_id, event.run_id):
                 if part.seq == event.seq:
-                    self._position = event.position
+                    self._mark = mark
                 yield part
         elif event.kind in RUN_ENDS:
-            self._position = event.position
+            self._mark = mark
 
-    def _wait(self, seen: int) -> bool:
+    def _wait(self, seen: Mark) -> bool:
         """Wait for news; return False when it is time to end."""
         start = time.monotonic()
-        while self._store.last_position() <= seen:
+        left = WAIT_S if self._idle_seconds is None else self._idle_seconds
+        while not self._store.wait(self._scope, seen, min(WAIT_S, left)):
             idle = time.monotonic() - start
             if self._stop is not None and self._stop.is_set():
                 return False
-            if self._idle_seconds is not None and idle >= self._idle_seconds:
-                return False
-            left = WAIT_S if self._idle_seconds is None else self._idle_seconds - idle
-            self._store.wait(seen, min(WAIT_S, left))
+            if self._idle_seconds is not None:
+                left = self._idle_seconds - idle
+                if left <= 0:
+                    return False
         return True
 
 
-def _read_position(cursor: str, scope: Scope) -> int:
-    name, position = unpack(cursor, tuple[str, Position])
+def _read_mark(cursor: str, scope: Scope) -> Mark:
+    name, mark = unpack(cursor, tuple[str, tuple[_Number, ...]])
     if name != scope:
         raise InvalidCursor("the cursor belongs to another scope", hint="follow that scope")
-    return position
+    return mark

@@ -164,7 +164,7 @@ class _Reading:
         key = (record.scope, record.session_id)
         seq, previous = self._links[key]
         if record.seq != seq + 1:
-            before = self._store.link_at(session.genesis, record.seq - 1)
+            before = self._store.link_at(Scope(record.scope), session.genesis, record.seq - 1)
             if before is None:
                 raise InvalidInput(
                     f"session {record.session_id} jumps from seq {seq} to {record.seq}",

@@ -186,7 +186,7 @@ class Ledger:
         return Follower(
             self._store,
             parse_scope(scope),
-            after_position=self._store.headers_after,
+            read=self._store.headers_after,
             of_run=self._store.run_headers,
             after=after,
             committed=committed,
@@ -207,7 +207,7 @@ class Ledger:
         return Follower(
             self._store,
             parse_scope(scope),
-            after_position=self._store.events_after,
+            read=self._store.events_after,
             of_run=self._store.run_events,
             after=after,
             committed=committed,

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
         Draft,
         Erased,
         Erasure,
+        Mark,
         Record,
         Selection,
         SessionRecord,
+        Stretch,
     )
     from treering.model.codec import Json
     from treering.model.events import Event, Header
@@ -65,17 +67,14 @@ class EventStore(Protocol):
     def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the events of one run, in order."""
 
-    def headers_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Header], int]:
-        """Return headers of the scope behind ``position``, and the position looked at last."""
+    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
+        """Return headers of the scope behind ``mark``, in the order they are followed."""
 
-    def events_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Event], int]:
-        """Return events of the scope behind ``position``, and the position looked at last."""
+    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
+        """Return events of the scope behind ``mark``, in the order they are followed."""
 
-    def last_position(self) -> int:
-        """Return the position of the newest event, 0 if there is none."""
-
-    def wait(self, seen: int, timeout_s: float) -> None:
-        """Return when something was recorded behind position ``seen``, or after the timeout."""
+    def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:
+        """Return True once something may be found behind ``seen``, False after the timeout."""
 
     def erase(
         self,
@@ -107,13 +106,23 @@ class EventStore(Protocol):
     def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
         """Return stored events of a session in order, erased ones included."""
 
-    def records_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Record], int]:
-        """Return stored events of a scope behind ``position``, and the position looked at last."""
+    def record_pages(
+        self,
+        scope: Scope,
+        *,
+        session_id: str | None = None,
+        behind: Mapping[str, int] | None = None,
+    ) -> Iterator[list[Record]]:
+        """Return what a scope, or one session, holds when asked, erased events included.
+
+        Each session comes in order, and with what vouches for its erasures. ``behind`` says up to
+        which seq sessions are known elsewhere: what comes before all that is new may be left out.
+        """
 
     def covers(self, scope: Scope, session_id: str) -> list[Event]:
         """Return the events that vouch for erasures in a session, in order."""
 
-    def link_at(self, genesis: bytes, seq: int) -> bytes | None:
+    def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
 
     def stray(self) -> str | None:

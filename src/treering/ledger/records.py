@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -11,6 +11,11 @@ from treering.model.scopes import Scope
 
 Erasure = Literal["null", "placeholder", "expired"]
 """How content was erased: payload reads null, payload reads [REDACTED], or the event expired."""
+
+Mark = tuple[int, ...]
+"""A place in the order in which events are followed; the empty one is before them all."""
+
+Item = TypeVar("Item")
 
 
 FIELDS: Final = Header.__struct_fields__[2:18]
@@ -72,6 +77,17 @@ class Record(msgspec.Struct, gc=False, kw_only=True):
     link: bytes
     erasure: Erasure | None = None
     payload_bytes: int = 0
+
+
+class Stretch(msgspec.Struct, Generic[Item], frozen=True, gc=False):
+    """Events as they are followed, each with its mark."""
+
+    items: list[Item]
+    marks: list[Mark]
+    last: Mark
+    """The mark looked at last, whether or not an event of the scope stands there."""
+    more: bool
+    """There may be more behind ``last`` already."""
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final
 from treering.errors import Conflict, InvalidInput
 from treering.ledger.chain import link
 from treering.model.events import SCHEMA_VERSION, Header
+from treering.storage import encoding
+from treering.storage.repeats import same_draft, same_stored, taken
+from treering.storage.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
 from treering.storage.sqlite import rows, timeline
-from treering.storage.sqlite.repeats import same_draft, same_stored, stored_header, taken
-from treering.storage.sqlite.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
+from treering.storage.sqlite.reader import stored_header
 from treering.storage.sqlite.sql import fetch_value
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.known import Known
     from treering.storage.sqlite.sql import Row
 
-PLAIN: Final = {"safe": rows.ALWAYS, "private": rows.ALWAYS | rows.PRIVATE}
+PLAIN: Final = {"safe": encoding.ALWAYS, "private": encoding.ALWAYS | encoding.PRIVATE}
 """Flags of an event with nothing out of the ordinary, by its visibility."""
 
 
@@ -127,7 +129,7 @@ class Batch:
                 raise taken(draft)
             return placed[1]
         scope, scope_key = self._known.scope(self.connection, draft.scope, create=False)
-        key, _ = rows.id_key(scope_key, draft.event_id)
+        key, _ = encoding.id_key(scope_key, draft.event_id)
         found = scope and stored_header(self.connection, scope, key)
         if not found:
             return None
@@ -190,14 +192,14 @@ class Batch:
         flags = PLAIN[visibility]
         key, event_name = draft.made_id, None
         if key is None:
-            key, named = rows.id_key(scope_key, event_id)
+            key, named = encoding.id_key(scope_key, event_id)
             if named:
-                event_name, flags = event_id, flags | rows.NAMED
+                event_name, flags = event_id, flags | encoding.NAMED
         content: Row = (position, draft.salt, draft.payload, None)
         if draft.blob is not None and draft.payload is not None:
-            flags |= rows.SPILLED
+            flags |= encoding.SPILLED
             blob = self.keep_blob((scope, scope_key), draft.payload, draft.blob)
-            content = (position, draft.salt, rows.stub(draft.payload), blob)
+            content = (position, draft.salt, encoding.stub(draft.payload), blob)
         self._events.append((
             position, scope, session, seq, key, event_name,
             ids.get(kind) or name(connection, kind),

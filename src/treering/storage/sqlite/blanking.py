@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.storage.sqlite import rows, timeline
+from treering.storage import encoding
+from treering.storage.sqlite import timeline
 from treering.storage.sqlite.sql import fetch_value
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, in
     if erasure == "expired":
         timeline.remove(connection, positions)
     statement = _EXPIRE if erasure == "expired" else _REDACT
-    flags = rows.erasure_flags(erasure)
+    flags = encoding.erasure_flags(erasure)
     connection.executemany(statement, [(flags, position) for position in positions])
     connection.executemany(_BLANK_CONTENT, [(position,) for position in positions])
     connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")

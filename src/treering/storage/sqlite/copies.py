@@ -5,14 +5,12 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.drafts import compressed
-from treering.ledger.records import Erasure
 from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.model.kinds import ERASURE_KINDS
-from treering.storage.sqlite import rows
+from treering.storage import encoding
+from treering.storage.claims import check_same_key, claim_of
 from treering.storage.sqlite.blanking import blank
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 
@@ -31,8 +29,6 @@ FROM events
 WHERE session = ? AND seq BETWEEN ? AND ?
 ORDER BY seq
 """
-_VOUCHED: Final = {"ledger.redacted": ("null", "placeholder"), "ledger.expired": ("expired",)}
-"""How content is erased that an event of each kind vouches for."""
 
 
 class Copier:
@@ -84,7 +80,7 @@ class _Copy:
                 hint="the file lacks lines; export again",
             )
         if record.erasure == "expired" and record.event_id.startswith("#"):
-            _check_same_key(scope[1], session)
+            check_same_key(scope[1], session)
         self._add(scope, number, record)
         if record.kind in ERASURE_KINDS:
             self._erase_vouched(number, record)
@@ -128,15 +124,15 @@ class _Copy:
         if expired and record.event_id.startswith("#"):
             key, named = bytes.fromhex(record.event_id[1:]), True
         else:
-            key, named = rows.id_key(scope[1], record.event_id)
+            key, named = encoding.id_key(scope[1], record.event_id)
         self._check_new((scope[0], key), record)
         spilled = record.payload is not None and len(record.payload) > PAYLOAD_BYTES_MAX
         flags = (
-            rows.ALWAYS
-            | (rows.PRIVATE if record.visibility == "private" else 0)
-            | (rows.SPILLED if spilled else 0)
-            | (rows.NAMED if named else 0)
-            | rows.erasure_flags(record.erasure)
+            encoding.ALWAYS
+            | (encoding.PRIVATE if record.visibility == "private" else 0)
+            | (encoding.SPILLED if spilled else 0)
+            | (encoding.NAMED if named else 0)
+            | encoding.erasure_flags(record.erasure)
         )
         name = self._name
         run = name(record.run_id)
@@ -152,7 +148,7 @@ class _Copy:
         )  # fmt: skip
         if spilled and record.payload is not None:
             blob = self._batch.keep_blob(scope, record.payload, compressed(record.payload))
-            content: Row = (position, record.salt, rows.stub(record.payload), blob)
+            content: Row = (position, record.salt, encoding.stub(record.payload), blob)
         else:
             content = (position, record.salt, record.payload, None)
         self._batch.push(event, content, session, (record.seq, record.link))
@@ -174,7 +170,7 @@ class _Copy:
 
     def _erase_vouched(self, session: int, record: Record) -> None:
         """Erase what ``record`` vouches for and still stands here, for it was copied before."""
-        claim = _claim_of(record)
+        claim = claim_of(record)
         if claim is None:
             return
         self._batch.flush()
@@ -189,38 +185,7 @@ class _Copy:
             row[4] in vouching for row in found
         ):
             return
-        erased = rows.EXPIRED if claim.erasure == "expired" else rows.ERASED
+        erased = encoding.EXPIRED if claim.erasure == "expired" else encoding.ERASED
         standing = [row[2] for row in found if row[5] & erased == 0]
         if standing:
             blank(self._batch, standing, claim.erasure)
-
-
-class _Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What an erasure event says it took."""
-
-    erasure: Erasure
-    count: int
-    digest: str
-    ranges: list[tuple[int, int]]
-
-
-def _claim_of(record: Record) -> _Claim | None:
-    """Return what ``record`` says, if a ledger could have said it at its place."""
-    try:
-        claim = msgspec.json.decode(record.payload or b"null", type=_Claim)
-    except msgspec.MsgspecError:
-        return None
-    places = [0, *(place for stretch in claim.ranges for place in stretch), record.seq]
-    ordered = all(first <= last for first, last in claim.ranges) and all(
-        last < first for last, first in zip(places[::2], places[1::2], strict=True)
-    )
-    return claim if ordered and claim.erasure in _VOUCHED.get(record.kind, ()) else None
-
-
-def _check_same_key(key: bytes, session: SessionRecord) -> None:
-    if key != session.scope_key:
-        raise InvalidInput(
-            f"session {session.session_id} holds expired ids, which scope {session.scope} here"
-            " would not know again: import into a ledger that does not have the scope yet",
-            hint="import into a ledger that does not have the scope yet",
-        )

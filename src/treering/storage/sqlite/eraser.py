@@ -6,7 +6,6 @@ Afterwards the write-ahead log is folded into the file and cut to nothing.
 from __future__ import annotations
 
 from collections import Counter
-from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +13,9 @@ import apsw
 
 from treering.ledger.records import Cover, Erased
 from treering.model.kinds import ERASURE_KINDS
-from treering.storage.sqlite import rows, timeline
+from treering.storage import encoding
+from treering.storage.claims import cover_of
+from treering.storage.sqlite import timeline
 from treering.storage.sqlite.blanking import blank
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.sql import fetch_all, fetch_value
@@ -124,7 +125,7 @@ class Eraser:
         if not scope:
             return []
         if selection.event_id is not None:
-            key = rows.id_key(scope_key, selection.event_id)[0]
+            key = encoding.id_key(scope_key, selection.event_id)[0]
             return fetch_all(
                 connection,
                 f"{columns} WHERE e.scope = ? AND e.event_id = ? AND e.flags & 2 = 0"
@@ -163,13 +164,7 @@ class Eraser:
             name = fetch_value(
                 batch.connection, "SELECT name FROM sessions WHERE id = ?", (session,)
             )
-            digest = sha256(b"".join(row[3] for row in members)).digest()
-            cover = Cover(
-                session_id=name,
-                count=len(members),
-                ranges=_ranges([row[1] for row in members]),
-                digest=digest,
-            )
+            cover = cover_of(name, [(row[1], row[3]) for row in members])
             batch.place([vouch(cover)])
             names.append(name)
         batch.flush()
@@ -183,16 +178,6 @@ class Eraser:
         }
 
 
-def _ranges(seqs: list[int]) -> list[tuple[int, int]]:
-    ranges: list[tuple[int, int]] = []
-    for seq in seqs:
-        if ranges and ranges[-1][1] == seq - 1:
-            ranges[-1] = (ranges[-1][0], seq)
-        else:
-            ranges.append((seq, seq))
-    return ranges
-
-
 def _scope(connection: apsw.Connection, name: str) -> int:
     return fetch_value(connection, "SELECT id FROM scopes WHERE name = ?", (name,)) or 0
 
@@ -200,6 +185,8 @@ def _scope(connection: apsw.Connection, name: str) -> int:
 def _kind(connection: apsw.Connection, name: str) -> int:
     key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
     return (
-        fetch_value(connection, "SELECT id FROM names WHERE key = ?", (rows.name_key(key, name),))
+        fetch_value(
+            connection, "SELECT id FROM names WHERE key = ?", (encoding.name_key(key, name),)
+        )
         or 0
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.ledger.chain import SALT_BYTES, genesis
 from treering.model.events import REDACTED
-from treering.storage.sqlite.rows import decompress, name_key
+from treering.storage.encoding import decompress, name_key
 from treering.storage.sqlite.sql import fetch_one, fetch_value
 from treering.storage.sqlite.timeline import timed_position
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from treering.errors import InvalidCursor
+from treering.ledger.records import Stretch
+from treering.model.events import REDACTED
 from treering.model.kinds import ERASURE_KINDS
+from treering.storage import encoding
+from treering.storage.encoding import name_key
 from treering.storage.sqlite import rows, timeline
 from treering.storage.sqlite.faults import naming_damage
 from treering.storage.sqlite.known import Blobs, SessionTexts, Texts
-from treering.storage.sqlite.rows import EVENT, HEADER, RECORD, WITH_CONTENT, name_key
+from treering.storage.sqlite.rows import EVENT, HEADER, RECORD, WITH_CONTENT
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import apsw
 
-    from treering.ledger.records import Record
+    from treering.ledger.records import Mark, Record
     from treering.model.events import Event, Header
     from treering.model.queries import Query
     from treering.model.scopes import Scope
@@ -28,6 +33,9 @@ LAST: Final = 2**62
 SCAN_ROWS_MAX: Final = 2_000
 """Rows of all scopes that one step of following looks at."""
 RUN_PAGE: Final = 1_000
+RECORDS_PAGE: Final = 500
+ATTEMPTS_MAX: Final = 5
+"""How often a page is read of which something is erased meanwhile."""
 
 Item = TypeVar("Item", bound="Header")
 
@@ -185,24 +193,80 @@ class Reader:
                 connection,
                 f"SELECT {EVENT} FROM events AS e {WITH_CONTENT}"
                 " WHERE e.scope = ? AND e.event_id = ? AND e.flags < 64",
-                (number, rows.id_key(scope_key, event_id)[0]),
+                (number, encoding.id_key(scope_key, event_id)[0]),
             )
         return next(iter(self._to_events(found)), None)
 
-    def headers_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Header], int]:
-        """Return headers of the scope behind ``position``, and the position looked at last."""
-        found, last = self._by_position(scope, position, limit, LIVE_HEADERS)
-        return self._to_headers(found), last
+    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
+        """Return headers of the scope behind ``mark``, in the order they are followed."""
+        found, last, more = self._by_position(scope, _position(mark), limit, LIVE_HEADERS)
+        return Stretch(self._to_headers(found), [row[:1] for row in found], (last,), more)
 
-    def events_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Event], int]:
-        """Return events of the scope behind ``position``, and the position looked at last."""
-        found, last = self._by_position(scope, position, limit, LIVE_EVENTS)
-        return self._to_events(found), last
+    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
+        """Return events of the scope behind ``mark``, in the order they are followed."""
+        found, last, more = self._by_position(scope, _position(mark), limit, LIVE_EVENTS)
+        return Stretch(self._to_events(found), [row[:1] for row in found], (last,), more)
 
-    def records_after(self, scope: Scope, position: int, *, limit: int) -> tuple[list[Record], int]:
-        """Return stored events of a scope behind ``position``, and the position looked at last."""
-        found, last = self._by_position(scope, position, limit, ALL_RECORDS)
+    def record_pages(
+        self,
+        scope: Scope,
+        *,
+        session_id: str | None = None,
+        behind: Mapping[str, int] | None = None,
+    ) -> Iterator[list[Record]]:
+        """Return what a scope, or one session, holds when asked, erased events included."""
+        if session_id is not None:
+            after = (behind or {}).get(session_id, 0)
+            while page := self._untorn(self._session_page, scope, session_id, after)[0]:
+                yield page
+                after = page[-1].seq
+            return
+        after, newest = self._first_unknown(scope, behind or {}), self.last_position()
+        while after < newest:
+            page, after = self._untorn(self._scope_page, scope, after)
+            if any(record.erasure is not None for record in page):
+                # The event that vouches for it may have been recorded since we began.
+                newest = self.last_position()
+            if page:
+                yield page
+
+    def _session_page(self, scope: Scope, session_id: str, after: int) -> tuple[list[Record], int]:
+        page = self.records(scope, session_id, after_seq=after, limit=RECORDS_PAGE)
+        return page, page[-1].seq if page else after
+
+    def _scope_page(self, scope: Scope, after: int) -> tuple[list[Record], int]:
+        found, last, _ = self._by_position(scope, after, RECORDS_PAGE, ALL_RECORDS)
         return self._to_records(found), last
+
+    def _untorn(
+        self, read: Callable[..., tuple[list[Record], int]], *place: str | int
+    ) -> tuple[list[Record], int]:
+        """Return a page of which nothing was erased between its events and their payloads."""
+        for _ in range(ATTEMPTS_MAX):
+            page, last = read(*place)
+            if not any(_is_torn(record) for record in page):
+                break
+        return page, last
+
+    def _first_unknown(self, scope: Scope, behind: Mapping[str, int]) -> int:
+        """Return the position behind which all lies that is not known elsewhere."""
+        if not behind:
+            return 0
+        first = LAST
+        with self._database.reading() as connection:
+            number, scope_key = _scope(connection, scope)
+            known = {name_key(scope_key, name): seq for name, seq in behind.items()}
+            sessions = fetch_all(
+                connection, "SELECT id, key FROM sessions WHERE scope = ?", (number,)
+            )
+            for session, key in sessions:
+                position = fetch_value(
+                    connection,
+                    "SELECT position FROM events WHERE session = ? AND seq = ?",
+                    (session, known.get(key, 0) + 1),
+                )
+                first = min(first, position or LAST)
+        return first - 1
 
     def last_position(self) -> int:
         """Return the position of the newest event, 0 if there is none."""
@@ -211,7 +275,8 @@ class Reader:
 
     def _by_position(
         self, scope: Scope, position: int, limit: int, statement: str
-    ) -> tuple[list[Row], int]:
+    ) -> tuple[list[Row], int, bool]:
+        """Return rows of a stretch, where it ends, and whether there is more behind it."""
         with self._database.reading() as connection:
             number = _scope(connection, scope)[0]
             newest = fetch_value(connection, "SELECT max(position) FROM events") or 0
@@ -224,7 +289,8 @@ class Reader:
         kept = found if statement is LIVE_HEADERS else rows.bounded(found)
         if len(kept) == limit or len(kept) < len(found):
             last = kept[-1][0]
-        return kept, max(last, position)
+        last = max(last, position)
+        return kept, last, last < newest
 
     # From rows to values, after the connection was given back.
 
@@ -239,6 +305,17 @@ class Reader:
     def _to_records(self, found: list[Row]) -> list[Record]:
         with naming_damage(self._database.path):
             return rows.records(found, self._names, self._sessions, self._blobs)
+
+
+def _position(mark: Mark) -> int:
+    if len(mark) > 1 or (mark and mark[0] > LAST):
+        raise InvalidCursor("the cursor belongs to another ledger", hint="follow that one")
+    return mark[0] if mark else 0
+
+
+def _is_torn(record: Record) -> bool:
+    """Whether the payload was erased after its event was read."""
+    return record.erasure is None and record.payload is None and record.payload_bytes > 0
 
 
 def seq_statement(columns: str, joins: str, direction: str) -> str:
@@ -275,3 +352,27 @@ def _name(connection: apsw.Connection, text: str) -> int:
 
 def _kinds(connection: apsw.Connection, names: tuple[str, ...]) -> list[int]:
     return [kind for kind in (_name(connection, name) for name in names) if kind]
+
+
+def stored_header(
+    connection: apsw.Connection, scope: int, key: bytes
+) -> tuple[Header, bytes] | None:
+    """Return the header and salt of the event with this id, or None."""
+    row = fetch_one(
+        connection,
+        f"SELECT {rows.HEADER}, c.salt, scopes.name, coalesce(sessions.name, ?)"
+        " FROM events AS e JOIN contents AS c ON c.position = e.position"
+        " JOIN sessions ON sessions.id = e.session JOIN scopes ON scopes.id = e.scope"
+        " WHERE e.scope = ? AND e.event_id = ?",
+        (REDACTED, scope, key),
+    )
+    if row is None:
+        return None
+    *columns, salt, scope_name, session_name = row
+    ids = {columns[at] for at in rows.NAME_COLUMNS if columns[at]}
+    marks = ", ".join("?" * len(ids))
+    names: dict[int, str] = dict(
+        fetch_all(connection, f"SELECT id, name FROM names WHERE id IN ({marks})", list(ids))
+    )
+    sessions = {columns[rows.SESSION]: (scope_name, session_name)}
+    return rows.headers([tuple(columns)], {0: "", **names}, sessions)[0], salt

@@ -5,31 +5,30 @@ Flags never grow a row: bit 8 is always set, so the number always takes one byte
 
 from __future__ import annotations
 
-import hmac
-from hashlib import sha256
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 from uuid_utils import UUID
 
 from treering.ledger.records import Record
-from treering.model.codec import SPILL_BYTES_MAX, decode, encode
+from treering.model.codec import decode
 from treering.model.events import REDACTED, SCHEMA_VERSION, Event, Header
-from treering.model.upcast import upcast
+from treering.storage.encoding import (
+    ERASED,
+    EXPIRED,
+    NAMED,
+    PAGE_BYTES_MAX,
+    PRIVATE,
+    erasure_of,
+    name_of,
+    payload_of,
+    unspilled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from treering.ledger.records import Erasure
     from treering.storage.sqlite.sql import Row
-
-PRIVATE: Final = 1
-ERASED: Final = 2
-PLACEHOLDER: Final = 4
-ALWAYS: Final = 8
-SPILLED: Final = 16
-NAMED: Final = 32
-EXPIRED: Final = 64
 
 
 COLUMNS: Final = (
@@ -44,9 +43,6 @@ SESSION: Final = _READ.index("session")
 NAME_COLUMNS: Final = tuple(
     _READ.index(column) for column in ("kind", "source", "origin", "run", "turn", "agent", "user")
 )
-PREVIEW_CHARACTERS: Final = 200
-PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Payloads of one page; a page of giants is cut short."""
 _PAYLOAD_BYTES: Final = _READ.index("payload_bytes")
 
 HEADER: Final = ", ".join(f"e.{column}" for column in _READ)
@@ -71,43 +67,6 @@ INSERT_CONTENT: Final = _INTO_CONTENTS + _CONTENT_ROW
 INSERT_CONTENTS: Final = _INTO_CONTENTS + ", ".join([_CONTENT_ROW] * AT_ONCE)
 
 
-def id_key(scope_key: bytes, event_id: str) -> tuple[bytes, bool]:
-    """Return the 16 bytes that stand for an id, and whether its text must be kept beside them."""
-    if len(event_id) == 36:
-        try:
-            parsed = UUID(event_id)
-        except ValueError:
-            return name_key(scope_key, event_id), True
-        if str(parsed) == event_id:
-            return parsed.bytes, False
-    return name_key(scope_key, event_id), True
-
-
-def name_key(key: bytes, name: str) -> bytes:
-    """Return a keyed hash of ``name``, so that no index holds the name itself."""
-    return hmac.digest(key, name.encode(), "sha256")[:16]
-
-
-def stub(payload: bytes) -> bytes:
-    """Return what stands in the place of a spilled payload for plain SQL readers."""
-    preview = payload[: PREVIEW_CHARACTERS * 4].decode(errors="ignore")[:PREVIEW_CHARACTERS]
-    digest = sha256(payload).hexdigest()
-    return encode({"spilled": {"bytes": len(payload), "preview": preview, "sha256": digest}})
-
-
-def erasure_flags(erasure: Erasure | None) -> int:
-    """Return the flags that say how content was erased."""
-    match erasure:
-        case None:
-            return 0
-        case "null":
-            return ERASED
-        case "placeholder":
-            return ERASED | PLACEHOLDER
-        case "expired":
-            return ERASED | EXPIRED
-
-
 def headers(
     rows: Iterable[Row], names: Mapping[int, str], sessions: Mapping[int, tuple[str, str]]
 ) -> list[Header]:
@@ -115,7 +74,7 @@ def headers(
     return [
         Header(
             position, seq,
-            str(UUID(bytes=event_id)) if not flags & NAMED else _name(event_id, name),
+            str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
             (place := sessions[session])[0], place[1], names[kind],
             names[source], origin and names[origin], run and names[run], run_seq,
             turn and names[turn], names[agent], user and names[user], ts_ms, recorded_ms,
@@ -142,7 +101,7 @@ def events(
     return [
         Event(
             position, seq,
-            str(UUID(bytes=event_id)) if not flags & NAMED else _name(event_id, name),
+            str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
             (place := sessions[session])[0], place[1], names[kind],
             names[source], origin and names[origin], run and names[run], run_seq,
             turn and names[turn], names[agent], user and names[user], ts_ms, recorded_ms,
@@ -152,7 +111,7 @@ def events(
             version, digest, link,
             decode(payload)
             if payload is not None and blob is None and version == SCHEMA_VERSION
-            else _payload(names[kind], payload, blob and blobs[blob], flags, version),
+            else payload_of(names[kind], payload, blob and blobs[blob], flags, version),
         )
         for (
             position, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
@@ -181,7 +140,7 @@ def records(
             scope=sessions[session][0],
             session_id=sessions[session][1],
             seq=seq,
-            event_id=str(UUID(bytes=event_id)) if not flags & NAMED else _name(event_id, name),
+            event_id=str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
             kind=names[kind],
             source=names[source],
             origin=origin and names[origin],
@@ -196,11 +155,11 @@ def records(
             schema_version=version,
             summary=summary,
             refs=refs,
-            payload=payload if blob is None else _unspilled(payload, blobs[blob]),
+            payload=payload if blob is None else unspilled(payload, blobs[blob]),
             salt=salt,
             content_digest=digest,
             link=link,
-            erasure=_erasure(flags),
+            erasure=erasure_of(flags),
             payload_bytes=payload_bytes,
         )
         for (
@@ -211,18 +170,6 @@ def records(
     ]  # fmt: skip
 
 
-def decompress(body: bytes) -> bytes:
-    """Return the payload that a blob holds. Raises ValueError if it is damaged."""
-    import zstandard  # noqa: PLC0415  (only large payloads pay for it)
-
-    try:
-        if zstandard.frame_content_size(body) > SPILL_BYTES_MAX:
-            raise ValueError("a blob claims to be larger than any")
-        return zstandard.ZstdDecompressor().decompress(body)
-    except zstandard.ZstdError as error:
-        raise ValueError(f"a blob is damaged: {error}") from error
-
-
 def bounded(rows: list[Row]) -> list[Row]:
     """Return as many of ``rows`` as their payloads fit in memory together; at least one."""
     total = 0
@@ -231,31 +178,3 @@ def bounded(rows: list[Row]) -> list[Row]:
         if total > PAGE_BYTES_MAX and count:
             return rows[:count]
     return rows
-
-
-def _name(event_id: bytes, name: str | None) -> str:
-    """Return an id that is no UUID as its author wrote it; a hash, once that is gone."""
-    return name if name is not None else f"#{event_id.hex()}"
-
-
-def _payload(kind: str, payload: bytes | None, blob: bytes | None, flags: int, version: int) -> Any:
-    if flags & PLACEHOLDER:
-        return REDACTED
-    # A blob that is gone was erased between two reads.
-    encoded = (blob or encode(REDACTED)) if flags & SPILLED else payload
-    return None if encoded is None else upcast(kind, decode(encoded), version)
-
-
-def _unspilled(stored: bytes | None, payload: bytes | None) -> bytes | None:
-    if payload is not None and stored != stub(payload):
-        raise TypeError("what stands for a blob is not what it holds")
-    return payload
-
-
-def _erasure(flags: int) -> Erasure | None:
-    # As reads have it: whatever is not below EXPIRED is shown to nobody.
-    if flags >= EXPIRED:
-        return "expired"
-    if flags & PLACEHOLDER:
-        return "placeholder"
-    return "null" if flags & ERASED else None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
+from treering.storage.encoding import decompress, name_key
 from treering.storage.sqlite import runs, schema
-from treering.storage.sqlite.rows import decompress, name_key
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 
 if TYPE_CHECKING:

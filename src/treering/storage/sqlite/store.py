@@ -10,6 +10,7 @@ import msgspec
 
 from treering.ledger.records import SessionRecord
 from treering.model.receipts import RebuildReceipt
+from treering.storage.encoding import name_key
 from treering.storage.sqlite import runs, timeline
 from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
@@ -17,7 +18,6 @@ from treering.storage.sqlite.eraser import Eraser
 from treering.storage.sqlite.faults import naming_damage
 from treering.storage.sqlite.known import Known
 from treering.storage.sqlite.reader import Reader
-from treering.storage.sqlite.rows import name_key
 from treering.storage.sqlite.soundness import first_flaw
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 from treering.storage.sqlite.writer import Writer
@@ -25,7 +25,7 @@ from treering.storage.sqlite.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from treering.ledger.records import Cover, Draft, Erased, Erasure, Record, Selection
+    from treering.ledger.records import Cover, Draft, Erased, Erasure, Mark, Record, Selection
     from treering.model.events import Header
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
@@ -65,13 +65,16 @@ class SqliteStore(Reader):
         self._news.spread()
         return job.headers
 
-    def wait(self, seen: int, timeout_s: float) -> None:
-        """Return when something was recorded behind position ``seen``, or after the timeout."""
-        waited = 0.0
-        while waited < timeout_s and self.last_position() <= seen:
+    def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:  # noqa: ARG002
+        """Return True once something may be found behind ``seen``, False after the timeout."""
+        position, waited = sum(seen[:1]), 0.0
+        while self.last_position() <= position:
+            if waited >= timeout_s:
+                return False
             step = min(POLL_S, timeout_s - waited)
             self._news.wait(step)
             waited += step
+        return True
 
     def erase(
         self,
@@ -161,14 +164,15 @@ class SqliteStore(Reader):
         with naming_damage(self._database.path):
             return [_session_record(*row) for row in found]
 
-    def link_at(self, genesis: bytes, seq: int) -> bytes | None:
+    def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
         with self._database.reading() as connection:
             link: bytes | None = fetch_value(
                 connection,
                 "SELECT e.link FROM sessions AS s JOIN events AS e ON e.session = s.id"
-                " WHERE s.genesis = ? AND e.seq = ?",
-                (genesis, seq),
+                " JOIN scopes ON scopes.id = s.scope"
+                " WHERE s.genesis = ? AND e.seq = ? AND scopes.name = coalesce(?, scopes.name)",
+                (genesis, seq, scope),
             )
         return link
 

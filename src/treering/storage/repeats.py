@@ -6,46 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import DuplicateEvent
 from treering.ledger.chain import content_digest
-from treering.model.events import REDACTED, Header
-from treering.storage.sqlite import rows
-from treering.storage.sqlite.sql import fetch_all, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import apsw
-
     from treering.ledger.records import Draft
+    from treering.model.events import Header
 
 _STATED: Final = (
     "session_id", "kind", "source", "origin", "run_id", "run_seq", "turn_id", "agent_id",
     "user_id", "visibility",
 )  # fmt: skip
 """Fields that the caller states; a time that was filled in is not among them."""
-
-
-def stored_header(
-    connection: apsw.Connection, scope: int, key: bytes
-) -> tuple[Header, bytes] | None:
-    """Return the header and salt of the event with this id, or None."""
-    row = fetch_one(
-        connection,
-        f"SELECT {rows.HEADER}, c.salt, scopes.name, coalesce(sessions.name, ?)"
-        " FROM events AS e JOIN contents AS c ON c.position = e.position"
-        " JOIN sessions ON sessions.id = e.session JOIN scopes ON scopes.id = e.scope"
-        " WHERE e.scope = ? AND e.event_id = ?",
-        (REDACTED, scope, key),
-    )
-    if row is None:
-        return None
-    *columns, salt, scope_name, session_name = row
-    ids = {columns[at] for at in rows.NAME_COLUMNS if columns[at]}
-    marks = ", ".join("?" * len(ids))
-    names: dict[int, str] = dict(
-        fetch_all(connection, f"SELECT id, name FROM names WHERE id IN ({marks})", list(ids))
-    )
-    sessions = {columns[rows.SESSION]: (scope_name, session_name)}
-    return rows.headers([tuple(columns)], {0: "", **names}, sessions)[0], salt
 
 
 def same_draft(draft: Draft, placed: Draft) -> bool:

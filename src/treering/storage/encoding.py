@@ -1,0 +1,110 @@
+"""How the parts of an event are stored, the same in every database."""
+
+from __future__ import annotations
+
+import hmac
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from uuid_utils import UUID
+
+from treering.model.codec import SPILL_BYTES_MAX, decode, encode
+from treering.model.events import REDACTED
+from treering.model.upcast import upcast
+
+if TYPE_CHECKING:
+    from treering.ledger.records import Erasure
+
+PRIVATE: Final = 1
+ERASED: Final = 2
+PLACEHOLDER: Final = 4
+ALWAYS: Final = 8
+SPILLED: Final = 16
+NAMED: Final = 32
+EXPIRED: Final = 64
+
+PREVIEW_CHARACTERS: Final = 200
+PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Payloads of one page; a page of giants is cut short."""
+
+
+def id_key(scope_key: bytes, event_id: str) -> tuple[bytes, bool]:
+    """Return the 16 bytes that stand for an id, and whether its text must be kept beside them."""
+    if len(event_id) == 36:
+        try:
+            parsed = UUID(event_id)
+        except ValueError:
+            return name_key(scope_key, event_id), True
+        if str(parsed) == event_id:
+            return parsed.bytes, False
+    return name_key(scope_key, event_id), True
+
+
+def name_key(key: bytes, name: str) -> bytes:
+    """Return a keyed hash of ``name``, so that no index holds the name itself."""
+    return hmac.digest(key, name.encode(), "sha256")[:16]
+
+
+def stub(payload: bytes) -> bytes:
+    """Return what stands in the place of a spilled payload for plain SQL readers."""
+    preview = payload[: PREVIEW_CHARACTERS * 4].decode(errors="ignore")[:PREVIEW_CHARACTERS]
+    digest = sha256(payload).hexdigest()
+    return encode({"spilled": {"bytes": len(payload), "preview": preview, "sha256": digest}})
+
+
+def erasure_flags(erasure: Erasure | None) -> int:
+    """Return the flags that say how content was erased."""
+    match erasure:
+        case None:
+            return 0
+        case "null":
+            return ERASED
+        case "placeholder":
+            return ERASED | PLACEHOLDER
+        case "expired":
+            return ERASED | EXPIRED
+
+
+def decompress(body: bytes) -> bytes:
+    """Return the payload that a blob holds. Raises ValueError if it is damaged."""
+    import zstandard  # noqa: PLC0415  (only large payloads pay for it)
+
+    try:
+        if zstandard.frame_content_size(body) > SPILL_BYTES_MAX:
+            raise ValueError("a blob claims to be larger than any")
+        return zstandard.ZstdDecompressor().decompress(body)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"a blob is damaged: {error}") from error
+
+
+def name_of(event_id: bytes, name: str | None) -> str:
+    """Return an id that is no UUID as its author wrote it; a hash, once that is gone."""
+    return name if name is not None else f"#{event_id.hex()}"
+
+
+def payload_of(
+    kind: str, payload: bytes | None, blob: bytes | None, flags: int, version: int
+) -> Any:
+    """Return the payload that a reader sees; ``blob`` is what it was spilled to."""
+    if flags & PLACEHOLDER:
+        return REDACTED
+    # A blob that is gone was erased between two reads.
+    encoded = (blob or encode(REDACTED)) if flags & SPILLED else payload
+    return None if encoded is None else upcast(kind, decode(encoded), version)
+
+
+def unspilled(stored: bytes | None, payload: bytes | None) -> bytes | None:
+    """Return a spilled payload. Raises TypeError if what stands for it does not fit."""
+    if payload is not None and stored != stub(payload):
+        raise TypeError("what stands for a blob is not what it holds")
+    return payload
+
+
+def erasure_of(flags: int) -> Erasure | None:
+    """Return how content was erased, as ``flags`` have it."""
+    # As reads have it: whatever is not below EXPIRED is shown to nobody.
+    if flags >= EXPIRED:
+        return "expired"
+    if flags & PLACEHOLDER:
+        return "placeholder"
+    return "null" if flags & ERASED else None
