@@ -1,7 +1,6 @@
 """Appending: one durable event a call, and batches of a hundred, against the bare table."""
 
 import random
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, Final
 
 import treering
 from bare import BareTable
-from report import Row, Section, at_most
+from report import Section, against, at_most
 from workload import SEED, Effort, Workload, body, settled_heap, timed
 
 SINGLES: Final = 100
@@ -58,10 +57,10 @@ def run(effort: Effort, folder: Path) -> Section:
     return Section(
         title="Appending, against a bare insert of the same events",
         rows=[
-            _row("one durable append a call, p50", p50, 1.4),
-            _row("one durable append a call, CPU", cpu, 1.8),
-            _row("batches of 100, CPU an event", batch_cpu, 2.5),
-            _row("batches of 100, wall clock an event", batch_wall, None),
+            against("one durable append a call, p50", p50["ours"], p50["bare"], 1.4),
+            against("one durable append a call, CPU", cpu["ours"], cpu["bare"], 1.8),
+            against("batches of 100, CPU an event", batch_cpu["ours"], batch_cpu["bare"], 2.5),
+            against("batches of 100, wall clock an event", batch_wall["ours"], batch_wall["bare"]),
             at_most(
                 "bytes a stored event",
                 sizes["ours"] / sizes["bare"],
@@ -84,14 +83,6 @@ def _singles(append: Callable[[Any], object], items: Sequence[Any]) -> tuple[lis
         append([item])
         walls.append(clock() - before)
     return walls, (time.process_time() - started) / len(items)
-
-
-def _row(what: str, seconds: dict[str, list[float]], limit: float | None) -> Row:
-    ours, bare = (statistics.median(seconds[name]) * 1e6 for name in ("ours", "bare"))
-    shown = f"{ours / bare:.2f} x ({ours:.1f} : {bare:.1f} µs)"
-    if limit is None:
-        return Row(what=what, measured=shown)
-    return at_most(what, ours / bare, limit, shown)
 
 
 def _fairness(events: int) -> str:

@@ -1,7 +1,7 @@
-"""Copying: the memory that exporting and importing a large ledger takes, each in its own process.
+"""Copying: the memory that exporting, importing and copying a large ledger takes.
 
-Run as ``copying.py export LEDGER FILE`` or ``copying.py import FILE LEDGER``, it does one of them
-and prints what it took as JSON.
+Run as ``copying.py export LEDGER FILE``, ``copying.py import FILE LEDGER`` or ``copying.py copy
+LEDGER LEDGER``, it does one of them and prints what it took as JSON.
 """
 
 import json
@@ -21,12 +21,16 @@ MEGABYTES_MAX: Final = 150
 
 
 def run(effort: Effort, folder: Path) -> Section:
-    """Export the large ledger and import it again."""
+    """Export the large ledger and import it again; then copy it."""
     ledger = large_ledger(folder.parent, effort.large)
     file, copy = folder / "export.jsonl", folder / "copy.db"
     rows = []
-    for verb, source, target in (("export", ledger, file), ("import", file, copy)):
-        outcome = _child(verb, source, target)
+    for verb, source, target in (
+        ("export", ledger, file),
+        ("import", file, copy),
+        ("copy", ledger, folder / "second.db"),
+    ):
+        outcome = measured(verb, source, target)
         if outcome["events"] != effort.large:
             raise AssertionError(f"{verb} took {outcome['events']} events, not {effort.large}")
         peak = outcome["peak_mb"]
@@ -45,7 +49,8 @@ def run(effort: Effort, folder: Path) -> Section:
     )
 
 
-def _child(verb: str, source: Path, target: Path) -> dict[str, Any]:
+def measured(verb: str, source: Path, target: Path) -> dict[str, Any]:
+    """Do one of them in a process of its own; return its events, seconds and peak memory."""
     finished = subprocess.run(
         [sys.executable, __file__, verb, str(source), str(target)],
         stdout=subprocess.PIPE,
@@ -71,6 +76,17 @@ def _import(file: str, ledger_path: str) -> int:
     return receipt.imported
 
 
+def _copy(source: str, target: str) -> int:
+    with (
+        treering.open(source, guard="off") as ledger,
+        treering.open(target, durability="normal", guard="off") as other,
+    ):
+        receipt = ledger.copy_to(other)
+    if not (receipt.complete and receipt.intact):
+        raise AssertionError(f"the copy is not complete: {receipt}")
+    return receipt.copied
+
+
 def _peak_mb() -> float:
     # Linux counts the parent's peak into a child's ru_maxrss; VmHWM starts afresh with the program.
     status = Path("/proc/self/status")
@@ -84,7 +100,7 @@ def _peak_mb() -> float:
 def main() -> None:
     verb, source, target = sys.argv[1:]
     started = time.perf_counter()
-    events = (_export if verb == "export" else _import)(source, target)
+    events = {"export": _export, "import": _import, "copy": _copy}[verb](source, target)
     seconds = time.perf_counter() - started
     print(json.dumps({"events": events, "seconds": seconds, "peak_mb": _peak_mb()}))
 

@@ -12,7 +12,6 @@ CUTS: Final = 2_000
 """For each workload."""
 CUTS_A_STORY: Final = 250
 """Then the workload is run again, with another seed."""
-_TESTS: Final = str(Path(__file__).resolve().parents[1] / "tests")
 
 
 def run(cuts: int = CUTS) -> dict[str, dict[str, int]]:
@@ -21,7 +20,6 @@ def run(cuts: int = CUTS) -> dict[str, dict[str, int]]:
     Lost: an acknowledged event is gone. Broken: the file or its chain is, half of a batch is
     there, or so is a byte that was erased.
     """
-    sys.path.insert(0, _TESTS)
     from broken.stories import WORKLOADS
 
     tasks = [
@@ -38,7 +36,6 @@ def run(cuts: int = CUTS) -> dict[str, dict[str, int]]:
 
 
 def _cut_story(task: tuple[str, int, int]) -> tuple[str, dict[str, int]]:
-    sys.path.insert(0, _TESTS)
     from broken.stories import cut_power, told
 
     workload, seed, cuts = task
@@ -57,4 +54,5 @@ def _cut_story(task: tuple[str, int, int]) -> tuple[str, dict[str, int]]:
 if __name__ == "__main__":
     import json
 
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
     print(json.dumps(run(), indent=2))

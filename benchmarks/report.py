@@ -3,6 +3,7 @@
 import os
 import platform
 import sqlite3
+import statistics
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ import apsw
 import msgspec
 
 PACKAGES: Final = (
-    "treering", "apsw", "msgspec", "eventsourcing", "openai-agents",
+    "treering", "apsw", "psycopg", "msgspec", "eventsourcing", "openai-agents",
     "langgraph-checkpoint-sqlite", "google-adk",
 )  # fmt: skip
 
@@ -49,6 +50,17 @@ def at_least(what: str, value: float, limit: float, shown: str, unit: str = "x")
     return Row(
         what=what, measured=shown, target=f"≥ {_number(limit)} {unit}".strip(), met=value >= limit
     )
+
+
+def against(
+    what: str, ours_s: Sequence[float], bare_s: Sequence[float], limit: float | None = None
+) -> Row:
+    """Return a row that compares the median of our times with that of the bare table's."""
+    ours, bare = (statistics.median(seconds) * 1e6 for seconds in (ours_s, bare_s))
+    shown = f"{ours / bare:.2f} x ({ours:,.1f} : {bare:,.1f} µs)"
+    if limit is None:
+        return Row(what=what, measured=shown)
+    return at_most(what, ours / bare, limit, shown)
 
 
 def markdown(sections: Sequence[Section], *, minutes: float, source: str) -> str:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +23,12 @@ from report import Row, Section, markdown, plain
 from workload import FULL, QUICK, Effort
 
 HERE: Final = Path(__file__).parent
+TESTS: Final = HERE.parent / "tests"
+"""Servers and power cuts are made as there."""
 DATA: Final = HERE / ".data"
 SUBJECTS: Final = (
-    "append", "reading", "threads", "processes", "guarding", "scale", "copying", "peers", "cuts",
+    "append", "reading", "threads", "processes", "guarding", "scale", "copying", "postgres",
+    "peers", "cuts",
 )  # fmt: skip
 """Peers come late: importing them makes the process large, and that must not weigh on others."""
 
@@ -33,13 +37,15 @@ def main() -> int:
     options = _options()
     effort = QUICK if options.quick else FULL
     chosen = options.only or list(SUBJECTS)
+    sys.path.append(str(TESTS))
     started, source = time.perf_counter(), _fingerprint()
     DATA.mkdir(exist_ok=True)
     try:
-        sections = [_measure(name, effort) for name in SUBJECTS if name in chosen]
+        measured = [_measure(name, effort) for name in SUBJECTS if name in chosen]
     finally:
         if not options.keep:
             shutil.rmtree(DATA, ignore_errors=True)
+    sections = list(chain.from_iterable(measured))
     minutes = (time.perf_counter() - started) / 60
     changed = source != _fingerprint()
     if not (options.quick or options.only or changed):
@@ -63,27 +69,29 @@ def _options() -> argparse.Namespace:
 
 def _fingerprint() -> str:
     """Return a mark of everything that is measured, and of what measures it."""
-    roots = (Path(treering.__file__).parent, HERE, HERE.parent / "tests")
+    roots = (Path(treering.__file__).parent, HERE, TESTS)
     files = sorted(
         path for root in roots for path in root.rglob("*") if path.suffix in {".py", ".sql"}
     )
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
-def _measure(name: str, effort: Effort) -> Section:
+def _measure(name: str, effort: Effort) -> list[Section]:
     """Measure one subject in a folder of its own; a failure is reported, not hidden."""
     print(f"{name} ...", file=sys.stderr, flush=True)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=DATA, prefix=f"{name}-") as folder:
         try:
-            section: Section = importlib.import_module(name).run(effort, Path(folder))
+            found: Section | list[Section] = importlib.import_module(name).run(effort, Path(folder))
         except Exception as error:
             traceback.print_exc()
             failure = Row(what=name, measured=f"failed: {error}", target="measured", met=False)
-            section = Section(title=name.capitalize(), rows=[failure])
-    print(f"{section.title} ({time.perf_counter() - started:.0f} s)", flush=True)
-    print(plain(section), flush=True)
-    return section
+            found = Section(title=name.capitalize(), rows=[failure])
+    sections = found if isinstance(found, list) else [found]
+    print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
+    for section in sections:
+        print(f"{section.title}\n{plain(section)}", flush=True)
+    return sections
 
 
 if __name__ == "__main__":

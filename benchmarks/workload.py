@@ -7,7 +7,7 @@ import gc
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -173,6 +173,30 @@ def settled_heap() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+def in_turns(
+    ways: Mapping[str, Callable[[], object]], *, rounds: int, calls: int = 1
+) -> dict[str, list[float]]:
+    """Return how long each of ``ways`` took, call by call, in shuffled rounds."""
+    dice = random.Random(SEED)
+    walls: dict[str, list[float]] = {name: [] for name in ways}
+    with settled_heap():
+        for at in range(rounds + 1):
+            for name in dice.sample(list(ways), k=len(ways)):
+                taken = [_wall(ways[name]) for _ in range(calls)]
+                if at:  # The first round warms the caches.
+                    walls[name] += taken
+    return walls
+
+
+def _wall(way: Callable[[], object]) -> float:
+    """Return the wall time of one call; what it found is let go after the clock stops."""
+    before = time.perf_counter()
+    found = way()
+    spent = time.perf_counter() - before
+    del found
+    return spent
 
 
 def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import treering
+from postgres_server import Places, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,14 +39,35 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
         monkeypatch.delenv(variable, raising=False)
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Places]:
+    """Give out fresh places on a PostgreSQL server: the one that is named, or one of our own."""
+    if given := os.environ.get("TREERING_TEST_POSTGRES"):
+        places = Places(given)
+        yield places
+        places.clear()
+    else:
+        with Server() as server:
+            server.create_database("treering")
+            yield Places(server.url("treering"))
+
+
+@pytest.fixture(params=["file", "memory", "postgres"])
 def open_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Ledger]]:
     """Open fresh ledgers, on every database in turn."""
     opened: list[Ledger] = []
+    # Asked for by name, so that no server starts for the other databases.
+    places: Places | None = (
+        request.getfixturevalue("postgres") if request.param == "postgres" else None
+    )
 
     def opening() -> Ledger:
-        path = ":memory:" if request.param == "memory" else tmp_path / f"{len(opened)}.db"
-        opened.append(treering.open(path))
+        if places:
+            opened.append(treering.open(places.fresh()))
+        elif request.param == "memory":
+            opened.append(treering.open(":memory:"))
+        else:
+            opened.append(treering.open(tmp_path / f"{len(opened)}.db"))
         return opened[-1]
 
     yield opening

@@ -1,19 +1,27 @@
-"""The composition root: ``open`` wires a store, a guard and a clock into a ledger."""
+"""The composition root: ``open`` wires a store, its keys, a guard and a clock into a ledger."""
 
 from __future__ import annotations
 
 import os
 import time
+from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from treering.config import mask_key
-from treering.errors import InvalidInput
+from treering.config import keys_folder, mask_key
+from treering.errors import InvalidInput, Unsupported
 from treering.ledger.drafts import Drafter
 from treering.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from treering.capture.secrets import Guard
     from treering.ledger.drafts import GuardMode
+    from treering.ledger.ports import EventStore
+    from treering.storage.postgres.address import Address
+    from treering.storage.postgres.administration import Administration
     from treering.storage.sqlite.database import Durability, Mode
 
 
@@ -23,13 +31,17 @@ def open(  # noqa: A001  (the public door is treering.open)
     mode: Mode = "rw",
     durability: Durability = "full",
     guard: GuardMode = "safe",
+    keys: str | os.PathLike[str] | None = None,
 ) -> Ledger:
-    """Open the ledger at ``location``: a file path, or ``:memory:``; made if it is not there.
+    """Open the ledger at ``location``, which is made if it is not there.
+
+    That is a file path, ``:memory:``, or ``postgresql://user@host/database`` (``?schema=`` names
+    another schema than ``treering``).
 
     ``mode="ro"`` never changes a byte. ``durability="normal"`` survives a crash of the process
     but may lose the last moments at a power cut. ``guard`` says where secrets are looked for:
     ``"safe"`` masks them in summaries and refs, ``"mask"`` in payloads too, ``"reject"`` refuses
-    such events, ``"off"`` looks nowhere.
+    such events, ``"off"`` looks nowhere. ``keys`` is the folder of the keys of encrypted scopes.
     """
     path = _path(location)
     for name, value, allowed in (
@@ -39,12 +51,55 @@ def open(  # noqa: A001  (the public door is treering.open)
     ):
         if value not in allowed:
             raise InvalidInput(f"invalid {name}: {value}", hint=f"use {' or '.join(allowed)}")
-    from treering.storage.sqlite.database import Database  # noqa: PLC0415  (only when asked for)
+    drafter = Drafter(guard=_guard, mode=guard, clock=now_ms)
+    store = _store(path, durability, mode, partial(keys_folder, keys))
+    return Ledger(store, drafter=drafter, clock=now_ms)
+
+
+def administer(location: str) -> Administration:
+    """Return what the owner of a ledger on PostgreSQL needs: its layout, roles and state."""
+    address = _address(location)
+    from treering.storage.postgres.administration import Administration  # noqa: PLC0415
+
+    return Administration(address)
+
+
+def _store(path: str, durability: Durability, mode: Mode, folder: Callable[[], Path]) -> EventStore:
+    # Each is loaded only when asked for.
+    from treering.storage.keys import KeyFolder  # noqa: PLC0415
+
+    if is_server(path):
+        address = _address(path)
+        from treering.storage.postgres.server import Server  # noqa: PLC0415
+        from treering.storage.postgres.store import PostgresStore  # noqa: PLC0415
+
+        server = Server(address, durability=durability, mode=mode)
+        return PostgresStore(server, KeyFolder(folder, lambda: server.ledger_id))
+    from treering.storage.sqlite.database import Database  # noqa: PLC0415
     from treering.storage.sqlite.store import SqliteStore  # noqa: PLC0415
 
     database = Database(path, durability=durability, mode=mode)
-    drafter = Drafter(guard=_guard, mode=guard, clock=now_ms)
-    return Ledger(SqliteStore(database), drafter=drafter, clock=now_ms)
+    return SqliteStore(database, KeyFolder(folder, database.ledger_id))
+
+
+def is_server(location: str | os.PathLike[str]) -> bool:
+    """Whether ``location`` is on a database server, and no file."""
+    return isinstance(location, str) and location.startswith(("postgresql://", "postgres://"))
+
+
+def _address(location: str) -> Address:
+    if not is_server(location):
+        raise InvalidInput(
+            f"{location} is no database server", hint="name one: postgresql://user@host/database"
+        )
+    if find_spec("psycopg") is None or find_spec("psycopg_pool") is None:
+        raise Unsupported(
+            "PostgreSQL needs psycopg, which is not installed",
+            hint="pip install 'treering[postgres]'",
+        )
+    from treering.storage.postgres.address import parse_address  # noqa: PLC0415
+
+    return parse_address(location)
 
 
 def _path(location: str | os.PathLike[str]) -> str:
@@ -56,9 +111,10 @@ def _path(location: str | os.PathLike[str]) -> str:
         ) from error
     if not path or not isinstance(path, str):
         raise InvalidInput("a location is required", hint="name a file, or :memory:")
-    if "://" in path or path.startswith("file:"):
+    if not is_server(path) and ("://" in path or path.startswith("file:")):
         raise InvalidInput(
-            f"{path.split(':')[0]} locations are not supported", hint="name a file by its path"
+            f"{path.split(':')[0]} locations are not supported",
+            hint="name a file by its path, or a server as postgresql://user@host/database",
         )
     return path
 

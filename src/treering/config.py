@@ -1,4 +1,4 @@
-"""Where things are: the default ledger, and the key that masks are made with."""
+"""Where things are: the default ledger, the keys of sealed scopes, and the key of the masks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 KEY_BYTES: Final = 32
 DATABASE_VARIABLE: Final = "TREERING_DB"
+KEYS_VARIABLE: Final = "TREERING_KEYS"
 
 
 def default_database() -> str:
@@ -21,11 +22,15 @@ def default_database() -> str:
     return str(Path(platformdirs.user_data_dir("treering", appauthor=False)) / "ledger.db")
 
 
+def keys_folder(named: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder ``named``, else ``TREERING_KEYS``, else one beside the user's settings."""
+    chosen = named or os.environ.get(KEYS_VARIABLE)
+    return Path(chosen).expanduser() if chosen else _settings_folder() / "keys"
+
+
 def mask_key() -> bytes:
     """Return the key of this machine's masks, made when first needed; it is not in the ledger."""
-    import platformdirs  # noqa: PLC0415  (only needed when a secret was found)
-
-    folder = Path(platformdirs.user_config_dir("treering", appauthor=False))
+    folder = _settings_folder()
     path = folder / "mask.key"
     with contextlib.suppress(OSError):
         key = path.read_bytes()
@@ -50,6 +55,12 @@ def mask_key() -> bytes:
         # No place to keep a key: masks then differ from process to process, and nothing else.
         return key
     return key
+
+
+def _settings_folder() -> Path:
+    import platformdirs  # noqa: PLC0415  (only needed for a key)
+
+    return Path(platformdirs.user_config_dir("treering", appauthor=False))
 
 
 def _replace(draft: Path, path: Path) -> bytes:

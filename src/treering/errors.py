@@ -21,6 +21,7 @@
     │   ├── ReadOnly
     │   └── Closed
     ├── Corrupt                   stored bytes are not what was written
+    ├── KeyMissing                the key of a sealed payload is not here
     └── Disabled                  switched off by the operator
 
 ``code`` is for machines; exit status and the like are tables over it. ``hint`` says what to do.
@@ -126,6 +127,24 @@ class StorageFull(StorageError):
     code = "storage_full"
 
 
+class Unavailable(StorageError):
+    """The database server cannot be reached, or cannot answer now."""
+
+    code = "unavailable"
+
+
+class NotPermitted(StorageError):
+    """The database does not let this role do it."""
+
+    code = "not_permitted"
+
+
+class Unsupported(StorageError):
+    """The server, or what is installed here, lacks something that is needed."""
+
+    code = "unsupported"
+
+
 class OutcomeUnknown(StorageError):
     """The commit failed half-way: the events may or may not be recorded."""
 
@@ -172,6 +191,12 @@ class Corrupt(TreeringError):
     """Stored bytes are not what was written."""
 
     code = "corrupt"
+
+
+class KeyMissing(TreeringError):
+    """The key that seals the scope's payloads is not here."""
+
+    code = "key_missing"
 
 
 class Disabled(TreeringError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ahocorasick_rs import BytesAhoCorasick
@@ -14,12 +15,12 @@ from treering.ledger.drafts import Drafter, compressed
 from treering.ledger.ledger import Ledger
 from treering.model.codec import PAYLOAD_BYTES_MAX, encode
 from treering.model.events import NewEvent
+from treering.storage.keys import KeyFolder
 from treering.storage.sqlite.database import PATIENCE_S, Database
 from treering.storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
     from random import Random
 
     from treering.storage.sqlite.database import Durability
@@ -41,7 +42,8 @@ def open_ledger(
 ) -> Ledger:
     """Open a ledger as ``treering.open`` does, with the parts that it leaves at their defaults."""
     database = Database(str(path), vfs=vfs, durability=durability, patience_s=patience_s)
-    store = SqliteStore(database)
+    vault = KeyFolder(lambda: Path(f"{path}.keys"), database.ledger_id)
+    store = SqliteStore(database, vault)
     if autocheckpoint_pages is not None:
         database.writer().wal_autocheckpoint(autocheckpoint_pages)
     drafter = Drafter(guard=lambda: Guard(key=b"tests"), mode="off", clock=now_ms)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 import treering
 from builders import DAY, NOON
 from treering import NewEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postgres_server import Places
 
 SCOPES = ["acme/app", "acme/other", "global"]
 SESSIONS = ["s1", "s2", "日誌"]
@@ -37,9 +49,10 @@ contents = st.fixed_dictionaries(
 class Bookkeeping(RuleBasedStateMachine):
     """A ledger beside a list of dictionaries; erased ones are blanked in the list too."""
 
-    def __init__(self) -> None:
+    def __init__(self, fresh: Callable[[], str]) -> None:
         super().__init__()
-        self.ledger = treering.open(":memory:", guard="off")
+        self.fresh = fresh
+        self.ledger = treering.open(fresh(), guard="off")
         self.book: list[dict[str, Any]] = []
 
     @initialize()
@@ -131,7 +144,7 @@ class Bookkeeping(RuleBasedStateMachine):
 
     @rule()
     def copy(self) -> None:
-        target = treering.open(":memory:")
+        target = treering.open(self.fresh())
         for scope in SCOPES:
             stream = io.BytesIO()
             self.ledger.export(scope, stream, payloads="included")
@@ -185,4 +198,11 @@ class Bookkeeping(RuleBasedStateMachine):
         self.ledger.close()
 
 
-TestBookkeeping = Bookkeeping.TestCase
+def test_the_ledger_agrees_with_a_plain_list_in_memory() -> None:
+    run_state_machine_as_test(lambda: Bookkeeping(lambda: ":memory:"))
+
+
+def test_the_ledger_agrees_with_a_plain_list_on_postgres(postgres: Places) -> None:
+    # Each step proves the whole ledger, over many round trips: fewer steps say as much.
+    few = settings(max_examples=settings().max_examples // 10, stateful_step_count=20)
+    run_state_machine_as_test(lambda: Bookkeeping(postgres.fresh), settings=few)

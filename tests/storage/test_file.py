@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import sqlite3
@@ -107,9 +108,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert refused.value.hint
 
 
-@pytest.mark.parametrize(
-    "location", ["", "postgresql://localhost/treering", "file:/tmp/x.db", None]
-)
+@pytest.mark.parametrize("location", ["", "mysql://localhost/treering", "file:/tmp/x.db", None])
 def test_a_location_that_cannot_be_is_refused(location: str | None) -> None:
     with pytest.raises(treering.InvalidInput) as refused:
         treering.open(location)  # type: ignore[arg-type]
@@ -355,3 +354,28 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
     assert "contents_by_blob (blob=?)" in plan(by_blob, (1,))
     is_open = "SELECT 1 FROM runs WHERE runs.session = ? AND runs.state = 0"
     assert "runs_open (session=?)" in plan(is_open, (1,))
+
+
+def test_a_payload_that_is_erased_while_it_is_read_is_exported_as_erased(
+    tmp_path: Path,
+) -> None:
+    source, target = treering.open(tmp_path / "source.db"), treering.open(tmp_path / "target.db")
+    source.append([said("large", event_id="big", payload={"t": "long " * 5_000})])
+    blobs = source._store._blobs  # type: ignore[attr-defined]
+
+    class Erasing(dict[int, bytes | None]):
+        def __missing__(self, blob: int) -> bytes | None:
+            source.redact(HERE, event_id="big")
+            return blobs[blob]  # type: ignore[no-any-return]
+
+    source._store._blobs = Erasing()  # type: ignore[attr-defined]
+
+    stream = io.BytesIO()
+    source.export(HERE, stream, payloads="included")
+    receipt = target.restore(io.BytesIO(stream.getvalue()))
+    redacted = [event.redacted for event in target.follow_events(HERE, idle_seconds=0)]
+    source.close()
+    target.close()
+
+    assert (receipt.complete, receipt.errors_sample) == (True, [])
+    assert redacted == [True, False]

@@ -30,6 +30,7 @@ def test_an_intact_ledger_is_proved_whole(told: CommandLine) -> None:
         "events": 6,
         "redacted": 0,
         "expired": 0,
+        "sealed": 0,
         "broken_sessions": 0,
         "first_broken": None,
         "anchored_sessions": None,

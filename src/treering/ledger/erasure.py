@@ -51,15 +51,7 @@ def redact(
     if replacement not in {"null", "placeholder"}:
         raise InvalidInput(f"invalid replacement: {replacement}", hint="use null or placeholder")
     selection = Selection(scope=scope, event_id=event_id, session_id=session_id)
-    vouch = _voucher(drafter, scope, "ledger.redacted", "redacted", replacement)
-    count = erased = shared = 0
-    more = True
-    while more:
-        done = store.erase(selection, erasure=replacement, limit=ROUND_EVENTS_MAX, vouch=vouch)
-        count += sum(done.by_kind.values())
-        erased += done.blobs_erased
-        shared += done.blobs_shared
-        more = done.more and event_id is None
+    count, erased, shared = _redact(store, drafter, selection, replacement)
     return RedactReceipt(
         target=Target(event_id=event_id, session_id=session_id, scope=scope),
         replacement=replacement,
@@ -68,6 +60,36 @@ def redact(
         blobs_shared=shared,
         physical=store.finish_erasure(),
     )
+
+
+def redact_all(store: EventStore, drafter: Drafter, scope: Scope) -> tuple[int, int]:
+    """Erase the content of every session of a scope; return how many events and blobs that took.
+
+    The caller sees to it that the bytes leave the files.
+    """
+    count = erased = 0
+    for session in store.session_records(scope):
+        selection = Selection(scope=scope, session_id=session.session_id)
+        redacted, blobs, _ = _redact(store, drafter, selection, "null")
+        count += redacted
+        erased += blobs
+    return count, erased
+
+
+def _redact(
+    store: EventStore, drafter: Drafter, selection: Selection, replacement: Replacement
+) -> tuple[int, int, int]:
+    """Erase in rounds; return how many events and blobs that took, and how many others hold."""
+    vouch = _voucher(drafter, selection.scope, "ledger.redacted", "redacted", replacement)
+    count = erased = shared = 0
+    more = True
+    while more:
+        done = store.erase(selection, erasure=replacement, limit=ROUND_EVENTS_MAX, vouch=vouch)
+        count += sum(done.by_kind.values())
+        erased += done.blobs_erased
+        shared += done.blobs_shared
+        more = done.more and selection.event_id is None
+    return count, erased, shared
 
 
 def effective_retention(store: EventStore, scope: Scope, policy: Retention | None) -> Retention:

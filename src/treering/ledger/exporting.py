@@ -16,6 +16,7 @@ from treering.ledger.jsonl import (
     SessionLine,
     encode_line,
 )
+from treering.ledger.records import check_readable
 from treering.model.receipts import ExportReceipt
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def _session_line(store: EventStore, scope: Scope, session_id: str) -> SessionLi
 
 def _event_line(record: Record, payloads: Payloads) -> EventLine:
     included = payloads == "included"
+    if included:
+        check_readable(record)
     return EventLine(
         session_id=record.session_id,
         seq=record.seq,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
-from treering.errors import Conflict, DuplicateEvent, InvalidInput, TreeringError
-from treering.ledger.drafts import check_name
+from treering.errors import InvalidInput
+from treering.ledger.arrivals import Arrivals
 from treering.ledger.jsonl import (
     EndLine,
     EventLine,
@@ -15,19 +16,17 @@ from treering.ledger.jsonl import (
     to_record,
     to_session,
 )
-from treering.ledger.verification import link_of, verify
 from treering.model.codec import SPILL_BYTES_MAX
 from treering.model.receipts import ImportReceipt, LineError
-from treering.model.scopes import Scope, parse_scope
+from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from treering.ledger.arrivals import Refuse
     from treering.ledger.jsonl import Line
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Record, SessionRecord
 
-PAGE: Final = 500
 ERRORS_SAMPLE_MAX: Final = 5
 LINE_BYTES_MAX: Final = 2 * SPILL_BYTES_MAX
 """A longer line is no event of ours."""
@@ -60,19 +59,12 @@ def _lines(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
 
 
 class _Reading:
-    """One import: gathers lines into pages, checks the chain, counts everything."""
+    """One import: every line is taken or refused by its place, and counted."""
 
     def __init__(self, store: EventStore) -> None:
-        self._store = store
+        self._arrivals = Arrivals(store)
         self._exports = _Exports()
-        self._sessions: dict[tuple[str, str], SessionRecord] = {}
-        self._links: dict[tuple[str, str], tuple[int, bytes]] = {}
-        self._refused: dict[tuple[str, str], str] = {}
-        """Why the store took no more of a session."""
-        self._touched: set[tuple[str, str]] = set()
-        """Sessions of which the store has what came in."""
-        self._page: list[tuple[Record, int, int]] = []
-        self._lines = self._imported = self._duplicates = self._other = self._errors = 0
+        self._lines = self._other = self._errors = 0
         self._sample: list[LineError] = []
 
     def take(self, line: bytes, number: int, offset: int) -> None:
@@ -81,136 +73,46 @@ class _Reading:
         if not line.strip():
             self._other += 1
             return
+        refuse = partial(self._refuse, number, offset)
         try:
-            self._take(parse_line(line), number, offset)
-        except TreeringError as error:
-            if self._exports.withheld and not self._sessions:
+            self._take(parse_line(line), refuse)
+        except InvalidInput as error:
+            if self._exports.withheld and not self._arrivals.sessions:
                 raise
-            self._refuse(number, offset, str(error))
+            refuse(str(error))
 
     def finish(self) -> ImportReceipt:
         """Store what is left, prove it, and account for everything."""
-        self._store_page()
-        self._store.finish_erasure()
-        proved = self._prove()
+        unproved = self._arrivals.finish()
+        for broken in unproved:
+            self._note(0, 0, f"session {broken.session_id}, seq {broken.seq}: {broken.detail}")
         return ImportReceipt(
             lines=self._lines,
-            imported=self._imported,
-            duplicates=self._duplicates,
+            imported=self._arrivals.added,
+            duplicates=self._arrivals.known,
             other=self._other,
             errors=self._errors,
-            sessions=len(self._sessions),
-            complete=self._exports.whole and proved and not self._errors,
+            sessions=self._arrivals.sessions,
+            complete=self._exports.whole and not unproved and not self._errors,
             errors_sample=self._sample,
         )
 
-    def _prove(self) -> bool:
-        """Verify every session that something came in for; note those that do not hold."""
-        proved = True
-        for scope, session_id in sorted(self._touched):
-            sessions = self._store.session_records(Scope(scope), session_id)
-            broken = verify(self._store, sessions, whole=False).first_broken
-            if broken is not None:
-                proved = False
-                self._note(0, 0, f"session {session_id}, seq {broken.seq}: {broken.detail}")
-        return proved
-
-    def _take(self, entry: Line, number: int, offset: int) -> None:
+    def _take(self, entry: Line, refuse: Refuse) -> None:
         match entry:
             case OpeningLine():
-                self._store_page()
+                self._arrivals.flush()
                 self._exports.open(entry)
                 self._other += 1
             case SessionLine():
-                self._open_session(entry)
+                self._arrivals.introduce(to_session(entry, self._exports.scope()))
+                self._exports.sessions += 1
                 self._other += 1
             case EventLine():
-                self._page.append((self._record(entry), number, offset))
+                self._arrivals.take(to_record(entry, self._exports.scope()), refuse)
                 self._exports.events += 1
-                if len(self._page) >= PAGE:
-                    self._store_page()
             case EndLine():
                 self._exports.close(entry)
                 self._other += 1
-
-    def _open_session(self, entry: SessionLine) -> None:
-        session = to_session(entry, self._exports.scope())
-        key = (session.scope, session.session_id)
-        if key in self._sessions:
-            # What waits belongs to the session as it was introduced before.
-            self._store_page()
-        self._sessions[key] = session
-        self._links[key] = (0, session.genesis)
-        self._refused.pop(key, None)
-        self._exports.sessions += 1
-
-    def _record(self, entry: EventLine) -> Record:
-        scope = self._exports.scope()
-        key = (scope, check_name(entry.session_id, "session_id"))
-        session = self._sessions.get(key)
-        if session is None:
-            raise InvalidInput(
-                f"session {entry.session_id} was not introduced before its events",
-                hint="the file lacks lines; export again",
-            )
-        if key in self._refused:
-            raise InvalidInput(self._refused[key])
-        record = to_record(entry, scope)
-        self._check_link(session, record)
-        return record
-
-    def _check_link(self, session: SessionRecord, record: Record) -> None:
-        """Raise InvalidInput unless ``record`` follows the one before."""
-        key = (record.scope, record.session_id)
-        seq, previous = self._links[key]
-        if record.seq != seq + 1:
-            before = self._store.link_at(Scope(record.scope), session.genesis, record.seq - 1)
-            if before is None:
-                raise InvalidInput(
-                    f"session {record.session_id} jumps from seq {seq} to {record.seq}",
-                    hint="the file lacks lines; export again",
-                )
-            previous = before
-        if record.erasure != "expired" and link_of(previous, record) != record.link:
-            raise InvalidInput(
-                f"seq {record.seq} of session {record.session_id} does not follow from the one"
-                " before: the chain is broken",
-                hint="import an unchanged export",
-            )
-        self._links[key] = (record.seq, record.link)
-
-    def _store_page(self) -> None:
-        page, self._page = self._page, []
-        if not page:
-            return
-        try:
-            new = self._store.restore(self._sessions, [record for record, _, _ in page])
-        except TreeringError:
-            # One bad record must not cost its neighbours: find it by going one at a time.
-            for record, number, offset in page:
-                self._store_one(record, number, offset)
-            return
-        self._imported += new
-        self._duplicates += len(page) - new
-        self._touched.update((record.scope, record.session_id) for record, _, _ in page)
-
-    def _store_one(self, record: Record, number: int, offset: int) -> None:
-        key = (record.scope, record.session_id)
-        if key in self._refused:
-            self._refuse(number, offset, self._refused[key])
-            return
-        try:
-            new = self._store.restore(self._sessions, [record])
-        except TreeringError as error:
-            if not isinstance(error, InvalidInput | Conflict | DuplicateEvent):
-                raise
-            # Nothing can stand behind a record that is not there.
-            self._refused[key] = str(error)
-            self._refuse(number, offset, str(error))
-        else:
-            self._imported += new
-            self._duplicates += 1 - new
-            self._touched.add(key)
 
     def _refuse(self, number: int, offset: int, reason: str) -> None:
         self._errors += 1

@@ -7,8 +7,9 @@ from typing import IO, TYPE_CHECKING, Self
 import msgspec
 
 from treering.errors import DuplicateEvent, InvalidInput, NotFound
-from treering.ledger import erasure
+from treering.ledger import encryption, erasure
 from treering.ledger.anchors import check_anchor, write_anchor
+from treering.ledger.copying import copy
 from treering.ledger.drafts import check_id, check_name, check_time
 from treering.ledger.exporting import write_export
 from treering.ledger.following import Follower
@@ -34,9 +35,13 @@ if TYPE_CHECKING:
     from treering.model.queries import Page
     from treering.model.receipts import (
         AnchorReceipt,
+        CopyReceipt,
+        DestroyReceipt,
         ExpireReceipt,
         ExportReceipt,
         ImportReceipt,
+        KeyGeneration,
+        KeyReceipt,
         RebuildReceipt,
         RedactReceipt,
         Verification,
@@ -266,6 +271,36 @@ class Ledger:
         erasure.effective_retention(self._store, name, policy)
         self._store.set_retention(name, check_retention(policy))
 
+    # Sealing.
+
+    def encrypt(self, scope: str) -> KeyReceipt:
+        """Seal the payloads that are recorded in a scope from now on; make a key if it has none.
+
+        Summaries and refs stay legible. The key lies in the folder of keys, not in the ledger:
+        who loses it, loses the payloads.
+        """
+        return encryption.encrypt(self._store, parse_scope(scope), at_ms=self._clock())
+
+    def rotate_key(self, scope: str) -> KeyReceipt:
+        """Seal under a new key from now on; the old ones are kept for what they sealed."""
+        return encryption.rotate(self._store, parse_scope(scope), at_ms=self._clock())
+
+    def destroy_key(self, scope: str, *, generation: int | None = None) -> DestroyReceipt:
+        """Redact a whole scope, then destroy its keys: backups of it cannot be read any more.
+
+        With a ``generation``, destroy only that key; it is refused while payloads are sealed
+        under it.
+        """
+        name = parse_scope(scope)
+        if generation is not None:
+            return encryption.destroy_generation(self._store, name, generation, at_ms=self._clock())
+        return encryption.destroy_all(self._store, self._drafter, name, at_ms=self._clock())
+
+    def list_keys(self, scope: str | None = None) -> list[KeyGeneration]:
+        """Return every generation of the keys of one scope, or of all that are encrypted."""
+        name = None if scope is None else parse_scope(scope)
+        return encryption.generations(self._store, name)
+
     # Proving and copying.
 
     def verify(
@@ -331,3 +366,18 @@ class Ledger:
     ) -> ImportReceipt:
         """Take in native JSONL, chain included; what is here already is not doubled."""
         return read_export(self._store, stream, progress)
+
+    def copy_to(
+        self,
+        target: Ledger,
+        *,
+        scope: str | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> CopyReceipt:
+        """Bring to ``target`` what it lacks of one scope, or of all; the chain is proved there.
+
+        What was stopped goes on where it ended. Sessions that cannot be copied are refused by
+        name, and cost no other. ``progress`` is told how many events are done, and of how many.
+        """
+        name = None if scope is None else parse_scope(scope)
+        return copy(self._store, target._store, name, progress)

@@ -1,4 +1,4 @@
-"""What the ledger needs from outside: a store, a guard, a clock."""
+"""What the ledger needs from outside: a store, a vault of keys, a guard, a clock."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Draft,
         Erased,
         Erasure,
+        KeyRecord,
         Mark,
         Record,
         Selection,
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 class EventStore(Protocol):
     """Keeps events. Every database behind it passes the same contract tests."""
+
+    @property
+    def vault(self) -> Vault:
+        """Return the keys of the ledger's sealed scopes."""
 
     def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
         """Record all of ``drafts`` durably and in order, or none of them."""
@@ -133,11 +138,71 @@ class EventStore(Protocol):
     ) -> int:
         """Take in ``records`` verbatim and in order, all or none; return how many were new."""
 
+    def seal_scope(self, scope: Scope) -> None:
+        """Note, for every writer, that payloads of the scope are sealed from now on."""
+
+    def is_sealed(self, scope: Scope) -> bool:
+        """Whether payloads of the scope are sealed."""
+
+    def sealed_scopes(self) -> list[Scope]:
+        """Return the scopes whose payloads are sealed, by name."""
+
+    def sealed_payloads(self, scope: Scope) -> dict[int, int]:
+        """Return how many payloads are sealed under each generation of the scope's key."""
+
+    def await_writers(self, scope: Scope) -> None:
+        """Return when all that was being written to the scope is recorded, or given up."""
+
     def rebuild(self) -> RebuildReceipt:
         """Make every derived table anew from the events."""
 
     def close(self) -> None:
         """Let go of the database."""
+
+
+class Vault(Protocol):
+    """Keeps the keys of sealed scopes, apart from the ledger."""
+
+    def seals(self, scope: str) -> bool:
+        """Whether the scope has a key in use."""
+
+    def in_use(self, scope: str) -> Key:
+        """Return the key that new payloads are sealed under. Raises KeyMissing."""
+
+    def find(self, scope: str, generation: int) -> Key | None:
+        """Return a key, or None if it was destroyed. Raises KeyMissing if it is not here."""
+
+    def records(self, scope: str) -> list[KeyRecord]:
+        """Return what is known of each generation, without the keys."""
+
+    def create(self, scope: str, *, at_ms: int) -> int:
+        """Make the next generation unless one is in use; return the one that is."""
+
+    def rotate(self, scope: str, *, at_ms: int) -> int:
+        """Make the next generation and use it from now on. Raises KeyMissing if none is in use."""
+
+    def retire(self, scope: str) -> None:
+        """Take the key out of use: what is sealed can be read, and nothing more is sealed."""
+
+    def destroy(self, scope: str, generations: Sequence[int], *, at_ms: int) -> list[int]:
+        """Destroy keys; return those that were there to be destroyed."""
+
+
+class Key(Protocol):
+    """One generation of a scope's key."""
+
+    @property
+    def generation(self) -> int:
+        """Return its number: they count from 1."""
+
+    def seal(self, plain: bytes, bound_to: bytes) -> bytes:
+        """Return ``plain`` encrypted; it opens only together with ``bound_to``."""
+
+    def unseal(self, sealed: bytes, bound_to: bytes) -> bytes:
+        """Return what was sealed. Raises Corrupt if it was changed, or stands elsewhere."""
+
+    def digest(self, plain: bytes) -> bytes:
+        """Return a hash of ``plain`` that nobody without the key can compare a guess with."""
 
 
 class Guard(Protocol):

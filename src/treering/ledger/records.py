@@ -6,11 +6,15 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
+from treering.errors import Corrupt, KeyMissing
 from treering.model.events import Header
 from treering.model.scopes import Scope
 
 Erasure = Literal["null", "placeholder", "expired"]
 """How content was erased: payload reads null, payload reads [REDACTED], or the event expired."""
+
+Unread = Literal["destroyed", "missing", "damaged"]
+"""Why a sealed payload cannot be read: its key was destroyed or is not here, or it was changed."""
 
 Mark = tuple[int, ...]
 """A place in the order in which events are followed; the empty one is before them all."""
@@ -50,7 +54,7 @@ class Draft(msgspec.Struct, gc=False):
 
 
 class Record(msgspec.Struct, gc=False, kw_only=True):
-    """A stored event, bytes as they lie there."""
+    """A stored event, bytes as they were recorded."""
 
     position: int = 0
     scope: str
@@ -77,6 +81,31 @@ class Record(msgspec.Struct, gc=False, kw_only=True):
     link: bytes
     erasure: Erasure | None = None
     payload_bytes: int = 0
+    unread: Unread | None = None
+    """Why payload and salt are not given, though they are there."""
+
+
+def check_readable(record: Record) -> None:
+    """Raise KeyMissing or Corrupt if a sealed payload cannot be copied."""
+    place = f"seq {record.seq} of session {record.session_id} in scope {record.scope}"
+    match record.unread:
+        case None:
+            return
+        case "damaged":
+            raise Corrupt(
+                f"the sealed payload of {place} is not what was sealed there",
+                hint="keep a copy, then run treering verify and restore from an export",
+            )
+        case "missing":
+            raise KeyMissing(
+                f"the key that opens {place} is not here",
+                hint="put the key file into the folder of keys, or leave payloads out",
+            )
+        case "destroyed":
+            raise KeyMissing(
+                f"the key that opens {place} was destroyed",
+                hint="redact the event or its session, or leave payloads out",
+            )
 
 
 class Stretch(msgspec.Struct, Generic[Item], frozen=True, gc=False):
@@ -101,6 +130,15 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     genesis: bytes
     head_seq: int
     head_link: bytes
+
+
+class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One generation of a scope's key, without the key."""
+
+    generation: int
+    created_ms: int
+    destroyed_ms: int | None
+    in_use: bool
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):

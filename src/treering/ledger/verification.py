@@ -30,11 +30,13 @@ class _Count(msgspec.Struct):
     events: int = 0
     redacted: int = 0
     expired: int = 0
+    sealed: int = 0
 
     def add(self, other: _Count) -> None:
         self.events += other.events
         self.redacted += other.redacted
         self.expired += other.expired
+        self.sealed += other.sealed
 
 
 def verify(
@@ -66,6 +68,7 @@ def verify(
         events=count.events,
         redacted=count.redacted,
         expired=count.expired,
+        sealed=count.sealed,
         broken_sessions=broken,
         first_broken=first,
     )
@@ -133,6 +136,7 @@ def _check_session(store: EventStore, session: SessionRecord, count: _Count) -> 
         count.events += 1
         count.expired += record.erasure == "expired"
         count.redacted += record.erasure in {"null", "placeholder"}
+        count.sealed += record.unread is not None
     unproved = covers.first_unproved()
     if unproved is not None:
         return broken(
@@ -179,6 +183,11 @@ def _check_content(record: Record, vouched: Erasure | None) -> tuple[Fault, str]
 
 
 def _check_kept(record: Record) -> tuple[Fault, str] | None:
+    if record.unread == "damaged":
+        return "content", "the sealed payload was changed, or belongs elsewhere"
+    if record.unread is not None:
+        # Nobody can look at it here; its digest is in the chain all the same.
+        return None
     if record.salt is None or record.summary is None:
         return "content", "content is gone, and nothing says why"
     digest = chain.content_digest(record.salt, record.summary, record.refs, record.payload)

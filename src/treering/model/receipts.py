@@ -48,6 +48,44 @@ class ExpireReceipt(msgspec.Struct, frozen=True, kw_only=True):
     physical: Physical
 
 
+class KeyReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``encrypt`` or ``rotate_key`` did."""
+
+    scope: str
+    generation: int
+    """The generation of the key that new payloads are sealed under."""
+    created: bool
+    """False if the scope was encrypted already and nothing had to be done."""
+
+
+KeyState = Literal["in use", "kept", "destroyed", "missing"]
+"""kept: for what is sealed under it. missing: not in the folder of keys."""
+
+
+class KeyGeneration(msgspec.Struct, frozen=True, kw_only=True):
+    """One generation of a scope's key, as ``list_keys`` gives it."""
+
+    scope: str
+    generation: int
+    """0 for the key of a scope of which nothing is known here."""
+    state: KeyState
+    created_ms: int | None
+    destroyed_ms: int | None
+    payloads: int
+    """Payloads in the ledger that are sealed under it."""
+
+
+class DestroyReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``destroy_key`` did."""
+
+    scope: str
+    generations: list[int]
+    """The generations that were destroyed."""
+    redacted_count: int
+    blobs_erased: int
+    physical: Physical
+
+
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
     """The first thing that does not hold."""
 
@@ -67,6 +105,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     redacted: int
     expired: int
+    sealed: int
+    """Payloads that could not be looked at: their keys were destroyed, or are not here."""
     broken_sessions: int
     first_broken: Broken | None
     anchored_sessions: int | None = None
@@ -120,3 +160,102 @@ class ImportReceipt(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     """Every export in the file had its end, the counts agree, and what came in proves itself."""
     errors_sample: list[LineError]
+
+
+class SessionRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that was not copied whole, or that does not prove itself, and where."""
+
+    scope: str
+    session_id: str
+    seq: int
+    """The first event that is amiss; 0 for the session as such."""
+    reason: str
+
+
+class CopyReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``copy_to`` did."""
+
+    scopes: int
+    sessions: int
+    """Sessions of the source, the refused ones among them."""
+    copied: int
+    present: int
+    """Events that the target had already."""
+    refused: int
+    """Sessions that the target does not have as the source has them."""
+    complete: bool
+    """The target has all that the source had when the copy began."""
+    intact: bool
+    """Every session that something came in for proves itself in the target."""
+    refused_sample: list[SessionRefusal]
+
+
+class InitReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What laying out a ledger on a server did."""
+
+    schema: str
+    version_before: int
+    """0 if there was no ledger."""
+    version: int
+    partitions: int
+    roles: list[str]
+    """Empty if the user may not make roles."""
+
+
+class ScrubReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tables were written anew to drive out erased bytes, and which wait."""
+
+    done: list[str]
+    pending: list[str]
+
+
+class Partition(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of the events."""
+
+    name: str
+    bytes: int
+    events_estimated: int
+
+
+class Blocker(msgspec.Struct, frozen=True, kw_only=True):
+    """The oldest transaction that has written and not ended: followers wait for it."""
+
+    pid: int | None
+    user: str | None
+    application: str | None
+    state: str | None
+    seconds: float | None
+    prepared: str | None
+    """Its name, if it is a prepared transaction."""
+
+
+class Replica(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that copies this one."""
+
+    name: str
+    state: str
+    bytes_behind: int | None
+
+
+class DatabaseStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to know of a ledger on a server."""
+
+    server: str
+    is_replica: bool
+    schema: str
+    version: int
+    version_known: int
+    """The newest that this program knows."""
+    bytes: int
+    partitions: list[Partition]
+    epoch: int
+    events_unsettled: int
+    """Events that followers do not see yet."""
+    blocker: Blocker | None
+    replicas: list[Replica]
+    erasure_pending: list[str]
+    """Tables whose files still hold erased bytes."""
+    roles: dict[str, list[str]]
+    """Who may use the ledger, and the scopes that each is held to."""
+    extensions: dict[str, str | None]
+    """Version, ``available``, or None."""

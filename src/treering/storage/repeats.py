@@ -8,7 +8,7 @@ from treering.errors import DuplicateEvent
 from treering.ledger.chain import content_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from treering.ledger.records import Draft
     from treering.model.events import Header
@@ -45,3 +45,38 @@ def taken(draft: Draft) -> DuplicateEvent:
 def _same_fields(draft: Draft, other: Callable[[str], object]) -> bool:
     same_time = not draft.given_ts or draft.field("ts_ms") == other("ts_ms")
     return same_time and all(draft.field(name) == other(name) for name in _STATED)
+
+
+def find_repeats(
+    drafts: Sequence[Draft], known: Callable[[Draft], Header | None]
+) -> list[Header | int | None]:
+    """Return, for each draft, the header that its id has, or where it stands in this call.
+
+    ``known`` is asked for the header that is recorded already.
+    """
+    here: dict[tuple[str, str], int] = {}
+    repeats: list[Header | int | None] = []
+    for at, draft in enumerate(drafts):
+        first = here.setdefault((draft.scope, draft.event_id), at)
+        if first == at or repeats[first] is not None:
+            repeats.append(known(draft))
+        elif same_draft(draft, drafts[first]):
+            repeats.append(first)
+        else:
+            raise taken(draft)
+    return repeats
+
+
+def in_call_order(repeats: list[Header | int | None], added: list[Header]) -> list[Header]:
+    """Return a header for each event of a call: an older one, an earlier one, or a new one."""
+    fresh = iter(added)
+    headers: list[Header] = []
+    for known in repeats:
+        match known:
+            case None:
+                headers.append(next(fresh))
+            case int():
+                headers.append(headers[known])
+            case _:
+                headers.append(known)
+    return headers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +9,9 @@ from treering.errors import Conflict, InvalidInput
 from treering.ledger.chain import link
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage import encoding
-from treering.storage.repeats import same_draft, same_stored, taken
+from treering.storage.repeats import find_repeats, in_call_order, same_draft, taken
 from treering.storage.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
+from treering.storage.sealing import Opener, is_sealable, stored_content
 from treering.storage.sqlite import rows, timeline
 from treering.storage.sqlite.reader import stored_header
 from treering.storage.sqlite.sql import fetch_value
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from treering.ledger.ports import Vault
     from treering.ledger.records import Draft
     from treering.storage.sqlite.known import Known
     from treering.storage.sqlite.sql import Row
@@ -32,8 +33,11 @@ PLAIN: Final = {"safe": encoding.ALWAYS, "private": encoding.ALWAYS | encoding.P
 class Batch:
     """The rows of one transaction, placed in memory first and written together."""
 
-    def __init__(self, known: Known, connection: apsw.Connection, cursor: apsw.Cursor) -> None:
+    def __init__(
+        self, known: Known, vault: Vault, connection: apsw.Connection, cursor: apsw.Cursor
+    ) -> None:
         self._known = known
+        self._vault = vault
         self.connection = connection
         self.cursor = cursor
         self.dirty = False
@@ -55,7 +59,7 @@ class Batch:
         repeated: list[Header | int | None] = []
         fresh = drafts
         if not all(draft.made_id for draft in drafts):
-            repeated = self._repeated(drafts)
+            repeated = find_repeats(drafts, self._known_header)
             self.repeats = self.repeats or any(isinstance(known, Header) for known in repeated)
             fresh = [draft for draft, known in zip(drafts, repeated, strict=True) if known is None]
         if expected_seq is not None and fresh:
@@ -63,7 +67,7 @@ class Batch:
         self.torn = True
         added = [self._add(draft) for draft in fresh]
         self.torn = False
-        return _in_call_order(repeated, added) if repeated else added
+        return in_call_order(repeated, added) if repeated else added
 
     def head(self, session: int) -> tuple[int, bytes]:
         """Return where a session stands, with what this transaction has added."""
@@ -105,24 +109,9 @@ class Batch:
 
     # Checks, before anything is written.
 
-    def _repeated(self, drafts: Sequence[Draft]) -> list[Header | int | None]:
-        """Return, for each draft, the header that its id has, or where it stands in this call."""
-        here: dict[tuple[str, str], int] = {}
-        repeated: list[Header | int | None] = []
-        for at, draft in enumerate(drafts):
-            if draft.made_id:
-                repeated.append(None)
-                continue
-            first = here.setdefault((draft.scope, draft.event_id), at)
-            if first == at or repeated[first] is not None:
-                repeated.append(self._known_header(draft))
-            elif same_draft(draft, drafts[first]):
-                repeated.append(first)
-            else:
-                raise taken(draft)
-        return repeated
-
     def _known_header(self, draft: Draft) -> Header | None:
+        if draft.made_id:
+            return None
         placed = self._named.get((draft.scope, draft.event_id))
         if placed is not None:
             if not same_draft(draft, placed[0]):
@@ -134,7 +123,7 @@ class Batch:
         if not found:
             return None
         header, salt = found
-        if not header.redacted and not same_stored(draft, header, salt):
+        if not header.redacted and not Opener(self._vault).says_the_same(draft, header, key, salt):
             raise taken(draft)
         self.repeats = True
         return header
@@ -196,10 +185,11 @@ class Batch:
             if named:
                 event_name, flags = event_id, flags | encoding.NAMED
         content: Row = (position, draft.salt, draft.payload, None)
-        if draft.blob is not None and draft.payload is not None:
-            flags |= encoding.SPILLED
-            blob = self.keep_blob((scope, scope_key), draft.payload, draft.blob)
-            content = (position, draft.salt, encoding.stub(draft.payload), blob)
+        if draft.blob is not None or scope_name in known.sealed:
+            flags |= 0 if draft.blob is None else encoding.SPILLED
+            owner = (scope_name, scope, scope_key)
+            stored = self.content(owner, kind, key, draft.salt, draft.payload, draft.blob)
+            content = (position, *stored)
         self._events.append((
             position, scope, session, seq, key, event_name,
             ids.get(kind) or name(connection, kind),
@@ -229,18 +219,39 @@ class Batch:
         self._contents.append(content)
         self._heads[session] = head
 
-    def keep_blob(self, scope: tuple[int, bytes], payload: bytes, body: bytes) -> int:
-        """Return the id of the blob with this content, adding it if it is new to the scope."""
-        key = hmac.digest(scope[1], payload, "sha256")
+    def content(
+        self,
+        scope: tuple[str, int, bytes],
+        kind: str,
+        event_key: bytes,
+        salt: bytes | None,
+        payload: bytes | None,
+        body: bytes | None,
+    ) -> tuple[bytes | None, bytes | None, int | None]:
+        """Return what is stored as salt, payload and blob; sealed, if the scope is.
+
+        ``scope`` is its name, id and key; ``body`` the payload compressed, if it is large.
+        """
+        name, number, scope_key = scope
+        sealed = payload is not None and name in self._known.sealed and is_sealable(kind)
+        key = self._vault.in_use(name) if sealed else None
+        stored = stored_content(key, (name, scope_key), event_key, salt, payload, body)
+        if stored.blob_key is None or stored.blob is None:
+            return stored.salt, stored.payload, None
+        blob = self._keep_blob(number, stored.blob_key, stored.blob)
+        return stored.salt, stored.payload, blob
+
+    def _keep_blob(self, scope: int, key: bytes, body: bytes) -> int:
+        """Return the id of the blob with this key, adding it if it is new to the scope."""
         known: int | None = fetch_value(
-            self.connection, "SELECT id FROM blobs WHERE scope = ? AND key = ?", (scope[0], key)
+            self.connection, "SELECT id FROM blobs WHERE scope = ? AND key = ?", (scope, key)
         )
         if known is not None:
             return known
         added: int = fetch_value(
             self.connection,
             "INSERT INTO blobs (scope, key, body) VALUES (?, ?, ?) RETURNING id",
-            (scope[0], key, body),
+            (scope, key, body),
         )
         return added
 
@@ -264,18 +275,3 @@ class Batch:
                 (state, seq, session, run),
             )
         known.runs[session, run] = state
-
-
-def _in_call_order(repeated: list[Header | int | None], added: list[Header]) -> list[Header]:
-    """Return a header for each event of a call: an older one, an earlier one, or a new one."""
-    fresh = iter(added)
-    headers: list[Header] = []
-    for known in repeated:
-        match known:
-            case None:
-                headers.append(next(fresh))
-            case int():
-                headers.append(headers[known])
-            case _:
-                headers.append(known)
-    return headers

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.drafts import compressed
+from treering.ledger.records import check_readable
 from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.records import Record, SessionRecord
     from treering.storage.sqlite.batch import Batch
-    from treering.storage.sqlite.sql import Row
     from treering.storage.sqlite.writer import Writer
 
 
@@ -125,6 +125,7 @@ class _Copy:
             key, named = bytes.fromhex(record.event_id[1:]), True
         else:
             key, named = encoding.id_key(scope[1], record.event_id)
+        check_readable(record)
         self._check_new((scope[0], key), record)
         spilled = record.payload is not None and len(record.payload) > PAYLOAD_BYTES_MAX
         flags = (
@@ -146,12 +147,16 @@ class _Copy:
             record.schema_version, len(record.payload or b""), record.content_digest,
             record.link, record.summary, record.refs,
         )  # fmt: skip
-        if spilled and record.payload is not None:
-            blob = self._batch.keep_blob(scope, record.payload, compressed(record.payload))
-            content: Row = (position, record.salt, encoding.stub(record.payload), blob)
-        else:
-            content = (position, record.salt, record.payload, None)
-        self._batch.push(event, content, session, (record.seq, record.link))
+        payload = record.payload
+        content = self._batch.content(
+            (record.scope, *scope),
+            record.kind,
+            key,
+            record.salt,
+            payload,
+            compressed(payload) if spilled and payload is not None else None,
+        )
+        self._batch.push(event, (position, *content), session, (record.seq, record.link))
         if run is not None:
             self._batch.follow_run(session, run, record.kind, record.seq)
 

@@ -24,6 +24,7 @@ from treering.storage.sqlite.opening import (
     create_private,
     shares_live_log,
 )
+from treering.storage.sqlite.sql import fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,6 +122,11 @@ class Database:
             ) from error
         finally:
             self._give_back(connection)
+
+    def ledger_id(self) -> str:
+        """Return the name that the ledger was given when it was made; its backups share it."""
+        with self.reading() as connection:
+            return str(fetch_value(connection, "SELECT value FROM ledger WHERE name = 'id'"))
 
     def restore_patience(self, connection: apsw.Connection) -> None:
         """Wait for other connections as long as usual again."""

@@ -1,7 +1,8 @@
 """What this process remembers of the file between calls.
 
-Names, scopes and sessions are only ever added, so remembering them is safe. Heads and runs change
-when another process writes; they are dropped whenever the file has moved under us.
+Names, scopes and sessions are only ever added, so remembering them is safe. Heads, runs and which
+scopes are sealed change when another process writes; they are dropped, or read again, whenever the
+file has moved under us.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 from treering.ledger.chain import SALT_BYTES, genesis
 from treering.model.events import REDACTED
-from treering.storage.encoding import decompress, name_key
-from treering.storage.sqlite.sql import fetch_one, fetch_value
+from treering.storage.encoding import name_key
+from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 from treering.storage.sqlite.timeline import timed_position
 
 if TYPE_CHECKING:
     import apsw
 
+    from treering.storage.sealing import Opener
     from treering.storage.sqlite.database import Database
 
 REMEMBERED_MAX: Final = 50_000
 """Entries of each sort that are remembered; then it starts afresh."""
+SEALED_MARK: Final = "sealed:"
+"""Followed by its name, the mark of a scope whose payloads are sealed."""
 
 
 class Known:
@@ -43,6 +47,8 @@ class Known:
         self.runs: dict[tuple[int, int], int] = {}
         self.places: dict[tuple[str, str], tuple[int, bytes, int]] = {}
         """Scope id, scope key and session id by their names."""
+        self.sealed: frozenset[str] = frozenset()
+        """Scopes whose payloads are sealed."""
         self.position = -1
         self.timed = 0
         self._version = -1
@@ -58,6 +64,7 @@ class Known:
         self.runs.clear()
         self.position = fetch_value(connection, "SELECT max(position) FROM events") or 0
         self.timed = timed_position(connection)
+        self.sealed = sealed_scopes(connection)
 
     def settle(self, connection: apsw.Connection) -> None:
         """Note that what is remembered holds as of the commit that was just made.
@@ -180,6 +187,16 @@ class Known:
         return known
 
 
+def sealed_scopes(connection: apsw.Connection) -> frozenset[str]:
+    """Return the scopes whose payloads are sealed."""
+    marks = fetch_all(
+        connection,
+        "SELECT substr(name, ?) FROM ledger WHERE name > ? AND name < ?",
+        (len(SEALED_MARK) + 1, SEALED_MARK, SEALED_MARK[:-1] + ";"),
+    )
+    return frozenset(scope for (scope,) in marks)
+
+
 class Texts(dict[int, str]):
     """Names by id, read from the file when first asked for."""
 
@@ -224,15 +241,21 @@ class SessionTexts(dict[int, tuple[str, str]]):
 class Blobs(dict[int, bytes | None]):
     """Payloads of blobs by id, read when asked for and not kept."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, opener: Opener) -> None:
         super().__init__()
         self._database = database
+        self._opener = opener
 
     def __missing__(self, blob: int) -> bytes | None:
-        """Read the blob from the file; None if it was erased."""
+        """Read the blob from the file; None if it was erased, or its key destroyed."""
         with self._database.reading() as connection:
-            body = fetch_value(connection, "SELECT body FROM blobs WHERE id = ?", (blob,))
-        return None if body is None else decompress(body)
+            found = fetch_one(
+                connection,
+                "SELECT scopes.name, blobs.key, blobs.body FROM blobs"
+                " JOIN scopes ON scopes.id = blobs.scope WHERE blobs.id = ?",
+                (blob,),
+            )
+        return None if found is None or found[2] is None else self._opener.blob(*found)
 
 
 def _text(value: object) -> str:

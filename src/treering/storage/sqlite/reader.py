@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from treering.errors import InvalidCursor
 from treering.ledger.records import Stretch
+from treering.model.codec import encode
 from treering.model.events import REDACTED
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
 from treering.storage.encoding import name_key
+from treering.storage.sealing import Opener
 from treering.storage.sqlite import rows, timeline
 from treering.storage.sqlite.faults import naming_damage
 from treering.storage.sqlite.known import Blobs, SessionTexts, Texts
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from treering.ledger.ports import Vault
     from treering.ledger.records import Mark, Record
     from treering.model.events import Event, Header
     from treering.model.queries import Query
@@ -61,16 +64,23 @@ RECORDS: Final = (
     f"SELECT {RECORD} FROM events AS e LEFT {WITH_CONTENT}"
     " WHERE e.session = ? AND e.seq > ? AND e.seq < ? ORDER BY e.seq LIMIT ?"
 )
+_BOXES: Final = """
+SELECT position, salt
+FROM contents
+WHERE position IN (SELECT value FROM json_each(CAST(? AS TEXT)))
+"""
+_NONE: Final = rows.Unsealed()
 
 
 class Reader:
     """Answers reads from the pool of reading connections."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, vault: Vault) -> None:
         self._database = database
+        self._opener = Opener(vault)
         self._names = Texts(database)
         self._sessions = SessionTexts(database)
-        self._blobs = Blobs(database)
+        self._blobs = Blobs(database, self._opener)
 
     # By time, over a scope or a session.
 
@@ -300,11 +310,33 @@ class Reader:
 
     def _to_events(self, found: list[Row]) -> list[Event]:
         with naming_damage(self._database.path):
-            return rows.events(found, self._names, self._sessions, self._blobs)
+            try:
+                return rows.events(found, self._names, self._sessions, self._blobs, _NONE)
+            except rows.Sealed:
+                sealed = rows.sealed(found)
+            opened = self._open(sealed)
+            return rows.events(found, self._names, self._sessions, self._blobs, opened)
+
+    def _open(self, found: list[Row]) -> dict[int, bytes | None]:
+        """Return the sealed payloads of ``found`` by position."""
+        with self._database.reading() as connection:
+            boxes: dict[int, bytes | None] = dict(
+                fetch_all(connection, _BOXES, (encode([row[rows.POSITION] for row in found]),))
+            )
+        opened: dict[int, bytes | None] = {}
+        for row in found:
+            box, scope = boxes.get(row[rows.POSITION]), self._sessions[row[rows.SESSION]][0]
+            # One that is gone was erased between the two reads.
+            opened[row[rows.POSITION]] = (
+                encode(REDACTED)
+                if box is None
+                else self._opener.payload(scope, row[rows.EVENT_ID], box)
+            )
+        return opened
 
     def _to_records(self, found: list[Row]) -> list[Record]:
         with naming_damage(self._database.path):
-            return rows.records(found, self._names, self._sessions, self._blobs)
+            return rows.records(found, self._names, self._sessions, self._blobs, self._opener)
 
 
 def _position(mark: Mark) -> int:
@@ -315,7 +347,8 @@ def _position(mark: Mark) -> int:
 
 def _is_torn(record: Record) -> bool:
     """Whether the payload was erased after its event was read."""
-    return record.erasure is None and record.payload is None and record.payload_bytes > 0
+    gone = record.payload is None and record.unread is None
+    return gone and record.erasure is None and record.payload_bytes > 0
 
 
 def seq_statement(columns: str, joins: str, direction: str) -> str:

@@ -5,6 +5,7 @@ Flags never grow a row: bit 8 is always set, so the number always takes one byte
 
 from __future__ import annotations
 
+from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,12 +23,12 @@ from treering.storage.encoding import (
     erasure_of,
     name_of,
     payload_of,
-    unspilled,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from treering.storage.sealing import Opener
     from treering.storage.sqlite.sql import Row
 
 
@@ -43,7 +44,11 @@ SESSION: Final = _READ.index("session")
 NAME_COLUMNS: Final = tuple(
     _READ.index(column) for column in ("kind", "source", "origin", "run", "turn", "agent", "user")
 )
+POSITION: Final = _READ.index("position")
+EVENT_ID: Final = _READ.index("event_id")
 _PAYLOAD_BYTES: Final = _READ.index("payload_bytes")
+_PAYLOAD: Final = len(_READ)
+_BLOB: Final = len(_READ) + 1
 
 HEADER: Final = ", ".join(f"e.{column}" for column in _READ)
 EVENT: Final = f"{HEADER}, c.payload, c.blob"
@@ -96,8 +101,12 @@ def events(
     names: Mapping[int, str],
     sessions: Mapping[int, tuple[str, str]],
     blobs: Mapping[int, bytes | None],
+    sealed: Mapping[int, bytes | None],
 ) -> list[Event]:
-    """Return the events that ``rows`` hold; each row ends with its payload and blob."""
+    """Return the events that ``rows`` hold; each row ends with its payload and blob.
+
+    ``sealed`` has the payloads that are sealed, by position.
+    """
     return [
         Event(
             position, seq,
@@ -111,7 +120,11 @@ def events(
             version, digest, link,
             decode(payload)
             if payload is not None and blob is None and version == SCHEMA_VERSION
-            else payload_of(names[kind], payload, blob and blobs[blob], flags, version),
+            else payload_of(
+                names[kind],
+                sealed[position] if payload_bytes and payload is None and blob is None else payload,
+                blob and blobs[blob], flags, version,
+            ),
         )
         for (
             position, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
@@ -121,13 +134,26 @@ def events(
     ]  # fmt: skip
 
 
+class Sealed(Exception):
+    """There are sealed payloads among the events."""
+
+
+class Unsealed(dict[int, bytes | None]):
+    """No sealed payloads. Raises Sealed if one is asked for."""
+
+    def __missing__(self, position: int) -> bytes | None:
+        """Say that there is one."""
+        raise Sealed(position)
+
+
 def records(
     rows: Iterable[Row],
     names: Mapping[int, str],
     sessions: Mapping[int, tuple[str, str]],
     blobs: Mapping[int, bytes | None],
+    opener: Opener,
 ) -> list[Record]:
-    """Return what ``rows`` hold, bytes as they lie there; each row ends with its salt.
+    """Return what ``rows`` hold, bytes as they were recorded; each row ends with its salt.
 
     Raises TypeError if a column holds something else than what was written.
     """
@@ -155,12 +181,21 @@ def records(
             schema_version=version,
             summary=summary,
             refs=refs,
-            payload=payload if blob is None else unspilled(payload, blobs[blob]),
-            salt=salt,
+            payload=(
+                content := opener.recorded(
+                    sessions[session][0],
+                    event_id,
+                    salt,
+                    payload,
+                    None if blob is None else partial(blobs.__getitem__, blob),
+                )
+            )[1],
+            salt=content[0],
             content_digest=digest,
             link=link,
             erasure=erasure_of(flags),
             payload_bytes=payload_bytes,
+            unread=content[2],
         )
         for (
             position, session, seq, event_id, name, kind, source, origin, run, run_seq, turn,
@@ -168,6 +203,13 @@ def records(
             refs, payload, blob, salt,
         ) in rows
     ]  # fmt: skip
+
+
+def sealed(rows: Iterable[Row]) -> list[Row]:
+    """Return those of ``rows`` whose payload is sealed."""
+    return [
+        row for row in rows if row[_PAYLOAD] is None and row[_BLOB] is None and row[_PAYLOAD_BYTES]
+    ]
 
 
 def bounded(rows: list[Row]) -> list[Row]:

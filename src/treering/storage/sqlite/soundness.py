@@ -6,16 +6,18 @@ indexes, names, the orders of time and the states of runs.
 
 from __future__ import annotations
 
-import hmac
 from typing import TYPE_CHECKING, Final
 
 import apsw
 
-from treering.storage.encoding import decompress, name_key
+from treering.ledger.chain import SALT_BYTES
+from treering.storage.encoding import name_key
 from treering.storage.sqlite import runs, schema
+from treering.storage.sqlite.known import SEALED_MARK
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 
 if TYPE_CHECKING:
+    from treering.storage.sealing import Opener
     from treering.storage.sqlite.sql import Row
 
 _ODD_FLAGS: Final = """
@@ -36,6 +38,14 @@ WHERE b.body IS NOT NULL
     JOIN events AS e ON e.position = c.position
     WHERE c.blob = b.id AND e.scope = b.scope
   )
+"""
+_UNMARKED: Final = f"""
+SELECT count(*)
+FROM contents AS c
+JOIN events AS e ON e.position = c.position
+JOIN scopes AS s ON s.id = e.scope
+WHERE length(c.salt) > {SALT_BYTES}
+  AND NOT EXISTS (SELECT 1 FROM ledger WHERE name = '{SEALED_MARK}' || s.name)
 """
 _STRAYS: Final = (
     (
@@ -65,6 +75,10 @@ _STRAYS: Final = (
     (
         "payloads belong to an event that is gone",
         "SELECT count(*) FROM contents WHERE position NOT IN (SELECT position FROM events)",
+    ),
+    (
+        "payloads are sealed in a scope that is not marked as sealed",
+        _UNMARKED,
     ),
 )
 """Complaints, and how many there are of each."""
@@ -99,7 +113,7 @@ JOIN scopes AS s ON s.id = n.scope
 WHERE n.name IS NOT NULL
 """
 _BLOBS: Final = """
-SELECT b.key, b.body, s.key
+SELECT s.name, s.key, b.key, b.body
 FROM blobs AS b
 JOIN scopes AS s ON s.id = b.scope
 WHERE b.body IS NOT NULL
@@ -107,7 +121,7 @@ WHERE b.body IS NOT NULL
 VIEW: Final = "episodic_events"
 
 
-def first_flaw(connection: apsw.Connection) -> str | None:
+def first_flaw(connection: apsw.Connection, opener: Opener) -> str | None:
     """Say what is wrong with the file beyond the events' own chain, if anything."""
     damage = fetch_value(connection, "PRAGMA integrity_check(1)")
     if damage != "ok":
@@ -119,11 +133,11 @@ def first_flaw(connection: apsw.Connection) -> str | None:
         count = fetch_value(connection, statement)
         if count:
             return f"{count} {complaint}"
-    return _flaw_of_derived(connection)
+    return _flaw_of_derived(connection, opener)
 
 
-def _flaw_of_derived(connection: apsw.Connection) -> str | None:
-    if _has_wrong_keys(connection):
+def _flaw_of_derived(connection: apsw.Connection, opener: Opener) -> str | None:
+    if _has_wrong_keys(connection, opener):
         return "names, ids or blobs cannot be found by their keys"
     entered = fetch_value(connection, _ENTERED)
     for statement in (_TIMES_BY_SESSION, _TIMES_BY_KIND):
@@ -135,7 +149,7 @@ def _flaw_of_derived(connection: apsw.Connection) -> str | None:
     return None
 
 
-def _has_wrong_keys(connection: apsw.Connection) -> bool:
+def _has_wrong_keys(connection: apsw.Connection, opener: Opener) -> bool:
     """Whether a name, a session, an id or a blob is filed under a key that is not its own."""
     key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
     names = connection.execute("SELECT key, name FROM names WHERE name IS NOT NULL")
@@ -144,15 +158,7 @@ def _has_wrong_keys(connection: apsw.Connection) -> bool:
     keyed = connection.execute(_KEYED)
     if any(name_key(scope_key, name) != found for found, name, scope_key in keyed):
         return True
-    blobs = connection.execute(_BLOBS)
-    return any(_blob_key(scope_key, body) != found for found, body, scope_key in blobs)
-
-
-def _blob_key(scope_key: bytes, body: bytes) -> bytes | None:
-    try:
-        return hmac.digest(scope_key, decompress(body), "sha256")
-    except ValueError:
-        return None
+    return any(opener.is_misplaced(*row) for row in connection.execute(_BLOBS))
 
 
 def _changed_schema(connection: apsw.Connection) -> str | None:

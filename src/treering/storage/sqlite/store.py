@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.ledger.chain import SALT_BYTES
 from treering.ledger.records import SessionRecord
 from treering.model.receipts import RebuildReceipt
+from treering.model.scopes import Scope
 from treering.storage.encoding import name_key
+from treering.storage.news import News
+from treering.storage.sealing import generation_of
 from treering.storage.sqlite import runs, timeline
 from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
 from treering.storage.sqlite.eraser import Eraser
 from treering.storage.sqlite.faults import naming_damage
-from treering.storage.sqlite.known import Known
+from treering.storage.sqlite.known import SEALED_MARK, Known, sealed_scopes
 from treering.storage.sqlite.reader import Reader
 from treering.storage.sqlite.soundness import first_flaw
 from treering.storage.sqlite.sql import fetch_all, fetch_value
@@ -25,11 +28,11 @@ from treering.storage.sqlite.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from treering.ledger.ports import Vault
     from treering.ledger.records import Cover, Draft, Erased, Erasure, Mark, Record, Selection
     from treering.model.events import Header
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
-    from treering.model.scopes import Scope
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
 
@@ -43,18 +46,27 @@ FROM sessions AS s
 JOIN scopes ON scopes.id = s.scope
 LEFT JOIN heads ON heads.session = s.id
 """
+_SEALED: Final = """
+SELECT substr(c.salt, 1, 5), count(*)
+FROM scopes AS s
+JOIN events AS e ON e.scope = s.id
+JOIN contents AS c ON c.position = e.position
+WHERE s.name = ? AND length(c.salt) > ?
+GROUP BY 1
+"""
 
 
 class SqliteStore(Reader):
     """Keeps events in one SQLite file."""
 
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._writer = Writer(database, Known(database))
+    def __init__(self, database: Database, vault: Vault) -> None:
+        super().__init__(database, vault)
+        self.vault = vault
+        self._writer = Writer(database, Known(database), vault)
         self._commits = GroupCommit(self._writer.carry_out)
         self._eraser = Eraser(self._writer)
         self._copier = Copier(self._writer)
-        self._news = _News()
+        self._news = News()
         if not database.read_only:
             self._eraser.finish()
 
@@ -182,7 +194,7 @@ class SqliteStore(Reader):
             # One snapshot for all of it, or a writer at work would look like damage.
             connection.execute("SAVEPOINT looking")
             try:
-                return first_flaw(connection)
+                return first_flaw(connection, self._opener)
             finally:
                 connection.execute("RELEASE looking")
 
@@ -191,6 +203,40 @@ class SqliteStore(Reader):
     ) -> int:
         """Take in ``records`` verbatim and in order, all or none; return how many were new."""
         return self._copier.restore(sessions, records)
+
+    def seal_scope(self, scope: Scope) -> None:
+        """Note, for every writer, that payloads of the scope are sealed from now on."""
+
+        def work(batch: Batch, _: None) -> None:
+            batch.connection.execute(
+                "INSERT INTO ledger (name, value) VALUES (?, 1) ON CONFLICT (name) DO NOTHING",
+                (SEALED_MARK + scope,),
+            )
+            self._writer.known.sealed = sealed_scopes(batch.connection)
+            batch.dirty = True
+
+        self._writer.transact(work, None)
+
+    def is_sealed(self, scope: Scope) -> bool:
+        """Whether payloads of the scope are sealed."""
+        return scope in self.sealed_scopes()
+
+    def sealed_scopes(self) -> list[Scope]:
+        """Return the scopes whose payloads are sealed, by name."""
+        with self._database.reading() as connection:
+            return [Scope(name) for name in sorted(sealed_scopes(connection))]
+
+    def sealed_payloads(self, scope: Scope) -> dict[int, int]:
+        """Return how many payloads are sealed under each generation of the scope's key."""
+        counts: Counter[int] = Counter()
+        with self._database.reading() as connection:
+            for opening, count in fetch_all(connection, _SEALED, (scope, SALT_BYTES)):
+                counts[generation_of(opening)] += count
+        return dict(sorted(counts.items()))
+
+    def await_writers(self, scope: Scope) -> None:  # noqa: ARG002  (all writers take turns)
+        """Return when all that was being written to the scope is recorded, or given up."""
+        self._writer.transact(lambda _, __: None, None)
 
     def rebuild(self) -> RebuildReceipt:
         """Make every derived table anew from the events."""
@@ -210,36 +256,6 @@ class SqliteStore(Reader):
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
-
-
-class _News:
-    """Wakes the followers of this process when it has appended."""
-
-    def __init__(self) -> None:
-        self._start()
-
-    def spread(self) -> None:
-        """Wake all who wait."""
-        if self._waiting and self._pid == os.getpid():
-            with self._condition:
-                self._condition.notify_all()
-
-    def wait(self, timeout_s: float) -> None:
-        """Return when somebody spreads news, or after the timeout."""
-        if self._pid != os.getpid():
-            self._start()
-        with self._condition:
-            self._waiting += 1
-            try:
-                self._condition.wait(timeout_s)
-            finally:
-                self._waiting -= 1
-
-    def _start(self) -> None:
-        # Also after a fork: a thread that is not there any more may have held the lock.
-        self._pid = os.getpid()
-        self._condition = threading.Condition()
-        self._waiting = 0
 
 
 def _session_record(

@@ -13,6 +13,7 @@ from treering.storage.sqlite.faults import translate, translate_commit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from treering.ledger.ports import Vault
     from treering.storage.sqlite.commits import Job
     from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.known import Known
@@ -30,9 +31,10 @@ Arguments = TypeVar("Arguments")
 class Writer:
     """Carries out writes on the one writing connection."""
 
-    def __init__(self, database: Database, known: Known) -> None:
+    def __init__(self, database: Database, known: Known, vault: Vault) -> None:
         self.database = database
         self.known = known
+        self._vault = vault
         self._cursor: apsw.Cursor | None = None
         self._cursor_epoch = -1
         self._assured = -1
@@ -82,7 +84,7 @@ class Writer:
             self._undo(connection, error)
             database.gate.leave()
             raise
-        return Batch(self.known, connection, cursor)
+        return Batch(self.known, self._vault, connection, cursor)
 
     def _open_cursor(self, connection: apsw.Connection) -> apsw.Cursor:
         # Kept: a new one for every statement is half of a small statement's cost.

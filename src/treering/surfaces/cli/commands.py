@@ -30,6 +30,8 @@ class Invocation(msgspec.Struct):
     as_json: bool
     database: str | None = None
     """The ledger that ``--db`` names; the innermost one counts."""
+    keys: str | None = None
+    """The folder that ``--keys`` names; the innermost one counts."""
 
 
 class _Shown(click.Command):

@@ -6,9 +6,11 @@ something, such as erased, proved or copied, the ledger has to be there.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import parse_qsl, urlsplit
 
 from treering.config import DATABASE_VARIABLE, default_database
 from treering.errors import InvalidInput, NotFound, StorageError
@@ -16,6 +18,8 @@ from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.output import note
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from treering.ledger.ledger import Ledger
 
 MEMORY: Final = ":memory:"
@@ -28,7 +32,7 @@ def open_to_write() -> Ledger:
     """Open the ledger for writing, as given: nothing is masked. Made if it is not there."""
     from treering.app import open as open_ledger  # noqa: PLC0415  (after the input was checked)
 
-    return open_ledger(database_path(), guard="off")
+    return open_ledger(database_path(), guard="off", keys=invocation().keys)
 
 
 def open_if_there(access: Access = "read") -> Ledger:
@@ -43,12 +47,28 @@ def open_if_there(access: Access = "read") -> Ledger:
 
 def open_existing(access: Access = "read") -> Ledger:
     """Open the ledger. Raises NotFound if it is not there."""
-    path = database_path()
-    if _is_missing(path):
-        raise NotFound(
-            f"there is no ledger at {path}", hint="name it with --db, or set TREERING_DB"
+    return _open_found(database_path(), access, hint="name it with --db, or set TREERING_DB")
+
+
+@contextlib.contextmanager
+def open_pair(source: str, target: str) -> Iterator[tuple[Ledger, Ledger]]:
+    """Open one ledger to read it, and one to copy into, as given; that is made if need be.
+
+    Raises NotFound if the source is not there, and InvalidInput if both are the same.
+    """
+    from treering.app import open as open_ledger  # noqa: PLC0415  (not for --help)
+
+    here, there = (_checked(location, is_named=True) for location in (source, target))
+    if _place_of(here) == _place_of(there):
+        raise InvalidInput(
+            "source and target are the same ledger", hint="name another ledger to copy into"
         )
-    return _open(path, access)
+    # The source goes first: if it cannot be opened, no target is made.
+    with (
+        _open_found(here, "read", hint="check the path of the source") as ledger,
+        open_ledger(there, guard="off", keys=invocation().keys) as other,
+    ):
+        yield ledger, other
 
 
 def database_path() -> str:
@@ -56,7 +76,24 @@ def database_path() -> str:
     named = invocation().database
     if named is not None and not named.strip():
         raise InvalidInput("--db is empty", hint="name a file, or leave --db out")
-    path = Path(named or default_database()).expanduser()
+    is_named = named is not None or bool(os.environ.get(DATABASE_VARIABLE))
+    return _checked(named or default_database(), is_named=is_named)
+
+
+def shown(location: str) -> str:
+    """Return ``location`` as it may be shown: without a password."""
+    if not _is_url(location):
+        return location
+    from treering.storage.postgres.address import parse_address  # noqa: PLC0415  (only for a URL)
+
+    return parse_address(location).shown
+
+
+def _checked(location: str, *, is_named: bool) -> str:
+    """Return where a ledger is. Raises StorageError if it cannot be there."""
+    if _is_url(location):
+        return location
+    path = Path(location).expanduser()
     if str(path) == MEMORY:
         return MEMORY
     if path.is_dir():
@@ -64,7 +101,6 @@ def database_path() -> str:
             f"{path} is a folder, not a ledger", hint=f"name a file in it, as in {path}/ledger.db"
         )
     # The default's folder is ours to make; a missing one that was named is most likely a typo.
-    is_named = named is not None or bool(os.environ.get(DATABASE_VARIABLE))
     if is_named and not path.absolute().parent.is_dir():
         raise StorageError(
             f"the folder {path.absolute().parent} does not exist",
@@ -73,17 +109,45 @@ def database_path() -> str:
     return str(path)
 
 
+def _open_found(path: str, access: Access, *, hint: str) -> Ledger:
+    if _is_missing(path):
+        raise NotFound(f"there is no ledger at {path}", hint=hint)
+    return _open(path, access)
+
+
 def _open(path: str, access: Access) -> Ledger:
     from treering.app import open as open_ledger  # noqa: PLC0415  (after the input was checked)
 
     # What may not be written to can still be read, from a copy that leaves no trace.
-    shared = access == "change" or path == MEMORY or _is_writable(Path(path).absolute())
-    return open_ledger(path, mode="rw" if shared else "ro")
+    shared = access == "change" or path == MEMORY or _is_writable(path)
+    return open_ledger(path, mode="rw" if shared else "ro", keys=invocation().keys)
 
 
 def _is_missing(path: str) -> bool:
-    return path != MEMORY and not Path(path).exists()
+    return path != MEMORY and not _is_url(path) and not Path(path).exists()
 
 
-def _is_writable(path: Path) -> bool:
-    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+def _is_writable(path: str) -> bool:
+    # Whoever only reads from a server has no need to ask for more.
+    file = Path(path).absolute()
+    return not _is_url(path) and os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+
+
+def _is_url(location: str) -> bool:
+    return "://" in location
+
+
+def _place_of(location: str) -> tuple[object, ...]:
+    """Return what two names of the same ledger have in common."""
+    if location == MEMORY:
+        return (object(),)
+    if _is_url(location):
+        parts = urlsplit(location)
+        options = parse_qsl(parts.query)
+        place = sorted(option for option in options if option[0] not in {"user", "password"})
+        return (parts.netloc.rpartition("@")[2], parts.path, *place)
+    path = Path(location).resolve()
+    if not path.exists():
+        return (path,)
+    status = path.stat()
+    return (status.st_dev, status.st_ino)

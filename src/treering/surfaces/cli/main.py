@@ -10,7 +10,7 @@ import click
 
 from treering.errors import exit_status
 from treering.surfaces.cli.commands import Invocation, LazyGroup, kind_of
-from treering.surfaces.cli.options import db_option
+from treering.surfaces.cli.options import db_option, keys_option
 from treering.surfaces.cli.output import print_error
 from treering.surfaces.cli.signals import heed_signals, status_of
 from treering.surfaces.cli.streams import drop_unwritten, stand_in_for_closed, unwritable
@@ -67,7 +67,10 @@ def main(arguments: Sequence[str]) -> int:
         "episodes": "treering.surfaces.cli.episodes:episodes",
         "verify": "treering.surfaces.cli.verify:verify",
         "anchor": "treering.surfaces.cli.verify:anchor",
+        "copy": "treering.surfaces.cli.copy:copy",
         "rebuild": "treering.surfaces.cli.rebuild:rebuild",
+        "db": "treering.surfaces.cli.db:db",
+        "keys": "treering.surfaces.cli.keys:keys",
     },
     aliases={"episodic": "episodes"},
     invoke_without_command=True,
@@ -80,6 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     """,
 )
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
+@keys_option
 @db_option
 @click.pass_context
 def root(context: click.Context) -> None:

@@ -27,12 +27,27 @@ def _remember_database(context: click.Context, _: click.Parameter, value: str | 
         invocation.database = value
 
 
+def _remember_keys(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    invocation = context.find_object(Invocation)
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty; name a folder, or leave it out", context)
+    if value is not None and invocation is not None:
+        invocation.keys = value
+
+
 db_option = click.option(
     "--db",
     metavar="FILE",
     expose_value=False,
     callback=_remember_database,
     help="The ledger to use. Default: TREERING_DB, else your data folder.",
+)
+keys_option = click.option(
+    "--keys",
+    metavar="FOLDER",
+    expose_value=False,
+    callback=_remember_keys,
+    help="The folder of keys. Default: TREERING_KEYS, else one in your configuration folder.",
 )
 json_option = click.option(
     "--json", is_flag=True, expose_value=False, help="Print one JSON object, errors too."

@@ -12,8 +12,12 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from click._termui_impl import ProgressBar
+
 Advance: TypeAlias = Callable[[int], None] | None
 """Told how much more was done; None when nobody is looking."""
+Fill: TypeAlias = Callable[[int, int], None] | None
+"""Told how much is done, and of how much; None when nobody is looking."""
 
 
 @contextlib.contextmanager
@@ -43,6 +47,27 @@ def measuring(verb: str, length: int) -> Iterator[Advance]:
         return
     with click.progressbar(length=length, label=verb, file=sys.stderr) as bar:
         yield bar.update
+
+
+@contextlib.contextmanager
+def filling(verb: str, *, then: str) -> Iterator[Fill]:
+    """Show how much is done of a whole that is known when the work begins, and what comes then."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with contextlib.ExitStack() as stack:
+        bar: ProgressBar[int] | None = None
+
+        def advance(done: int, total: int) -> None:
+            nonlocal bar
+            if bar is None:
+                shown = click.progressbar(length=total, label=verb, show_pos=True, file=sys.stderr)
+                bar = stack.enter_context(shown)
+            bar.length = total
+            bar.label = verb if done < total else then
+            bar.update(done - bar.pos)
+
+        yield advance
 
 
 def _draw(text: str) -> None:

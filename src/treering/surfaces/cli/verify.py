@@ -116,11 +116,13 @@ def prove(scope: Scope | None, session_id: str | None, *, anchor_file: str | Non
     erased = f" ({found.redacted:,} redacted, {found.expired:,} expired)"
     anchored = found.anchored_sessions
     against = "" if anchored is None else f"; {counted(anchored, 'anchored session')} found"
+    sealed = counted(found.sealed, "sealed payload")
     show(
         found,
         f"intact: {counted(found.events, 'event')}"
         f"{erased if found.redacted or found.expired else ''}"
         f" of {counted(found.sessions, 'session')}{against}",
+        *([f"not looked into: {sealed}, whose key is destroyed or not here"] * bool(found.sealed)),
     )
 
 

@@ -1,0 +1,107 @@
+"""What may come in from elsewhere: a copy never holds what no ledger would record."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from treering.errors import InvalidInput, InvalidKind, TooLarge
+from treering.ledger import chain
+from treering.ledger.drafts import TIME_MS_MAX, check_id, check_name, check_summary, check_time
+from treering.ledger.records import check_readable
+from treering.model.codec import REFS_BYTES_MAX, SPILL_BYTES_MAX
+from treering.model.kinds import KINDS, SOURCES, VISIBILITIES
+
+if TYPE_CHECKING:
+    from treering.ledger.records import Record, SessionRecord
+
+_KEY_BYTES: Final = 32
+_DIGEST_BYTES: Final = 32
+_EXPIRED_ID: Final = re.compile(
+    r"#[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+)
+"""What is left of an id: the hash of a name, or a UUID."""
+_UNCHANGED: Final = "take it from where it is unchanged"
+
+
+def check_session(session: SessionRecord) -> None:
+    """Raise InvalidInput unless a session can begin where ``session`` says."""
+    name = check_name(session.session_id, "session_id")
+    if len(session.salt) != chain.SALT_BYTES or len(session.scope_key) != _KEY_BYTES:
+        raise InvalidInput(f"session {name} has a salt or key of another size", hint=_UNCHANGED)
+    if chain.genesis(session.salt, session.scope, name) != session.genesis:
+        raise InvalidInput(
+            f"session {name} comes from another scope, or was renamed", hint=_UNCHANGED
+        )
+
+
+def check_record(record: Record) -> None:
+    """Raise InvalidInput, saying what is wrong, unless a ledger could hold ``record``.
+
+    Raises KeyMissing if its payload is sealed and cannot be opened.
+    """
+    check_readable(record)
+    _check_kind(record.kind)
+    if record.visibility not in VISIBILITIES:
+        raise InvalidInput(f"invalid visibility: {record.visibility[:200]!r}", hint=_UNCHANGED)
+    if record.schema_version < 1:
+        raise InvalidInput("schema_version must be > 0", hint=_UNCHANGED)
+    if len(record.link) != _DIGEST_BYTES:
+        raise InvalidInput("link is no SHA-256", hint=_UNCHANGED)
+    if record.run_id is not None:
+        check_name(record.run_id, "run_id")
+    if record.erasure != "expired":
+        _check_header(record)
+    elif not _EXPIRED_ID.fullmatch(record.event_id) or _told(record):
+        raise InvalidInput("an expired event says more than is left of one", hint=_UNCHANGED)
+    if record.erasure is None:
+        _check_content(record)
+    elif record.salt or record.summary or record.refs or record.payload or record.payload_bytes:
+        raise InvalidInput("content stands where the event says it was erased", hint=_UNCHANGED)
+
+
+def _check_kind(name: str) -> None:
+    known = KINDS.get(check_name(name, "kind"))
+    if known is None or not known.durable:
+        raise InvalidKind(
+            f"invalid kind: {name!r} is none that this Treering keeps", hint="update Treering"
+        )
+
+
+def _check_header(record: Record) -> None:
+    check_id(record.event_id)
+    check_name(record.agent_id, "agent_id")
+    for field in ("origin", "turn_id", "user_id"):
+        name = getattr(record, field)
+        if name is not None:
+            check_name(name, field)
+    if record.source not in SOURCES:
+        raise InvalidInput(f"invalid source: {record.source[:200]!r}", hint=_UNCHANGED)
+    if record.run_seq is not None and record.run_seq < 1:
+        raise InvalidInput("run_seq must be > 0", hint=_UNCHANGED)
+    check_time(record.ts_ms)
+    if not 0 < record.recorded_ms <= TIME_MS_MAX:
+        raise InvalidInput(f"recorded_ms {record.recorded_ms} is no such time", hint=_UNCHANGED)
+    if len(record.content_digest) != _DIGEST_BYTES:
+        raise InvalidInput("content_digest is no SHA-256", hint=_UNCHANGED)
+
+
+def _check_content(record: Record) -> None:
+    place = f"seq {record.seq} of session {record.session_id}"
+    salt, summary, refs, payload = record.salt, record.summary, record.refs, record.payload
+    if salt is None or summary is None:
+        raise InvalidInput(f"{place} lacks its content", hint=_UNCHANGED)
+    check_summary(summary)
+    if len(salt) != chain.SALT_BYTES:
+        raise InvalidInput(f"{place} has a salt of another size", hint=_UNCHANGED)
+    if len(refs or b"") > REFS_BYTES_MAX or len(payload or b"") > SPILL_BYTES_MAX:
+        raise TooLarge(f"refs or payload of {place} exceeds its cap", hint=_UNCHANGED)
+    if chain.content_digest(salt, summary, refs, payload) != record.content_digest:
+        raise InvalidInput(f"{place} does not hold what its digest says", hint=_UNCHANGED)
+
+
+def _told(record: Record) -> bool:
+    """Whether a record says who, when or what for, as an expired one does not."""
+    absent = (record.origin, record.run_seq, record.turn_id, record.user_id)
+    blank = (record.source, record.agent_id, record.ts_ms, record.recorded_ms)
+    return any(v is not None for v in absent) or any(blank) or bool(record.content_digest)

@@ -1,0 +1,145 @@
+"""Records on their way in: checked against the chain, stored in pages, proved at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from treering.errors import Conflict, DuplicateEvent, InvalidInput, TreeringError
+from treering.ledger.admission import check_record, check_session
+from treering.ledger.verification import link_of, verify
+from treering.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering.ledger.ports import EventStore
+    from treering.ledger.records import Record, SessionRecord
+    from treering.model.receipts import Broken
+
+    Refuse: TypeAlias = Callable[[str], None]
+    """Told why a record that waited was not stored."""
+
+PAGE: Final = 500
+PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Payloads that wait to be stored together; one alone may be larger."""
+
+
+class Arrivals:
+    """Takes records into one store, in order; one session's fault costs no other."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._sessions: dict[tuple[str, str], SessionRecord] = {}
+        self._links: dict[tuple[str, str], tuple[int, bytes]] = {}
+        self._refused: dict[tuple[str, str], str] = {}
+        """Why the store took no more of a session."""
+        self._touched: set[tuple[str, str]] = set()
+        """Sessions of which the store has what came in."""
+        self._page: list[tuple[Record, Refuse]] = []
+        self._page_bytes = 0
+        self.added = 0
+        """Events that the store did not have."""
+        self.known = 0
+        """Events that came in and were there already."""
+
+    @property
+    def sessions(self) -> int:
+        """Return how many sessions were introduced."""
+        return len(self._sessions)
+
+    def introduce(self, session: SessionRecord) -> None:
+        """Let the records of ``session`` come. Raises InvalidInput if it cannot begin like this."""
+        check_session(session)
+        key = (session.scope, session.session_id)
+        if key in self._sessions:
+            # What waits belongs to the session as it was introduced before.
+            self.flush()
+        self._sessions[key] = session
+        self._links[key] = (0, session.genesis)
+        self._refused.pop(key, None)
+
+    def take(self, record: Record, refuse: Refuse) -> None:
+        """Take the next record of a session; if it is not stored in the end, ``refuse`` is told.
+
+        Raises InvalidInput if no ledger could hold it, or not there.
+        """
+        key = (record.scope, record.session_id)
+        session = self._sessions.get(key)
+        if session is None:
+            raise InvalidInput(
+                f"session {record.session_id} was not introduced before its events",
+                hint="the file lacks lines; export again",
+            )
+        if key in self._refused:
+            raise InvalidInput(self._refused[key])
+        check_record(record)
+        self._check_link(session, record)
+        self._links[key] = (record.seq, record.link)
+        self._page.append((record, refuse))
+        self._page_bytes += len(record.payload or b"")
+        if len(self._page) >= PAGE or self._page_bytes >= PAGE_BYTES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Store what waits."""
+        page, self._page, self._page_bytes = self._page, [], 0
+        if not page:
+            return
+        try:
+            added = self._store.restore(self._sessions, [record for record, _ in page])
+        except TreeringError:
+            # One bad record must not cost its neighbours: find it by going one at a time.
+            for record, refuse in page:
+                self._store_one(record, refuse)
+            return
+        self.added += added
+        self.known += len(page) - added
+        self._touched.update((record.scope, record.session_id) for record, _ in page)
+
+    def finish(self) -> list[Broken]:
+        """Store what waits, and return what does not hold of the sessions that came in."""
+        self.flush()
+        if not self._touched:
+            return []
+        self._store.finish_erasure()
+        return [broken for key in sorted(self._touched) if (broken := self._first_broken(*key))]
+
+    def _first_broken(self, scope: str, session_id: str) -> Broken | None:
+        sessions = self._store.session_records(Scope(scope), session_id)
+        return verify(self._store, sessions, whole=False).first_broken
+
+    def _check_link(self, session: SessionRecord, record: Record) -> None:
+        """Raise InvalidInput unless ``record`` follows the one before."""
+        seq, previous = self._links[record.scope, record.session_id]
+        if record.seq != seq + 1:
+            before = self._store.link_at(Scope(record.scope), session.genesis, record.seq - 1)
+            if before is None:
+                raise InvalidInput(
+                    f"session {record.session_id} jumps from seq {seq} to {record.seq}",
+                    hint="the file lacks lines; export again",
+                )
+            previous = before
+        if record.erasure != "expired" and link_of(previous, record) != record.link:
+            raise InvalidInput(
+                f"seq {record.seq} of session {record.session_id} does not follow from the one"
+                " before: the chain is broken",
+                hint="import an unchanged export",
+            )
+
+    def _store_one(self, record: Record, refuse: Refuse) -> None:
+        key = (record.scope, record.session_id)
+        if key in self._refused:
+            refuse(self._refused[key])
+            return
+        try:
+            added = self._store.restore(self._sessions, [record])
+        except TreeringError as error:
+            if not isinstance(error, InvalidInput | Conflict | DuplicateEvent):
+                raise
+            # Nothing can stand behind a record that is not there.
+            self._refused[key] = str(error)
+            refuse(str(error))
+        else:
+            self.added += added
+            self.known += 1 - added
+            self._touched.add(key)

@@ -1,0 +1,310 @@
+"""Copying from one ledger to another: what is missing there, as it is here, proved on arrival.
+
+Where to go on is read off the heads of both. So a copy that was stopped, or that is repeated when
+there is more, takes only what is missing, and needs no memory of its own.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from treering.errors import Corrupt, InvalidInput
+from treering.ledger.arrivals import Arrivals
+from treering.ledger.records import SessionRecord, check_readable
+from treering.ledger.verification import verify
+from treering.model.receipts import CopyReceipt, SessionRefusal
+from treering.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from treering.ledger.ports import EventStore
+    from treering.ledger.records import Record
+
+    Progress: TypeAlias = Callable[[int, int], None]
+    """Told how many events are done, and how many there are to do."""
+
+REFUSED_SAMPLE_MAX: Final = 5
+_HINT: Final = "run treering verify on the source"
+
+
+def copy(
+    source: EventStore,
+    target: EventStore,
+    scope: Scope | None = None,
+    progress: Progress | None = None,
+) -> CopyReceipt:
+    """Bring what ``target`` lacks of one scope, or of all; a session's fault costs no other."""
+    if source is target:
+        raise InvalidInput("a ledger cannot be copied into itself", hint="name another target")
+    tally = _Tally(progress)
+    plans = _plans(source, target, scope, tally)
+    for name, plan in plans.items():
+        if plan.coming:
+            _check_seal(source, target, Scope(name))
+    for name in list(plans):
+        # Taken out, so that what is done takes no more room.
+        _Passage(source, target, Scope(name), plans.pop(name), tally).carry_out()
+    return tally.receipt()
+
+
+class _Plan(msgspec.Struct):
+    """What of one scope is to be copied."""
+
+    coming: dict[str, SessionRecord] = {}
+    """Sessions that the source has more of, as it has them."""
+    behind: dict[str, int] = {}
+    """Up to which seq sessions are not wanted: the target has them, or they were refused."""
+    refused: set[str] = set()
+
+
+class _Tally:
+    """Counts what is done, and keeps the first reasons why something is not."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._sample: list[SessionRefusal] = []
+        self._refused = self._done = 0
+        self.missing = self.scopes = self.sessions = self.copied = self.present = 0
+        self.intact = True
+
+    def advance(self, events: int) -> None:
+        """Tell whoever looks on that so many more events are done with."""
+        self._done += events
+        if self._progress is not None:
+            # The source may have gone on since it was asked.
+            self._progress(self._done, max(self._done, self.missing))
+
+    def refuse(self, scope: str, session_id: str, seq: int, reason: str) -> None:
+        """Count a session that is not taken, and say why."""
+        self._refused += 1
+        self.note(scope, session_id, seq, reason)
+
+    def note(self, scope: str, session_id: str, seq: int, reason: str) -> None:
+        """Keep a reason, as far as there is room."""
+        if len(self._sample) < REFUSED_SAMPLE_MAX:
+            self._sample.append(
+                SessionRefusal(scope=scope, session_id=session_id, seq=seq, reason=reason)
+            )
+
+    def receipt(self) -> CopyReceipt:
+        """Account for everything."""
+        return CopyReceipt(
+            scopes=self.scopes,
+            sessions=self.sessions,
+            copied=self.copied,
+            present=self.present,
+            refused=self._refused,
+            complete=not self._refused,
+            intact=self.intact,
+            refused_sample=self._sample,
+        )
+
+
+def _plans(
+    source: EventStore, target: EventStore, scope: Scope | None, tally: _Tally
+) -> dict[str, _Plan]:
+    """Return what is to be copied of each scope, from where its sessions end on both sides."""
+    plans: dict[str, _Plan] = {}
+    for session in source.session_records(scope):
+        plans.setdefault(session.scope, _Plan()).coming[session.session_id] = session
+        tally.sessions += 1
+        tally.missing += max(session.head_seq, 0)
+    tally.scopes = len(plans)
+    for there in target.session_records(scope):
+        plan = plans.get(there.scope, _Plan())
+        here = plan.coming.get(there.session_id)
+        if here is None:
+            continue
+        known = max(min(here.head_seq, there.head_seq), 0)
+        difference = _difference(source, target, here, there)
+        if difference is None:
+            tally.present += known
+        else:
+            plan.refused.add(here.session_id)
+            tally.refuse(here.scope, here.session_id, *difference)
+            known = max(here.head_seq, 0)
+        plan.behind[here.session_id] = known
+        tally.missing -= known
+        if known == here.head_seq:
+            del plan.coming[here.session_id]
+    return plans
+
+
+def _difference(
+    source: EventStore, target: EventStore, here: SessionRecord, there: SessionRecord
+) -> tuple[int, str] | None:
+    """Say where and how the target's session is another than the source's, if it is."""
+    if here.genesis != there.genesis:
+        return 0, "the target has another session of this name"
+    if here.head_link == there.head_link:
+        return None
+    shorter, longer = (here, target) if here.head_seq < there.head_seq else (there, source)
+    seq = shorter.head_seq
+    if seq < 0:
+        return 0, "the record of where the session ends is gone"
+    if seq and longer.link_at(Scope(here.scope), here.genesis, seq) != shorter.head_link:
+        return seq, f"the target has other events, at seq {seq} or before"
+    return None
+
+
+def _check_seal(source: EventStore, target: EventStore, scope: Scope) -> None:
+    """Raise InvalidInput rather than put into plain text what is sealed."""
+    if source.is_sealed(scope) and not target.is_sealed(scope):
+        raise InvalidInput(
+            f"scope {scope} is encrypted, and its copy would not be",
+            hint=f"encrypt it in the target first: treering keys create --scope {scope}",
+        )
+
+
+class _Passage:
+    """One scope on its way."""
+
+    def __init__(
+        self, source: EventStore, target: EventStore, scope: Scope, plan: _Plan, tally: _Tally
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._scope = scope
+        self._plan = plan
+        self._tally = tally
+        self._arrivals = Arrivals(target)
+        self._introduced: set[str] = set()
+        self._proved: set[str] = set()
+        """Sessions with erased events that hold in the source."""
+        self._later: dict[str, SessionRecord] = {}
+        """Sessions that have gone on since the plan was made, as they are now."""
+
+    def carry_out(self) -> None:
+        """Copy what is missing, prove it, and account for it."""
+        behind, refused = self._plan.behind, self._plan.refused
+        for page in self._pages():
+            wanted = [r for r in page if r.seq > behind.get(r.session_id, 0)]
+            for record in wanted:
+                if record.session_id not in refused:
+                    self._take(record)
+            self._tally.advance(len(wanted))
+        for broken in self._arrivals.finish():
+            self._tally.intact = False
+            self._tally.note(
+                broken.scope, broken.session_id, broken.seq, f"{broken.fault}: {broken.detail}"
+            )
+        self._check_ends()
+        self._keep_retention()
+        self._tally.copied += self._arrivals.added
+        self._tally.present += self._arrivals.known
+
+    def _pages(self) -> Iterator[list[Record]]:
+        """Give the scope in its order; session by session if it is one, or cannot be read so."""
+        plan = self._plan
+        if len(plan.coming) > 1:
+            try:
+                yield from self._source.record_pages(self._scope, behind=dict(plan.behind))
+            except Corrupt:
+                pass  # Alone, each session can be read but the one that is damaged.
+            else:
+                return
+        for name in plan.coming:
+            if name not in plan.refused:
+                yield from self._session_pages(name)
+
+    def _session_pages(self, name: str) -> Iterator[list[Record]]:
+        place = {name: self._last(name)}
+        try:
+            yield from self._source.record_pages(self._scope, session_id=name, behind=place)
+        except Corrupt:
+            yield from self._up_to_damage(name)
+
+    def _up_to_damage(self, name: str) -> Iterator[list[Record]]:
+        """Give a session event by event, up to the one that cannot be read."""
+        while name not in self._plan.refused:
+            last = self._last(name)
+            try:
+                page = self._source.records(self._scope, name, after_seq=last, limit=1)
+            except Corrupt as error:
+                self._refuse(name, last + 1, str(error))
+                return
+            if not page:
+                return
+            yield page
+
+    def _take(self, record: Record) -> None:
+        name = record.session_id
+        try:
+            session = self._session_of(record)
+            if name not in self._introduced:
+                self._arrivals.introduce(session)
+                self._introduced.add(name)
+            if self._is_sound(record):
+                self._arrivals.take(record, partial(self._refuse, name, record.seq))
+                self._plan.behind[name] = record.seq
+        except InvalidInput as error:
+            self._refuse(name, self._last(name) + 1, str(error))
+
+    def _session_of(self, record: Record) -> SessionRecord:
+        """Return the session as the source has it. Raises InvalidInput if it ends otherwise."""
+        name = record.session_id
+        session = self._later.get(name) or self._plan.coming.get(name)
+        if session is None or session.head_seq < record.seq:
+            session = next(self._source.session_records(self._scope, name), None)
+            if session is None or session.head_seq < record.seq:
+                raise InvalidInput(
+                    f"seq {record.seq} stands behind the end of the session", hint=_HINT
+                )
+            self._later[name] = session
+        if session.head_seq == record.seq and session.head_link != record.link:
+            raise InvalidInput("the record of where the session ends was changed", hint=_HINT)
+        return session
+
+    def _is_sound(self, record: Record) -> bool:
+        """Whether a payload can be unsealed, and an erasure is proved where the record is from.
+
+        What vouches for an erasure comes later than what was erased. If it did not come at all,
+        a blank event would stand in the target, and a copy that was stopped would not tell.
+        """
+        name = record.session_id
+        try:
+            check_readable(record)
+        except Corrupt as error:
+            self._refuse(name, record.seq, str(error))
+            return False
+        if record.erasure is not None and name not in self._proved:
+            sessions = self._source.session_records(self._scope, name)
+            broken = verify(self._source, sessions, whole=False).first_broken
+            if broken is not None:
+                self._refuse(name, broken.seq, f"{broken.fault}: {broken.detail}")
+                return False
+            self._proved.add(name)
+        return True
+
+    def _check_ends(self) -> None:
+        """Refuse sessions of which the source did not give all that it says it has."""
+        for name, session in self._plan.coming.items():
+            last = self._last(name)
+            if last < session.head_seq and name not in self._plan.refused:
+                self._refuse(
+                    name,
+                    last + 1,
+                    f"seq {last + 1} is missing: the session ends at seq {session.head_seq}",
+                )
+
+    def _keep_retention(self) -> None:
+        """Give the target the scope's policy, if it has the scope and no policy for it."""
+        policy = self._source.retention(self._scope)
+        if not policy or self._target.retention(self._scope):
+            return
+        # A scope that is made for its policy would not know the ids of what has expired.
+        if next(self._target.session_records(self._scope), None) is not None:
+            self._target.set_retention(self._scope, policy)
+
+    def _last(self, name: str) -> int:
+        """Return up to which seq the target has a session, or is about to have it."""
+        return self._plan.behind.get(name, 0)
+
+    def _refuse(self, name: str, seq: int, reason: str) -> None:
+        if name not in self._plan.refused:
+            self._plan.refused.add(name)
+            self._tally.refuse(self._scope, name, seq, reason)

@@ -1,0 +1,351 @@
+"""The keys of sealed scopes: a folder of small files, apart from the ledger.
+
+One file holds the keys of one scope of one ledger, every generation of them. Generations are
+numbered 1, 2, 3, … and never used again: of a destroyed one its number and its times are left.
+A file is replaced as a whole, so that a reader sees the old one or the new one. The old one is
+overwritten when a key is destroyed, and only then: somebody may keep a copy by a second link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from treering.errors import Corrupt, KeyMissing, StorageError
+from treering.ledger.records import KeyRecord
+from treering.storage.sealing import KEY_BYTES, AesKey, cipher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock: change keys from one process at a time there.
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT: Final = "treering.keys.v1"
+SUFFIX: Final = ".key"
+LOCK: Final = "lock"
+ATTEMPTS_MAX: Final = 5
+"""How often a file is read that is being replaced meanwhile."""
+
+_Count = Annotated[int, msgspec.Meta(ge=1, lt=2**32)]
+_Material = Annotated[str, msgspec.Meta(pattern=f"^[0-9a-f]{{{2 * KEY_BYTES}}}$")]
+
+
+class _Generation(msgspec.Struct, frozen=True, kw_only=True):
+    generation: _Count
+    created_ms: int
+    key: _Material | None
+    destroyed_ms: int | None = None
+
+
+class _Ring(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file holds."""
+
+    format: Literal["treering.keys.v1"]
+    ledger: str
+    scope: str
+    in_use: _Count | None = None
+    """The generation that new payloads are sealed under."""
+    generations: list[_Generation] = []
+
+    def find(self, generation: int) -> _Generation | None:
+        return next((one for one in self.generations if one.generation == generation), None)
+
+
+class _Opened:
+    """A file as it was read, and the keys that were made from it."""
+
+    def __init__(self, stamp: tuple[int, int, int], ring: _Ring) -> None:
+        self.stamp = stamp
+        self.ring = ring
+        self.keys: dict[int, AesKey] = {}
+
+
+class KeyFolder:
+    """The keys of one ledger's scopes. Notices what other processes change."""
+
+    def __init__(self, folder: Callable[[], Path], ledger_id: Callable[[], str]) -> None:
+        self._folder = folder
+        self._ledger_id = cache(ledger_id)
+        self._paths: dict[str, str] = {}
+        self._opened: dict[str, _Opened] = {}
+
+    # For those who seal and open.
+
+    def seals(self, scope: str) -> bool:
+        """Whether the scope has a key in use."""
+        opened = self._open(scope)
+        return opened is not None and opened.ring.in_use is not None
+
+    def in_use(self, scope: str) -> AesKey:
+        """Return the key that new payloads are sealed under. Raises KeyMissing."""
+        opened = self._open(scope)
+        if opened is None:
+            raise self._missing(scope)
+        number = opened.ring.in_use or 0
+        key = opened.keys.get(number) or _key(opened, number)
+        if key is None:
+            raise _out_of_use(scope)
+        return key
+
+    def find(self, scope: str, generation: int) -> AesKey | None:
+        """Return a key, or None if it was destroyed. Raises KeyMissing if it is not here."""
+        opened = self._open(scope)
+        if opened is None:
+            raise self._missing(scope)
+        key = opened.keys.get(generation) or _key(opened, generation)
+        if key is None and opened.ring.find(generation) is None:
+            raise self._missing(scope, generation)
+        return key
+
+    def records(self, scope: str) -> list[KeyRecord]:
+        """Return what is known of each generation, without the keys."""
+        opened = self._open(scope)
+        return [] if opened is None else _records(opened.ring)
+
+    # For those who look after the keys.
+
+    def create(self, scope: str, *, at_ms: int) -> int:
+        """Make the next generation unless one is in use; return the one that is."""
+        cipher()
+
+        def change(ring: _Ring) -> _Ring:
+            return ring if ring.in_use is not None else _grown(ring, at_ms)
+
+        return self._change(scope, change).in_use or 0
+
+    def rotate(self, scope: str, *, at_ms: int) -> int:
+        """Make the next generation and use it from now on. Raises KeyMissing if none is in use."""
+        cipher()
+
+        def change(ring: _Ring) -> _Ring:
+            if ring.in_use is None:
+                raise _out_of_use(scope)
+            return _grown(ring, at_ms)
+
+        return self._change(scope, change).in_use or 0
+
+    def retire(self, scope: str) -> None:
+        """Take the key out of use: what is sealed can be read, and nothing more is sealed."""
+        if not self.records(scope):
+            raise self._missing(scope)
+        self._change(scope, lambda ring: msgspec.structs.replace(ring, in_use=None))
+
+    def destroy(self, scope: str, generations: Sequence[int], *, at_ms: int) -> list[int]:
+        """Destroy keys; return those that were there to be destroyed."""
+        destroyed: list[int] = []
+
+        def change(ring: _Ring) -> _Ring:
+            doomed = [one for one in ring.generations if one.generation in generations and one.key]
+            destroyed.extend(one.generation for one in doomed)
+            kept = [
+                msgspec.structs.replace(one, key=None, destroyed_ms=at_ms) if one in doomed else one
+                for one in ring.generations
+            ]
+            in_use = None if ring.in_use in destroyed else ring.in_use
+            return msgspec.structs.replace(ring, in_use=in_use, generations=kept)
+
+        self._change(scope, change)
+        return destroyed
+
+    # Files.
+
+    def _open(self, scope: str) -> _Opened | None:
+        """Return the scope's file, read again if it has changed; None if it is not there."""
+        path = self._paths.get(scope) or self._path(scope)
+        known = self._opened.get(scope)
+        try:
+            if known is not None and _stamp(os.stat(path)) == known.stamp:  # noqa: PTH116  (often)
+                return known
+        except FileNotFoundError:
+            self._opened.pop(scope, None)
+            return None
+        except OSError as error:
+            raise _unusable(path, error) from error
+        found = self._read(path, scope)
+        if found is None:
+            self._opened.pop(scope, None)
+        else:
+            self._opened[scope] = found
+        return found
+
+    def _read(self, path: str, scope: str) -> _Opened | None:
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                with Path(path).open("rb") as file:
+                    stamp, text = _stamp(os.fstat(file.fileno())), file.read()
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise _unusable(path, error) from error
+            with contextlib.suppress(msgspec.MsgspecError):
+                ring = msgspec.json.decode(text, type=_Ring)
+                if (ring.ledger, ring.scope) == (self._ledger_id(), scope):
+                    return _Opened(stamp, ring)
+        raise Corrupt(
+            f"{path} does not hold the keys of scope {scope}",
+            hint="put back the copy that you keep of it",
+        )
+
+    def _change(self, scope: str, change: Callable[[_Ring], _Ring]) -> _Ring:
+        path = Path(self._path(scope))
+        try:
+            _make_folder(path.parent)
+            with _alone(path.parent):
+                draft = path.with_suffix(".draft")
+                # What was left by somebody who was stopped may hold keys.
+                _wipe(draft)
+                found = self._read(str(path), scope)
+                fresh = _Ring(format=FORMAT, ledger=self._ledger_id(), scope=scope)
+                ring = fresh if found is None else found.ring
+                changed = change(ring)
+                if changed != ring:
+                    destroyed = _material(ring) - _material(changed)
+                    text = msgspec.json.encode(changed)
+                    _replace(path, draft, text, overwriting=bool(destroyed))
+        except OSError as error:
+            raise _unusable(str(path), error) from error
+        self._opened.pop(scope, None)
+        return changed
+
+    def _path(self, scope: str) -> str:
+        # Named by a hash: a scope holds characters that no file name may.
+        name = sha256(f"{self._ledger_id()}\n{scope}".encode()).hexdigest()[:32]
+        path = self._paths[scope] = str(self._folder() / f"{name}{SUFFIX}")
+        return path
+
+    def _missing(self, scope: str, generation: int | None = None) -> KeyMissing:
+        which = "its key" if generation is None else f"generation {generation} of its key"
+        return KeyMissing(
+            f"scope {scope} is sealed, and {which} is not in {self._folder()}",
+            hint="put the key file there, or say where it is with TREERING_KEYS or --keys",
+        )
+
+
+def _out_of_use(scope: str) -> KeyMissing:
+    return KeyMissing(
+        f"no key of scope {scope} is in use: they were destroyed, or are about to be",
+        hint=f"make the next one: treering keys create --scope {scope}",
+    )
+
+
+def _key(opened: _Opened, generation: int) -> AesKey | None:
+    found = opened.ring.find(generation)
+    if found is None or found.key is None:
+        return None
+    key = opened.keys[generation] = AesKey(generation, bytes.fromhex(found.key))
+    return key
+
+
+def _records(ring: _Ring) -> list[KeyRecord]:
+    return [
+        KeyRecord(
+            generation=one.generation,
+            created_ms=one.created_ms,
+            destroyed_ms=one.destroyed_ms,
+            in_use=one.generation == ring.in_use,
+        )
+        for one in ring.generations
+    ]
+
+
+def _grown(ring: _Ring, at_ms: int) -> _Ring:
+    """Return ``ring`` with one more generation, which is in use."""
+    number = max((one.generation for one in ring.generations), default=0) + 1
+    key = os.urandom(KEY_BYTES).hex()
+    made = _Generation(generation=number, created_ms=at_ms, key=key)
+    return msgspec.structs.replace(ring, in_use=number, generations=[*ring.generations, made])
+
+
+def _material(ring: _Ring) -> set[str]:
+    return {one.key for one in ring.generations if one.key is not None}
+
+
+def _stamp(state: os.stat_result) -> tuple[int, int, int]:
+    return state.st_ino, state.st_mtime_ns, state.st_size
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder that is its owner's alone, and its name durable, unless it is there."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _replace(path: Path, draft: Path, text: bytes, *, overwriting: bool) -> None:
+    """Put a new file in the place of the old one; overwrite that if it holds a destroyed key."""
+    file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        _write(file, text)
+    finally:
+        os.close(file)
+    # Opened before and overwritten after: whenever we are stopped, one of the two is whole.
+    old = os.open(path, os.O_RDWR) if overwriting else None
+    try:
+        draft.replace(path)
+        _sync_folder(path.parent)
+        if old is not None:
+            _overwrite(old)
+    finally:
+        if old is not None:
+            os.close(old)
+
+
+def _wipe(path: Path) -> None:
+    """Overwrite and remove a file, if it is there."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return
+    try:
+        _overwrite(file)
+    finally:
+        os.close(file)
+    path.unlink()
+
+
+def _overwrite(file: int) -> None:
+    _write(file, bytes(os.fstat(file).st_size))
+
+
+def _write(file: int, content: bytes) -> None:
+    written = 0
+    while written < len(content):
+        written += os.pwrite(file, content[written:], written)
+    os.fsync(file)
+
+
+def _sync_folder(folder: Path) -> None:
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes and threads from changing the folder."""
+    file = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def _unusable(path: str, error: OSError) -> StorageError:
+    return StorageError(
+        f"cannot use the keys in {path}: {error.strerror}",
+        hint="check the folder, its permissions and the disk",
+    )

@@ -1,0 +1,1 @@
+"""The ledger on PostgreSQL, for a team that has outgrown one file."""

@@ -1,0 +1,127 @@
+"""Announcements: followers of other processes are woken by NOTIFY; if it fails, they poll.
+
+NOTIFY takes one lock for the whole server at commit, so it has no place in an append. A thread
+sends it shortly after, once for all that was appended in the meantime.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+
+from treering.errors import TreeringError
+
+if TYPE_CHECKING:
+    from treering.storage.news import News
+    from treering.storage.postgres.server import Server
+
+GAP_S: Final = 0.02
+"""Announcements are at least this far apart."""
+LISTENING_S: Final = 0.5
+PATIENCE_S: Final = 1.0
+
+
+class Announcer:
+    """Tells the other processes that something was appended."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._thread: threading.Thread | None = None
+        self._start()
+
+    def announce(self) -> None:
+        """Have it told soon."""
+        if self._pid != os.getpid():
+            self._start()
+        if not self._pending.is_set():
+            self._pending.set()
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._run, name="treering-announcer", daemon=True
+                    )
+                    self._thread.start()
+
+    def close(self) -> None:
+        """Tell what has not been told yet, and end."""
+        if self._pid != os.getpid() or self._thread is None:
+            return
+        self._over = True
+        self._pending.set()
+        self._thread.join(PATIENCE_S)
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._pending = threading.Event()
+        self._thread = None
+        self._over = False
+        self._pause = threading.Event()
+
+    def _run(self) -> None:
+        while True:
+            self._pending.wait()
+            self._pending.clear()
+            # A follower that is not told finds out by itself, a little later.
+            with (
+                contextlib.suppress(psycopg.Error, TreeringError),
+                self._server.lend(timeout_s=PATIENCE_S) as connection,
+            ):
+                connection.execute("SELECT pg_notify(%s, '')", (channel(self._server),))
+            if self._over:
+                return
+            self._pause.wait(GAP_S)
+
+
+class Listener:
+    """Spreads the announcements of other processes within this one."""
+
+    def __init__(self, server: Server, news: News) -> None:
+        self._server = server
+        self._news = news
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._thread: threading.Thread | None = None
+        self._over = threading.Event()
+
+    def listen(self) -> None:
+        """Listen from now on, in a thread of its own."""
+        if self._pid != os.getpid():
+            self._pid, self._lock, self._thread = os.getpid(), threading.Lock(), None
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._run, name="treering-listener", daemon=True
+                    )
+                    self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._over.set()
+        if self._thread is not None and self._pid == os.getpid():
+            self._thread.join(PATIENCE_S)
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            with contextlib.suppress(psycopg.Error):
+                self._hear()
+            self._over.wait(LISTENING_S)
+
+    def _hear(self) -> None:
+        with self._server.connect() as connection:
+            connection.execute(f"LISTEN {channel(self._server)}")
+            self._news.spread()
+            while not self._over.is_set():
+                for _ in connection.notifies(timeout=LISTENING_S, stop_after=1):
+                    self._news.spread()
+
+
+def channel(server: Server) -> str:
+    """Return the name under which a ledger's appends are announced."""
+    return f"treering_{server.address.schema}"

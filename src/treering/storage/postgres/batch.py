@@ -1,0 +1,327 @@
+"""One transaction's worth of events: numbered, chained, and written together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.errors import Conflict, InvalidInput
+from treering.ledger.chain import link
+from treering.model.events import SCHEMA_VERSION, Header
+from treering.storage.encoding import ALWAYS, NAMED, PRIVATE, SPILLED, id_key, name_key
+from treering.storage.postgres.known import open_session
+from treering.storage.postgres.server import Bytes
+from treering.storage.repeats import find_repeats, in_call_order
+from treering.storage.runs import RUN_OPEN, check_run, state_after
+from treering.storage.sealing import is_sealable, stored_content
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from psycopg import Cursor
+
+    from treering.ledger.ports import Vault
+    from treering.ledger.records import Draft
+    from treering.model.scopes import Scope
+    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.reader import Reader
+    from treering.storage.postgres.rows import Row
+    from treering.storage.postgres.server import Connection
+
+PLAIN: Final = {"safe": ALWAYS, "private": ALWAYS | PRIVATE}
+"""Flags of an event with nothing out of the ordinary, by its visibility."""
+
+COLUMNS: Final = (
+    "position", "session", "seq", "ts_ms", "recorded_ms", "run_seq", "epoch", "payload_bytes",
+    "flags", "schema_version", "scope", "event_id", "kind", "source", "agent_id",
+    "content_digest", "link", "salt", "event_name", "origin", "run_id", "turn_id", "user_id",
+    "summary", "refs", "blob", "payload",
+)  # fmt: skip
+COLUMN_TYPES: Final = (
+    "int8", "int8", "int8", "int8", "int8", "int8", "int4", "int4", "int2", "int2", "text",
+    "bytea", "text", "text", "text", "bytea", "bytea", "bytea", "text", "text", "text", "text",
+    "text", "text", "bytea", "bytea", "bytea",
+)  # fmt: skip
+INSERT: Final = (
+    f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
+)
+COPY: Final = f"COPY events ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
+_HEADS: Final = """
+SELECT s.key, s.id, s.genesis, h.seq, h.link
+FROM sessions AS s
+JOIN heads AS h ON h.scope = s.scope AND h.session = s.id
+WHERE s.scope = %s AND s.key = ANY(%s)
+"""
+_RUNS: Final = """
+SELECT r.session, r.run_id, r.state
+FROM sessions AS s
+JOIN runs AS r ON r.scope = s.scope AND r.session = s.id
+WHERE s.scope = %s AND s.key = ANY(%s) AND r.run_id = ANY(%s::text[])
+"""
+_SEALED: Final = "SELECT round FROM seals WHERE scope = %s"
+_STATE_SCOPE: Final = "SELECT set_config('treering.scope', %s, true)"
+_POSITIONS: Final = "SELECT nextval('positions') FROM generate_series(1, %s::bigint)"
+_MOVE_HEAD: Final = "UPDATE heads SET seq = %s, link = %s WHERE scope = %s AND session = %s"
+_KEEP_RUN: Final = """
+INSERT INTO runs (scope, session, run_id, state, first_seq, last_seq)
+VALUES (%s, %s, %s, %s, %s, %s)
+ON CONFLICT (scope, session, run_id) DO UPDATE
+SET state = excluded.state, last_seq = excluded.last_seq
+"""
+# A blob that is there already is locked, so that nobody erases it for want of events that hold it.
+_KEEP_BLOB: Final = """
+INSERT INTO blobs (scope, key, body)
+VALUES (%s, %s, %s)
+ON CONFLICT (scope, key) DO UPDATE SET key = excluded.key
+"""
+
+
+class Place:
+    """A session within a transaction."""
+
+    __slots__ = ("genesis", "link", "moved", "seq", "session")
+
+    def __init__(self, session: int, genesis: bytes, seq: int, last: bytes) -> None:
+        self.session = session
+        self.genesis = genesis
+        self.seq = seq
+        self.link = last
+        self.moved = False
+
+
+class Batch:
+    """The rows of one transaction, placed in memory first and written together.
+
+    Call ``enter`` before anything is written: a transaction gets its xid with its first write, and
+    within a session xids must go up with seq.
+    """
+
+    def __init__(self, connection: Connection, known: Known, reader: Reader, vault: Vault) -> None:
+        self.connection = connection
+        self.known = known
+        self._reader = reader
+        self._vault = vault
+        self._keys: dict[str, bytes] = {}
+        self._sealed: dict[str, int] = {}
+        self._places: dict[tuple[str, str], Place] = {}
+        self._runs: dict[tuple[int, str], int] = {}
+        self._changed_runs: dict[tuple[str, int, str], tuple[int, int, int | None]] = {}
+        self._repeats: dict[tuple[str, str], Header] = {}
+        self._positions: list[int] = []
+        self._rows: dict[str, list[Row]] = {}
+        self._blobs: list[tuple[str, bytes, bytes]] = []
+
+    def lock(self, places: Iterable[tuple[str, str]]) -> None:
+        """Take the locks of sessions, in an order that all keep to."""
+        locks = sorted({self.known.lock_of(scope, session_id) for scope, session_id in places})
+        self.connection.execute(
+            "SELECT count(pg_advisory_xact_lock(k)) FROM unnest(%s::bigint[]) AS k", (locks,)
+        )
+
+    def enter(self, scope: Scope, scope_key: bytes, sessions: Sequence[str], events: int) -> None:
+        """Load where ``sessions`` stand, and numbers for as many events. Locks are held."""
+        self._keys[scope] = scope_key
+        names = {name_key(scope_key, name): name for name in sessions}
+        keys = [Bytes(key) for key in names]
+        self.connection.execute(_STATE_SCOPE, (scope,))
+        sealed = self.connection.execute(_SEALED, (scope,), binary=True)
+        heads = self.connection.execute(_HEADS, (scope, keys), binary=True)
+        numbers = self.connection.execute(_POSITIONS, (events,), binary=True)
+        row = sealed.fetchone()
+        self.known.sealed[scope] = self._sealed[scope] = row[0] if row else 0
+        for key, session, genesis, seq, last in heads.fetchall():
+            self._places[scope, names[key]] = Place(session, genesis, seq, last)
+        self._positions[:0] = [row[0] for row in reversed(numbers.fetchall())]
+
+    def open_sessions(self, scope: Scope, names: Iterable[str]) -> None:
+        """Make those of the sessions that are not there yet."""
+        for name in names:
+            if (scope, name) not in self._places:
+                self.open_session(scope, name)
+
+    def open_session(self, scope: Scope, name: str, salt: bytes | None = None) -> Place:
+        """Make a session."""
+        session, genesis = open_session(self.connection, scope, self._keys[scope], name, salt)
+        self._places[scope, name] = place = Place(session, genesis, 0, genesis)
+        return place
+
+    def load_repeats(self, scope: Scope, drafts: Sequence[Draft]) -> set[str]:
+        """Load what is recorded under the ids of ``drafts``; return those that are known."""
+        keys = {id_key(self._keys[scope], draft.event_id)[0]: draft for draft in drafts}
+        if not keys:
+            return set()
+        found = self._reader.repeats(self.connection, scope, keys)
+        for key, header in found.items():
+            self._repeats[scope, keys[key].event_id] = header
+        return {keys[key].event_id for key in found}
+
+    def load_runs(self, scope: Scope, pairs: Iterable[tuple[str, str]]) -> None:
+        """Load the states of runs, named by session and run."""
+        pairs = list(pairs)
+        if not pairs:
+            return
+        keys = {Bytes(name_key(self._keys[scope], session_id)) for session_id, _ in pairs}
+        found = self.connection.execute(
+            _RUNS, (scope, list(keys), list({run for _, run in pairs})), binary=True
+        )
+        self._runs.update({(session, run): state for session, run, state in found})
+
+    def place(self, drafts: Sequence[Draft], expected_seq: int | None = None) -> list[Header]:
+        """Give each draft its order and link. Raises if one cannot have it."""
+        repeats = find_repeats(drafts, lambda d: self._repeats.get((d.scope, d.event_id)))
+        fresh = [draft for draft, known in zip(drafts, repeats, strict=True) if known is None]
+        if expected_seq is not None and fresh:
+            self._expect(fresh, expected_seq)
+        return in_call_order(repeats, [self._add(draft) for draft in fresh])
+
+    def place_of(self, scope: str, session_id: str) -> Place | None:
+        """Return where a session stands, if there is one."""
+        return self._places.get((scope, session_id))
+
+    def flush(self, *, copying: bool = False) -> None:
+        """Write what was placed; ``copying`` is faster for many, and not for every role."""
+        if copying:
+            self._copy()
+        with self.connection.cursor() as cursor:
+            for scope in self._keys:
+                if len(self._keys) > 1:
+                    cursor.execute(_STATE_SCOPE, (scope,))
+                self._write(cursor, scope)
+        for place in self._places.values():
+            place.moved = False
+        self._rows, self._blobs, self._changed_runs = {}, [], {}
+
+    def _copy(self) -> None:
+        with self.connection.cursor() as cursor, cursor.copy(COPY) as copy:
+            copy.set_types(COLUMN_TYPES)
+            for rows in self._rows.values():
+                for row in rows:
+                    copy.write_row(row)
+        self._rows = {}
+
+    def _write(self, cursor: Cursor[Row], scope: str) -> None:
+        """Write what was placed in ``scope``; rows before heads, as one append does."""
+        blobs = [blob for blob in self._blobs if blob[0] == scope]
+        heads = [
+            (place.seq, place.link, scope, place.session)
+            for (own, _), place in self._places.items()
+            if own == scope and place.moved
+        ]
+        runs = [(*run, *state) for run, state in self._changed_runs.items() if run[0] == scope]
+        for statement, found in (
+            (_KEEP_BLOB, blobs),
+            (INSERT, self._rows.get(scope, ())),
+            (_MOVE_HEAD, heads),
+            (_KEEP_RUN, runs),
+        ):
+            if found:
+                cursor.executemany(statement, found)
+
+    def settle(self) -> None:
+        """Remember the sessions of a transaction that has been committed."""
+        for (scope, session_id), place in self._places.items():
+            self.known.remember_session(scope, session_id, place.session, self._keys[scope])
+
+    def push(self, scope: str, place: Place, row: Row, last: bytes) -> None:
+        """Add one event's row, and move its session's head."""
+        self._rows.setdefault(scope, []).append(row)
+        place.seq += 1
+        place.link = last
+        place.moved = True
+
+    def next_position(self) -> int:
+        """Return the position of the next event."""
+        return self._positions.pop()
+
+    def content(
+        self,
+        scope: str,
+        kind: str,
+        event_key: bytes,
+        salt: bytes | None,
+        payload: bytes | None,
+        body: bytes | None,
+    ) -> tuple[bytes | None, bytes | None, bytes | None]:
+        """Return what is stored as salt, payload and blob; sealed, if the scope is."""
+        sealed = self._sealed[scope] and payload is not None and is_sealable(kind)
+        key = self._vault.in_use(scope) if sealed else None
+        stored = stored_content(key, (scope, self._keys[scope]), event_key, salt, payload, body)
+        if stored.blob_key is not None and stored.blob is not None:
+            self._blobs.append((scope, stored.blob_key, stored.blob))
+        return stored.salt, stored.payload, stored.blob_key
+
+    def run_state(self, session: int, run_id: str) -> int | None:
+        """Return the state of a run that was loaded; None if it has not been seen."""
+        return self._runs.get((session, run_id))
+
+    def follow_run(self, scope: str, session: int, run_id: str, kind: str, seq: int) -> None:
+        """Note that a run has begun, gone on or ended at ``seq``."""
+        was, state = self._runs.get((session, run_id)), state_after(kind)
+        if was is not None and state == RUN_OPEN:
+            return
+        first = self._changed_runs.get((scope, session, run_id), (0, seq, None))[1]
+        self._changed_runs[scope, session, run_id] = (state, first, seq if state else None)
+        self._runs[session, run_id] = state
+
+    def _expect(self, drafts: Sequence[Draft], expected_seq: int) -> None:
+        if len({(draft.scope, draft.session_id) for draft in drafts}) > 1:
+            raise InvalidInput(
+                "expected_seq speaks of one session, the events belong to several",
+                hint="append one session at a time",
+            )
+        place = self._places.get((drafts[0].scope, drafts[0].session_id))
+        current = place.seq if place is not None else 0
+        if current != expected_seq:
+            raise moved_on(drafts[0], current, expected_seq)
+
+    def _add(self, draft: Draft) -> Header:
+        (
+            _, scope, session_id, kind, source, origin, run_id, run_seq, turn_id,
+            agent_id, user_id, ts_ms, recorded_ms, _, summary, _,
+        ) = draft.fields  # fmt: skip
+        place = self._places[scope, session_id]
+        seq = place.seq + 1
+        if run_id is not None:
+            check_run(draft, self._runs.get((place.session, run_id)))
+            self.follow_run(scope, place.session, run_id, kind, seq)
+        last = link(place.link, seq, draft.header_digest, draft.content_digest)
+        position = self.next_position()
+        key, name, flags = stored_id(draft, self._keys[scope])
+        salt: bytes | None = draft.salt
+        payload, blob = draft.payload, None
+        if draft.blob is not None or self._sealed[scope]:
+            flags |= 0 if draft.blob is None else SPILLED
+            salt, payload, blob = self.content(scope, kind, key, draft.salt, payload, draft.blob)
+        row = (
+            position, place.session, seq, ts_ms, recorded_ms, run_seq, self.connection.epoch,
+            draft.payload_bytes, flags, SCHEMA_VERSION, scope, key, kind, source, agent_id,
+            draft.content_digest, last, salt, name, origin, run_id, turn_id, user_id,
+            summary, draft.refs, blob, payload,
+        )  # fmt: skip
+        self.push(scope, place, row, last)
+        return header_of(draft, position, seq, last)
+
+
+def stored_id(draft: Draft, scope_key: bytes) -> tuple[bytes, str | None, int]:
+    """Return the bytes and the text that are stored of a draft's id, and its flags."""
+    flags = PLAIN[draft.field("visibility")]
+    if draft.made_id is not None:
+        return draft.made_id, None, flags
+    key, named = id_key(scope_key, draft.event_id)
+    return (key, draft.event_id, flags | NAMED) if named else (key, None, flags)
+
+
+def header_of(draft: Draft, position: int, seq: int, last: bytes) -> Header:
+    """Return the header of a draft that has its place."""
+    return Header(
+        position, seq, *draft.fields, draft.payload_bytes, False, False, SCHEMA_VERSION,  # type: ignore[call-arg]
+        draft.content_digest, last,
+    )  # fmt: skip
+
+
+def moved_on(draft: Draft, current: int, expected: int) -> Conflict:
+    """Return the error for a session that is not where the caller thinks."""
+    return Conflict(
+        f"session {draft.session_id} is at seq {current}, not {expected}",
+        current_seq=current,
+        hint="read what is new, then append again",
+    )

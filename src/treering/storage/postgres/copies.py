@@ -1,0 +1,251 @@
+"""Sessions taken in verbatim: the same order, digests and links as where they came from."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from treering.errors import Conflict, DuplicateEvent, InvalidInput
+from treering.ledger.drafts import compressed
+from treering.ledger.records import check_readable
+from treering.model.codec import PAYLOAD_BYTES_MAX
+from treering.model.kinds import ERASURE_KINDS
+from treering.model.scopes import Scope
+from treering.storage.claims import check_same_key, claim_of
+from treering.storage.encoding import (
+    ALWAYS,
+    ERASED,
+    EXPIRED,
+    NAMED,
+    PRIVATE,
+    SPILLED,
+    erasure_flags,
+    id_key,
+)
+from treering.storage.postgres.eraser import blank
+from treering.storage.postgres.server import Bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from treering.ledger.records import Record, SessionRecord
+    from treering.storage.postgres.batch import Batch, Place
+    from treering.storage.postgres.server import Connection
+    from treering.storage.postgres.writer import Writer
+
+_LINKS: Final = """
+SELECT e.session, e.seq, e.link
+FROM events AS e
+WHERE e.scope = %s AND (e.session, e.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
+"""
+_STRETCH: Final = """
+SELECT e.seq, e.link, e.kind, e.flags
+FROM events AS e
+WHERE e.scope = %s AND e.session = %s AND e.seq BETWEEN %s AND %s
+ORDER BY e.seq
+"""
+
+
+class Copier:
+    """Restores records that were exported from another ledger, or from this one."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def restore(
+        self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
+    ) -> int:
+        """Take in ``records`` in their order, all or none; return how many were new."""
+        added = 0
+        for scope in dict.fromkeys(record.scope for record in records):
+            own = [record for record in records if record.scope == scope]
+            added += self._writer.server.write(
+                lambda connection, _: self._restore(connection, sessions, own),  # noqa: B023
+                Scope(scope),
+            )
+        return added
+
+    def _restore(
+        self,
+        connection: Connection,
+        sessions: Mapping[tuple[str, str], SessionRecord],
+        records: Sequence[Record],
+    ) -> int:
+        scope = Scope(records[0].scope)
+        names = list(dict.fromkeys(record.session_id for record in records))
+        first = sessions[scope, names[0]]
+        scope_key = self._writer.scope_key(connection, scope, first.scope_key)
+
+        # A role that policies hold may not COPY.
+        copying = not self._writer.server.walled
+
+        def work(batch: Batch) -> int:
+            batch.enter(scope, scope_key, names, len(records))
+            batch.load_runs(scope, {(r.session_id, r.run_id) for r in records if r.run_id})
+            copy = _Copy(batch, scope, scope_key, copying=copying)
+            for name in names:
+                copy.open(sessions[scope, name])
+            fresh = copy.leave_out_known(records)
+            copy.check_new(fresh)
+            for record in fresh:
+                copy.add(sessions[scope, record.session_id], record)
+            copy.flush()
+            return len(fresh)
+
+        places = {(scope, name) for name in names}
+        return self._writer.transact(connection, places, work, copying=copying)
+
+
+class _Copy:
+    """One transaction's worth of copying, within one scope."""
+
+    def __init__(self, batch: Batch, scope: Scope, scope_key: bytes, *, copying: bool) -> None:
+        self._batch = batch
+        self._connection = batch.connection
+        self._scope = scope
+        self._key = scope_key
+        self._copying = copying
+
+    def flush(self) -> None:
+        """Write what was added."""
+        self._batch.flush(copying=self._copying)
+
+    def open(self, session: SessionRecord) -> None:
+        """Make a session, or see that it is the same one."""
+        place = self._batch.place_of(self._scope, session.session_id)
+        if place is None:
+            place = self._batch.open_session(self._scope, session.session_id, session.salt)
+        if place.genesis != session.genesis:
+            raise Conflict(
+                f"session {session.session_id} of {session.scope} is here already, and is another",
+                current_seq=place.seq,
+                hint="import into an empty ledger",
+            )
+
+    def leave_out_known(self, records: Sequence[Record]) -> list[Record]:
+        """Return those that are not here yet. Raises Conflict if one is here and is another."""
+        known = [r for r in records if r.seq <= self._place(r).seq]
+        if not known:
+            return list(records)
+        found = self._connection.execute(
+            _LINKS,
+            (self._scope, [self._place(r).session for r in known], [r.seq for r in known]),
+            binary=True,
+        )
+        links = {(session, seq): link for session, seq, link in found}
+        for record in known:
+            place = self._place(record)
+            if links.get((place.session, record.seq)) != record.link:
+                raise Conflict(
+                    f"seq {record.seq} of session {record.session_id} differs from what is here",
+                    current_seq=place.seq,
+                    hint="import into an empty ledger",
+                )
+        return [r for r in records if r.seq > self._place(r).seq]
+
+    def check_new(self, records: Sequence[Record]) -> None:
+        """Raise DuplicateEvent if another event has the id of one of ``records``."""
+        keys: dict[bytes, Record] = {}
+        for record in records:
+            key = self._id(record)[0]
+            if key in keys:
+                raise _taken(record)
+            keys[key] = record
+        found = self._connection.execute(
+            "SELECT event_id FROM events WHERE scope = %s AND event_id = ANY(%s) LIMIT 1",
+            (self._scope, [Bytes(key) for key in keys]),
+            binary=True,
+        ).fetchone()
+        if found is not None:
+            raise _taken(keys[found[0]])
+
+    def add(self, session: SessionRecord, record: Record) -> None:
+        """Add one record, which must be the next of its session."""
+        place = self._place(record)
+        if record.seq != place.seq + 1:
+            raise InvalidInput(
+                f"session {record.session_id} jumps from seq {place.seq} to {record.seq}",
+                hint="the file lacks lines; export again",
+            )
+        if record.erasure == "expired" and record.event_id.startswith("#"):
+            check_same_key(self._key, session)
+        self._push(place, record)
+        if record.run_id is not None:
+            self._batch.follow_run(
+                self._scope, place.session, record.run_id, record.kind, record.seq
+            )
+        if record.kind in ERASURE_KINDS:
+            self._erase_vouched(place, record)
+
+    def _push(self, place: Place, record: Record) -> None:
+        key, name = self._id(record)
+        check_readable(record)
+        payload = record.payload
+        spilled = payload is not None and len(payload) > PAYLOAD_BYTES_MAX
+        flags = (
+            ALWAYS
+            | (PRIVATE if record.visibility == "private" else 0)
+            | (SPILLED if spilled else 0)
+            | (NAMED if name is not None else 0)
+            | erasure_flags(record.erasure)
+        )
+        salt, stored, blob = self._batch.content(
+            self._scope,
+            record.kind,
+            key,
+            record.salt,
+            payload,
+            compressed(payload) if spilled and payload is not None else None,
+        )
+        row = (
+            self._batch.next_position(), place.session, record.seq, record.ts_ms,
+            record.recorded_ms, record.run_seq, self._connection.epoch,
+            len(record.payload or b""), flags, record.schema_version, self._scope, key,
+            record.kind, record.source, record.agent_id, record.content_digest, record.link,
+            salt, name or None, record.origin, record.run_id, record.turn_id,
+            record.user_id, record.summary, record.refs, blob, stored,
+        )  # fmt: skip
+        self._batch.push(self._scope, place, row, record.link)
+
+    def _id(self, record: Record) -> tuple[bytes, str | None]:
+        """Return the bytes that stand for an id, and its text: empty if it has expired."""
+        if record.erasure == "expired" and record.event_id.startswith("#"):
+            return bytes.fromhex(record.event_id[1:]), ""
+        key, named = id_key(self._key, record.event_id)
+        if not named:
+            return key, None
+        return key, "" if record.erasure == "expired" else record.event_id
+
+    def _place(self, record: Record) -> Place:
+        place = self._batch.place_of(self._scope, record.session_id)
+        if place is None:
+            raise AssertionError
+        return place
+
+    def _erase_vouched(self, place: Place, record: Record) -> None:
+        """Erase what ``record`` vouches for and still stands here, for it was copied before."""
+        claim = claim_of(record)
+        if claim is None:
+            return
+        self.flush()
+        found = [
+            row
+            for stretch in claim.ranges
+            for row in self._connection.execute(
+                _STRETCH, (self._scope, place.session, *stretch), binary=True
+            )
+        ]
+        digest = sha256(b"".join(row[1] for row in found)).hexdigest()
+        if (len(found), digest) != (claim.count, claim.digest) or any(
+            row[2] in ERASURE_KINDS for row in found
+        ):
+            return
+        erased = EXPIRED if claim.erasure == "expired" else ERASED
+        standing = [(place.session, row[0]) for row in found if row[3] & erased == 0]
+        blank(self._connection, self._scope, standing, claim.erasure)
+
+
+def _taken(record: Record) -> DuplicateEvent:
+    return DuplicateEvent(
+        f"event_id already exists: {record.event_id}", hint="import into an empty ledger"
+    )

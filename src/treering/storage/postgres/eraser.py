@@ -1,0 +1,290 @@
+"""Choosing what to erase, vouching for it, blanking it, and driving its bytes out of the files.
+
+An update leaves the old row behind, and so does a vacuum, in the gaps of its pages. Only a table
+that is written anew has no trace of it: VACUUM FULL does that, one partition at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from psycopg.errors import InsufficientPrivilege, LockNotAvailable
+
+from treering.ledger.records import Erased
+from treering.model.kinds import ERASURE_KINDS
+from treering.storage.claims import cover_of
+from treering.storage.encoding import erasure_flags, id_key
+from treering.storage.postgres.faults import is_passing, translate
+from treering.storage.postgres.server import LOCK_PATIENCE, Bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering.ledger.records import Cover, Draft, Erasure, Selection
+    from treering.model.receipts import Physical
+    from treering.model.scopes import Scope
+    from treering.storage.postgres.batch import Batch
+    from treering.storage.postgres.server import Connection
+    from treering.storage.postgres.writer import Writer
+
+SCRUB_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""A larger table is written anew only when asked for: that locks it for a while."""
+SCRUB_PATIENCE: Final = "2s"
+
+_FOUND: Final = "SELECT e.session, e.seq, e.link, e.kind FROM events AS e WHERE e.scope = %s"
+_CHOSEN: Final = " AND e.kind <> ALL(%s::text[]) AND e.flags & 2 = 0"
+_OLDER: Final = """
+SELECT e.session, e.seq, e.link, e.kind
+FROM events AS e
+WHERE e.scope = %s AND e.kind = %s AND e.ts_ms < %s AND e.flags < 64
+  AND NOT EXISTS (
+    SELECT 1 FROM runs AS r WHERE r.scope = e.scope AND r.session = e.session AND r.state = 0
+  )
+"""
+_COUNT_OLDER: Final = """
+SELECT e.session, count(*), EXISTS (
+    SELECT 1 FROM runs AS r WHERE r.scope = %s AND r.session = e.session AND r.state = 0
+  )
+FROM events AS e
+WHERE e.scope = %s AND e.kind = %s AND e.ts_ms < %s AND e.flags < 64
+GROUP BY e.session
+"""
+_AMONG: Final = """
+WHERE e.scope = %s AND (e.session, e.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
+RETURNING e.tableoid::regclass::text
+"""
+_REDACT: Final = f"""
+UPDATE events AS e
+SET summary = NULL, refs = NULL, payload = NULL, salt = NULL, blob = NULL, payload_bytes = 0,
+    flags = (flags & ~16) | %s::smallint
+{_AMONG}
+"""
+# The run stays, so that what is known of runs can be made anew from the events.
+_EXPIRE: Final = f"""
+UPDATE events AS e
+SET summary = NULL, refs = NULL, payload = NULL, salt = NULL, blob = NULL, payload_bytes = 0,
+    flags = (flags & ~16) | %s::smallint, event_name = NULL, source = '', origin = NULL,
+    run_seq = NULL, turn_id = NULL, agent_id = '', user_id = NULL, ts_ms = 0, recorded_ms = 0,
+    content_digest = ''
+{_AMONG}
+"""
+_BLOBS_OF: Final = """
+SELECT DISTINCT e.blob
+FROM events AS e
+WHERE e.scope = %s AND e.blob IS NOT NULL
+  AND (e.session, e.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
+"""
+_DROP_BLOBS: Final = """
+DELETE FROM blobs AS b
+WHERE b.scope = %s AND b.key = ANY(%s)
+  AND NOT EXISTS (SELECT 1 FROM events AS e WHERE e.scope = b.scope AND e.blob = b.key)
+RETURNING b.tableoid::regclass::text
+"""
+
+_Found = tuple[int, int, bytes, str]
+"""session, seq, link, kind"""
+
+
+class Eraser:
+    """Blanks events and drives their bytes out."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._server = writer.server
+
+    def erase(
+        self,
+        selection: Selection,
+        *,
+        erasure: Erasure,
+        limit: int,
+        vouch: Callable[[Cover], Draft],
+    ) -> Erased:
+        """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
+
+        def work(connection: Connection, _: bool) -> Erased:  # noqa: FBT001
+            return self._erase(connection, selection, erasure, limit, vouch)
+
+        return self._server.write(work, selection.scope)
+
+    def _erase(
+        self,
+        connection: Connection,
+        selection: Selection,
+        erasure: Erasure,
+        limit: int,
+        vouch: Callable[[Cover], Draft],
+    ) -> Erased:
+        known, scope = self._writer.known, selection.scope
+        nothing = Erased(by_kind={}, sessions=[], blobs_erased=0, blobs_shared=0, more=False)
+        scope_key = known.scope_key(connection, scope)
+        if scope_key is None:
+            return nothing
+        # Looked for without a lock to know the sessions, and again under their locks.
+        before = self._select(connection, selection, scope_key, limit)
+        if not before:
+            return nothing
+        names = known.session_names(connection, scope, {row[0] for row in before})
+
+        def work(batch: Batch) -> Erased:
+            batch.enter(scope, scope_key, list(names.values()), len(names))
+            found = [
+                row
+                for row in self._select(connection, selection, scope_key, limit)
+                if row[0] in names
+            ]
+            found.sort()
+            sessions = []
+            for session, group in groupby(found, key=lambda row: row[0]):
+                members = [(row[1], row[2]) for row in group]
+                batch.place([vouch(cover_of(names[session], members))])
+                sessions.append(names[session])
+            batch.flush()
+            places = [(row[0], row[1]) for row in found]
+            erased, shared = blank(connection, scope, places, erasure)
+            return Erased(
+                by_kind=dict(Counter(row[3] for row in found)),
+                sessions=sessions,
+                blobs_erased=erased,
+                blobs_shared=shared,
+                more=len(before) >= limit,
+            )
+
+        places = {(scope, name) for name in names.values()}
+        return self._writer.transact(connection, places, work)
+
+    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int]:
+        """Return how many events would expire by kind, and how many open sessions are left."""
+        scope, cutoffs = selection.scope, selection.cutoffs or {}
+
+        def look(connection: Connection) -> tuple[dict[str, int], int]:
+            by_kind: Counter[str] = Counter()
+            kept: set[int] = set()
+            for kind, cutoff in cutoffs.items():
+                found = connection.execute(_COUNT_OLDER, (scope, scope, kind, cutoff), binary=True)
+                for session, count, is_open in found:
+                    if is_open:
+                        kept.add(session)
+                    else:
+                        by_kind[kind] += count
+            return dict(by_kind), len(kept)
+
+        return self._server.read(look, scope)
+
+    def finish(self) -> Physical:
+        """Write anew what tables hold bytes of erased rows, unless that would hold others up."""
+        if self._server.read_only:
+            return "pending"
+        try:
+            with self._server.lend() as connection:
+                return scrub(connection, bytes_max=SCRUB_BYTES_MAX)
+        except psycopg.Error as error:
+            if is_passing(error):
+                return "pending"
+            raise translate(error, self._server.address.shown) from error
+
+    def _select(
+        self, connection: Connection, selection: Selection, scope_key: bytes, limit: int
+    ) -> list[_Found]:
+        scope, kept = selection.scope, sorted(ERASURE_KINDS)
+        if selection.event_id is not None:
+            key = id_key(scope_key, selection.event_id)[0]
+            return _fetch(connection, f"{_FOUND} AND e.event_id = %s{_CHOSEN}", (scope, key, kept))
+        if selection.session_id is not None:
+            session = self._writer.known.session(connection, scope, selection.session_id)
+            return _fetch(
+                connection,
+                f"{_FOUND} AND e.session = %s{_CHOSEN} ORDER BY e.seq LIMIT %s",
+                (scope, session, kept, limit),
+            )
+        found: list[_Found] = []
+        for kind, cutoff in (selection.cutoffs or {}).items():
+            if kind not in ERASURE_KINDS and len(found) < limit:
+                found += _fetch(
+                    connection,
+                    f"{_OLDER} ORDER BY e.ts_ms, e.position LIMIT %s",
+                    (scope, kind, cutoff, limit - len(found)),
+                )
+        return found
+
+
+def blank(
+    connection: Connection, scope: Scope, places: list[tuple[int, int]], erasure: Erasure
+) -> tuple[int, int]:
+    """Erase the content of events; return how many blobs went, and how many others still hold."""
+    if not places:
+        return 0, 0
+    sessions, seqs = [place[0] for place in places], [place[1] for place in places]
+    blobs = [Bytes(row[0]) for row in _fetch(connection, _BLOBS_OF, (scope, sessions, seqs))]
+    statement = _EXPIRE if erasure == "expired" else _REDACT
+    flags = erasure_flags(erasure)
+    touched = _fetch(connection, statement, (flags, scope, sessions, seqs))
+    erased: list[Any] = []
+    if blobs:
+        # Whoever is about to hold one of them has locked it: wait for him, then look again.
+        connection.execute(
+            "SELECT 1 FROM blobs WHERE scope = %s AND key = ANY(%s) FOR UPDATE", (scope, blobs)
+        )
+        erased = _fetch(connection, _DROP_BLOBS, (scope, blobs))
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO scrubs (relation) VALUES (%s)"
+            " ON CONFLICT (relation) DO UPDATE SET since = clock_timestamp()",
+            sorted({(row[0],) for row in (*touched, *erased)}),
+        )
+    return len(erased), len(blobs) - len(erased)
+
+
+def scrub(connection: Connection, *, bytes_max: int | None = None) -> Physical:
+    """Write anew the tables that hold bytes of erased rows; return whether all are done."""
+    pending = connection.execute(
+        "SELECT relation, pg_total_relation_size(relation::regclass) FROM scrubs ORDER BY relation"
+    ).fetchall()
+    done = True
+    for relation, size in pending:
+        if bytes_max is not None and size > bytes_max:
+            done = False
+        else:
+            done = _scrub_one(connection, relation) and done
+    return "done" if done else "pending"
+
+
+def _scrub_one(connection: Connection, relation: str) -> bool:
+    row = connection.execute("SELECT since FROM scrubs WHERE relation = %s", (relation,)).fetchone()
+    left = _Left()
+    connection.add_notice_handler(left.notice)
+    try:
+        connection.execute(f"SET lock_timeout = '{SCRUB_PATIENCE}'")
+        # The name is as the server gave it, quoted where it must be.
+        connection.execute(f"VACUUM (FULL, VERBOSE) {relation}".encode())
+    except (LockNotAvailable, InsufficientPrivilege):
+        return False
+    finally:
+        connection.remove_notice_handler(left.notice)
+        if not connection.closed:
+            connection.execute(f"SET lock_timeout = '{LOCK_PATIENCE}'")
+    if left.rows or row is None:
+        return False
+    # What was erased since then has noted the table anew.
+    connection.execute("DELETE FROM scrubs WHERE relation = %s AND since = %s", (relation, row[0]))
+    return True
+
+
+class _Left:
+    """Counts the erased rows that a transaction which is older than their erasure still sees."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+        """Take in what VACUUM says of a table."""
+        found = re.match(r"\s*(\d+)", diagnostic.message_detail or "")
+        self.rows += int(found[1]) if found else 0
+
+
+def _fetch(connection: Connection, statement: str, values: tuple[Any, ...]) -> list[Any]:
+    return connection.execute(statement, values, binary=True).fetchall()

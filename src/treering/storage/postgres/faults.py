@@ -1,0 +1,168 @@
+"""PostgreSQL's errors in the ledger's words, translated once."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import psycopg
+from psycopg import errors as pg
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+
+from treering.errors import (
+    Busy,
+    Closed,
+    Corrupt,
+    NotPermitted,
+    ReadOnly,
+    StorageError,
+    StorageFull,
+    Unavailable,
+    Unsupported,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.errors import TreeringError
+
+_PASSING: Final = (
+    pg.AdminShutdown,
+    pg.CrashShutdown,
+    pg.CannotConnectNow,
+    pg.TooManyConnections,
+    pg.SerializationFailure,
+    pg.DeadlockDetected,
+    pg.ReadOnlySqlTransaction,
+    pg.IdleInTransactionSessionTimeout,
+    PoolTimeout,
+    TooManyRequests,
+)
+"""What another try may get past: restarts, failovers, and two who got in each other's way."""
+_UNREADABLE: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    msgspec.MsgspecError,
+)
+"""What comes up when stored values are not of the sort that they were written as."""
+
+
+def is_passing(error: psycopg.Error) -> bool:
+    """Whether the same may go well on a new connection, or a little later."""
+    if isinstance(error, _PASSING):
+        return True
+    # No code from the server: the connection was lost, or could not be had.
+    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+
+
+_LOGIN: Final = (
+    NotPermitted,
+    "{shown} refuses the login: {text}",
+    "check user and password: in the URL, PGPASSWORD, or ~/.pgpass",
+)
+_UNREACHABLE: Final = (
+    Unavailable,
+    "{shown} cannot be reached: {text}",
+    "check host, port and that the server runs, then try again",
+)
+_EXTENSION: Final = (
+    Unsupported,
+    "{shown}: {text}",
+    "install the extension on the server, then run treering db init",
+)
+_TRANSLATIONS: Final[
+    tuple[tuple[tuple[type[psycopg.Error], ...], tuple[type[StorageError], str, str]], ...]
+] = (
+    ((PoolClosed,), (Closed, "the ledger is closed", "open it again")),
+    ((pg.InvalidPassword, pg.InvalidAuthorizationSpecification), _LOGIN),
+    (
+        (pg.InvalidCatalogName,),
+        (
+            Unavailable,
+            "{shown}: {text}",
+            "make the database first: createdb, or CREATE DATABASE",
+        ),
+    ),
+    (
+        (pg.ReadOnlySqlTransaction,),
+        (
+            ReadOnly,
+            "{shown} is a read-only replica, or the database is set read-only",
+            "write to the primary; read here with mode='ro'",
+        ),
+    ),
+    (
+        (pg.InsufficientPrivilege,),
+        (
+            NotPermitted,
+            "{shown}: {text}",
+            "connect as the ledger's owner, or have him run treering db init and db grant",
+        ),
+    ),
+    (
+        (pg.DiskFull, pg.OutOfMemory),
+        (
+            StorageFull,
+            "the server is out of room, nothing of this call was recorded: {text}",
+            "free some space on the server, then try again",
+        ),
+    ),
+    (
+        (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure),
+        (
+            Busy,
+            "{shown} is kept locked by another transaction",
+            "see treering db status for who holds it, then try again",
+        ),
+    ),
+    (
+        (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn),
+        (
+            StorageError,
+            "{shown} lacks a part of the ledger: {text}",
+            "run treering db init; treering db status shows what is there",
+        ),
+    ),
+    ((psycopg.OperationalError,), _UNREACHABLE),
+)
+"""For each of PostgreSQL's errors: ours, what it says, and what to do."""
+
+
+def translate(error: psycopg.Error, shown: str) -> TreeringError:
+    """Return the ledger's error for PostgreSQL's ``error``; ``shown`` names the ledger."""
+    text = _first_line(error)
+    if isinstance(error, pg.DataCorrupted | pg.IndexCorrupted):
+        return Corrupt(
+            f"{shown} is damaged: {text}", hint="restore from a backup, then run treering verify"
+        )
+    found = next((said for kinds, said in _TRANSLATIONS if isinstance(error, kinds)), None)
+    if error.sqlstate is None and ("password" in text or "authentication" in text):
+        found = _LOGIN
+    elif isinstance(error, pg.FeatureNotSupported | pg.UndefinedFile) and "extension" in text:
+        found = _EXTENSION
+    if found is None:
+        return StorageError(f"{shown}: {text}", hint="see the server's log")
+    ours, said, hint = found
+    return ours(said.format(shown=shown, text=text), hint=hint)
+
+
+@contextlib.contextmanager
+def naming_damage(shown: str) -> Iterator[None]:
+    """Raise Corrupt where stored values cannot be what was written."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise Corrupt(
+            f"{shown} is damaged: an event cannot be read ({error})",
+            hint="run treering verify, and restore from a backup or an export",
+        ) from error
+
+
+def _first_line(error: psycopg.Error) -> str:
+    primary = error.diag.message_primary or str(error)
+    lines = [line.strip() for line in primary.splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,138 @@
+"""What this process remembers of the ledger between calls: keys and names that never change."""
+
+from __future__ import annotations
+
+import os
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from treering.ledger.chain import SALT_BYTES, genesis
+from treering.model.events import REDACTED
+from treering.storage.encoding import name_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.model.scopes import Scope
+    from treering.storage.postgres.server import Connection
+
+REMEMBERED_MAX: Final = 50_000
+"""Entries of each sort that are remembered; then it starts afresh."""
+
+
+class Known:
+    """Keys of scopes, and ids and names of sessions."""
+
+    def __init__(self, lock_key: bytes) -> None:
+        self._lock_key = lock_key
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop everything; it will be read again."""
+        self._scopes: dict[str, bytes] = {}
+        self._names: dict[int, str] = {}
+        self.sealed: dict[str, int] = {}
+        """The round of each scope's seal; 0 if it is not sealed."""
+        self.places: dict[tuple[str, str], tuple[int, int, bytes]] = {}
+        """Lock, session id and scope key by the names of scope and session."""
+
+    def lock_of(self, scope: str, session_id: str) -> int:
+        """Return the number of the advisory lock that orders a session's appends."""
+        text = f"{scope}\0{session_id}".encode()
+        digest = blake2b(text, digest_size=8, key=self._lock_key).digest()
+        return int.from_bytes(digest, "big", signed=True)
+
+    def scope_key(self, connection: Connection, scope: Scope) -> bytes | None:
+        """Return the key of a scope, or None if it is not there."""
+        known = self._scopes.get(scope)
+        if known is None:
+            row = connection.execute(
+                "SELECT s.key, coalesce(seals.round, 0) FROM scopes AS s"
+                " LEFT JOIN seals ON seals.scope = s.scope WHERE s.scope = %s",
+                (scope,),
+                binary=True,
+            ).fetchone()
+            if row is None:
+                return None
+            known, self.sealed[scope] = row
+            self._scopes[scope] = known
+        return known
+
+    def remember_session(self, scope: str, session_id: str, session: int, scope_key: bytes) -> None:
+        """Remember a session that is there to stay."""
+        if len(self.places) >= REMEMBERED_MAX:
+            self.places.clear()
+        self.places[scope, session_id] = (self.lock_of(scope, session_id), session, scope_key)
+        self.name_session(session, session_id)
+
+    def name_session(self, session: int, name: str) -> None:
+        """Remember what a session is called."""
+        if len(self._names) >= REMEMBERED_MAX:
+            self._names.clear()
+        self._names[session] = name
+
+    def session(self, connection: Connection, scope: Scope, session_id: str) -> int | None:
+        """Return the id of a session, or None if it is not there."""
+        place = self.places.get((scope, session_id))
+        if place is not None:
+            return place[1]
+        scope_key = self.scope_key(connection, scope)
+        if scope_key is None:
+            return None
+        row = connection.execute(
+            "SELECT id FROM sessions WHERE scope = %s AND key = %s",
+            (scope, name_key(scope_key, session_id)),
+            binary=True,
+        ).fetchone()
+        if row is None:
+            return None
+        self.remember_session(scope, session_id, row[0], scope_key)
+        return int(row[0])
+
+    def session_names(
+        self, connection: Connection, scope: Scope, sessions: Iterable[int]
+    ) -> dict[int, str]:
+        """Return the names of ``sessions``."""
+        wanted = set(sessions)
+        known = self._names
+        unknown = [session for session in wanted if session not in known]
+        found: dict[int, str] = {}
+        if unknown:
+            rows = connection.execute(
+                "SELECT id, coalesce(name, %s) FROM sessions"
+                " WHERE scope = %s AND id = ANY(%s::bigint[])",
+                (REDACTED, scope, unknown),
+                binary=True,
+            ).fetchall()
+            for session, name in rows:
+                found[session] = name
+                self.name_session(session, name)
+        return {session: found.get(session) or known[session] for session in wanted}
+
+
+def open_session(
+    connection: Connection, scope: Scope, scope_key: bytes, name: str, salt: bytes | None = None
+) -> tuple[int, bytes]:
+    """Add a session with its head; return its id and genesis. Its lock must be held."""
+    salt = salt or os.urandom(SALT_BYTES)
+    first = genesis(salt, scope, name)
+    row = connection.execute(
+        "WITH made AS ("
+        "  INSERT INTO sessions (scope, key, name, salt, genesis) VALUES (%s, %s, %s, %s, %s)"
+        "  RETURNING scope, id, genesis"
+        ") INSERT INTO heads (scope, session, seq, link)"
+        " SELECT scope, id, 0, genesis FROM made RETURNING session",
+        (scope, name_key(scope_key, name), name, salt, first),
+        binary=True,
+    ).fetchone()
+    if row is None:
+        raise AssertionError
+    return int(row[0]), first
+
+
+def open_scope(connection: Connection, scope: Scope, key: bytes | None = None) -> None:
+    """Add a scope unless it is there."""
+    connection.execute(
+        "INSERT INTO scopes (scope, key) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+        (scope, key or os.urandom(32)),
+    )

@@ -1,0 +1,390 @@
+"""Reading: short pages, each by its index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from treering.errors import InvalidCursor
+from treering.ledger.records import Stretch
+from treering.model.kinds import ERASURE_KINDS
+from treering.storage.encoding import id_key
+from treering.storage.postgres import rows, timeline
+from treering.storage.postgres.faults import naming_damage
+from treering.storage.postgres.rows import BLOB, EVENT, HEADER, RECORD, SESSION, WIDTH
+from treering.storage.postgres.server import Bytes
+from treering.storage.repeats import taken
+from treering.storage.sealing import Opener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from treering.ledger.ports import Vault
+    from treering.ledger.records import Draft, Mark, Record
+    from treering.model.events import Event, Header
+    from treering.model.queries import Query
+    from treering.model.scopes import Scope
+    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.rows import Row
+    from treering.storage.postgres.server import Connection, Server
+
+LAST: Final = 2**62
+"""Behind every seq and position."""
+RUN_PAGE: Final = 1_000
+RECORDS_PAGE: Final = 500
+
+Item = TypeVar("Item", bound="Header")
+
+# A transaction that began early may commit late, with positions that others have passed. So events
+# are followed in the order of their transactions, and only up to the oldest that is still open.
+_FOLLOWED: Final = """
+FROM events AS e
+WHERE e.scope = %(scope)s
+  AND (e.epoch, e.xid, e.position) > (%(epoch)s::int, %(xid)s::text::xid8, %(position)s)
+  AND (e.epoch, e.xid) < (%(now)s::int, pg_snapshot_xmin(pg_current_snapshot()))
+"""
+_IN_ORDER: Final = "ORDER BY e.epoch, e.xid, e.position LIMIT %(limit)s"
+_MARK: Final = "e.epoch, e.xid::text::bigint"
+LIVE_HEADERS: Final = f"SELECT {HEADER}, {_MARK} {_FOLLOWED} AND e.flags < 64 {_IN_ORDER}"
+LIVE_EVENTS: Final = f"SELECT {EVENT}, {_MARK} {_FOLLOWED} AND e.flags < 64 {_IN_ORDER}"
+ANYTHING: Final = f"SELECT 1 {_FOLLOWED} LIMIT 1"
+RECORDS: Final = (
+    f"SELECT {RECORD} FROM events AS e WHERE e.scope = %s AND e.session = %s AND e.seq > %s"
+    " ORDER BY e.seq LIMIT %s"
+)
+_ALL_RECORDS: Final = (
+    f"SELECT {RECORD} FROM events AS e WHERE e.scope = %s"
+    " AND (e.epoch, e.xid, e.position) >= (%s::int, %s::text::xid8, %s)"
+    " ORDER BY e.epoch, e.xid, e.position"
+)
+_SESSION_RECORDS: Final = (
+    f"SELECT {RECORD} FROM events AS e WHERE e.scope = %s AND e.session = %s AND e.seq > %s"
+    " ORDER BY e.seq"
+)
+_FIRST_UNKNOWN: Final = """
+SELECT e.epoch, e.xid::text::bigint, e.position
+FROM sessions AS s
+LEFT JOIN unnest(%s::text[], %s::bigint[]) AS known (name, seq) ON known.name = s.name
+JOIN events AS e
+  ON e.scope = s.scope AND e.session = s.id AND e.seq = coalesce(known.seq, 0) + 1
+WHERE s.scope = %s
+ORDER BY e.epoch, e.xid, e.position
+LIMIT 1
+"""
+
+
+class Reader:
+    """Answers reads from the pool of connections."""
+
+    def __init__(self, server: Server, known: Known, vault: Vault) -> None:
+        self._server = server
+        self._known = known
+        self._opener = Opener(vault)
+
+    # By time, over a scope or a session.
+
+    def headers(self, query: Query) -> list[Header]:
+        """Return up to ``query.limit`` headers in the query's direction."""
+        return self._read(query.scope, lambda c: self._by_time(c, query, HEADER), self._to_headers)
+
+    def events(self, query: Query) -> list[Event]:
+        """Return the same as ``headers``, with payloads; fewer if they are large."""
+        return self._read(query.scope, lambda c: self._by_time(c, query, EVENT), self._to_events)
+
+    def _by_time(self, connection: Connection, query: Query, columns: str) -> list[Row]:
+        session = None
+        if query.session_id is not None:
+            session = self._known.session(connection, query.scope, query.session_id)
+            if session is None:
+                return []
+        found = timeline.page(connection, query, session, columns)
+        if columns is EVENT:
+            found = rows.bounded(found)
+        return found[::-1] if query.backwards else found
+
+    # By seq, within a session.
+
+    def session_headers(
+        self, scope: Scope, session_id: str, *, after_seq: int, limit: int
+    ) -> list[Header]:
+        """Return headers of a session in order, behind ``after_seq``."""
+        statement = _seq_statement(HEADER, "ASC")
+        return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self._to_headers)
+
+    def session_events(
+        self, scope: Scope, session_id: str, *, after_seq: int, limit: int
+    ) -> list[Event]:
+        """Return events of a session in order, behind ``after_seq``; fewer if they are large."""
+        statement = _seq_statement(EVENT, "ASC")
+        return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self._to_events)
+
+    def last_headers(
+        self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
+    ) -> list[Header]:
+        """Return the last headers of a session, before ``before_seq``, in order."""
+        statement = _seq_statement(HEADER, "DESC")
+        before = before_seq or LAST
+        return self._by_seq(scope, session_id, statement, 0, before, limit, self._to_headers)[::-1]
+
+    def last_events(
+        self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
+    ) -> list[Event]:
+        """Return the last events before ``before_seq``, in order; fewer if they are large."""
+        statement = _seq_statement(EVENT, "DESC")
+        before = before_seq or LAST
+        return self._by_seq(scope, session_id, statement, 0, before, limit, self._to_events)[::-1]
+
+    def _by_seq(
+        self,
+        scope: Scope,
+        session_id: str,
+        statement: str,
+        after: int,
+        before: int,
+        limit: int,
+        build: Callable[[Connection, Scope, list[Row]], list[Item]],
+    ) -> list[Item]:
+        def look(connection: Connection) -> list[Row]:
+            session = self._known.session(connection, scope, session_id)
+            if session is None:
+                return []
+            found = _fetch(connection, statement, (scope, session, after, before, limit))
+            return rows.bounded(found)
+
+        return self._read(scope, look, build)
+
+    def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
+        """Return stored events of a session in order, erased ones included."""
+
+        def look(connection: Connection) -> list[Row]:
+            session = self._known.session(connection, scope, session_id)
+            if session is None:
+                return []
+            found = _fetch(connection, RECORDS, (scope, session, after_seq, limit))
+            return rows.bounded(found)
+
+        return self._read(scope, look, self._to_records)
+
+    def covers(self, scope: Scope, session_id: str) -> list[Event]:
+        """Return the events that vouch for erasures in a session, in order."""
+
+        def look(connection: Connection) -> list[Row]:
+            session = self._known.session(connection, scope, session_id)
+            return _fetch(
+                connection,
+                f"SELECT {EVENT} FROM events AS e WHERE e.scope = %s AND e.session = %s"
+                " AND e.kind = ANY(%s::text[]) AND e.flags < 64 ORDER BY e.seq",
+                (scope, session, sorted(ERASURE_KINDS)),
+            )
+
+        return self._read(scope, look, self._to_events)
+
+    def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
+        """Return the headers of one run, in order."""
+        return self._of_run(self.session_headers, scope, session_id, run_id)
+
+    def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
+        """Return the events of one run, in order."""
+        return self._of_run(self.session_events, scope, session_id, run_id)
+
+    def _of_run(
+        self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
+    ) -> Iterator[Item]:
+        def look(connection: Connection) -> list[Row]:
+            session = self._known.session(connection, scope, session_id)
+            return _fetch(
+                connection,
+                "SELECT first_seq, coalesce(last_seq, %s) FROM runs"
+                " WHERE scope = %s AND session = %s AND run_id = %s",
+                (LAST, scope, session, run_id),
+            )
+
+        stretch = self._server.read(look, scope)
+        after, last = (stretch[0][0] - 1, stretch[0][1]) if stretch else (0, 0)
+        while after < last and (page := read(scope, session_id, after_seq=after, limit=RUN_PAGE)):
+            yield from (part for part in page if part.run_id == run_id and part.seq <= last)
+            after = page[-1].seq
+
+    # By id, and as they are followed.
+
+    def find(self, scope: Scope, event_id: str) -> Event | None:
+        """Return the event with this id, or None."""
+
+        def look(connection: Connection) -> list[Row]:
+            scope_key = self._known.scope_key(connection, scope)
+            if scope_key is None:
+                return []
+            return _fetch(
+                connection,
+                f"SELECT {EVENT} FROM events AS e"
+                " WHERE e.scope = %s AND e.event_id = %s AND e.flags < 64",
+                (scope, id_key(scope_key, event_id)[0]),
+            )
+
+        return next(iter(self._read(scope, look, self._to_events)), None)
+
+    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
+        """Return headers of the scope behind ``mark``, in the order they are followed."""
+        return self._followed(scope, mark, limit, LIVE_HEADERS, self._to_headers)
+
+    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
+        """Return events of the scope behind ``mark``, in the order they are followed."""
+        return self._followed(scope, mark, limit, LIVE_EVENTS, self._to_events)
+
+    def anything_after(self, scope: Scope, mark: Mark) -> bool:
+        """Whether there is something to follow behind ``mark``."""
+        return self._server.read(
+            lambda c: bool(_fetch(c, ANYTHING, _place(c, scope, mark, 1))), scope
+        )
+
+    def _followed(
+        self,
+        scope: Scope,
+        mark: Mark,
+        limit: int,
+        statement: str,
+        build: Callable[[Connection, Scope, list[Row]], list[Item]],
+    ) -> Stretch[Item]:
+        def look(connection: Connection) -> Stretch[Item]:
+            found = _fetch(connection, statement, _place(connection, scope, mark, limit))
+            kept = rows.bounded(found)
+            marks = [(*row[-2:], row[0]) for row in kept]
+            more = len(found) == limit or len(kept) < len(found)
+            return Stretch(
+                build(connection, scope, kept), marks, marks[-1] if marks else mark, more
+            )
+
+        with naming_damage(self._server.address.shown):
+            return self._server.read(look, scope)
+
+    def record_pages(
+        self,
+        scope: Scope,
+        *,
+        session_id: str | None = None,
+        behind: Mapping[str, int] | None = None,
+    ) -> Iterator[list[Record]]:
+        """Return what a scope, or one session, holds when asked, erased events included."""
+        # All of it from one snapshot, so that each erasure comes with what vouches for it.
+        with (
+            self._server.naming_faults(),
+            self._server.lend(scope) as connection,
+            connection.transaction(),
+        ):
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            statement, place = self._records_from(connection, scope, session_id, behind or {})
+            with connection.cursor(name="records", binary=True) as cursor:
+                cursor.itersize = RECORDS_PAGE
+                cursor.execute(statement, place)
+                while found := cursor.fetchmany(RECORDS_PAGE):
+                    while found:
+                        page = rows.bounded(found)
+                        found = found[len(page) :]
+                        with naming_damage(self._server.address.shown):
+                            records = self._to_records(connection, scope, page)
+                        yield records
+
+    def _records_from(
+        self,
+        connection: Connection,
+        scope: Scope,
+        session_id: str | None,
+        behind: Mapping[str, int],
+    ) -> tuple[str, tuple[Any, ...]]:
+        if session_id is not None:
+            session = self._known.session(connection, scope, session_id)
+            return _SESSION_RECORDS, (scope, session, behind.get(session_id, 0))
+        if not behind:
+            return _ALL_RECORDS, (scope, 0, "0", 0)
+        found = _fetch(connection, _FIRST_UNKNOWN, (list(behind), list(behind.values()), scope))
+        epoch, xid, position = found[0] if found else (2**31 - 1, 0, 0)
+        return _ALL_RECORDS, (scope, epoch, str(xid), position)
+
+    # From rows to values.
+
+    def _read(
+        self,
+        scope: Scope,
+        look: Callable[[Connection], list[Row]],
+        build: Callable[[Connection, Scope, list[Row]], list[Any]],
+    ) -> list[Any]:
+        with naming_damage(self._server.address.shown):
+            return self._server.read(lambda c: build(c, scope, look(c)), scope)
+
+    def _to_headers(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Header]:
+        return rows.headers(found, scope, self._names(connection, scope, found))
+
+    def _to_events(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Event]:
+        names = self._names(connection, scope, found)
+        blobs = _blobs(connection, scope, found)
+        return rows.events(found, scope, names, blobs, self._opener)
+
+    def _to_records(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Record]:
+        names = self._names(connection, scope, found)
+        blobs = _blobs(connection, scope, found)
+        return rows.records(found, scope, names, blobs, self._opener)
+
+    def _names(self, connection: Connection, scope: Scope, found: list[Row]) -> dict[int, str]:
+        sessions = {row[SESSION] for row in found}
+        return self._known.session_names(connection, scope, sessions)
+
+    def repeats(
+        self, connection: Connection, scope: Scope, drafts: Mapping[bytes, Draft]
+    ) -> dict[bytes, Header]:
+        """Return the headers of those drafts that are recorded; ``drafts`` are by their ids' keys.
+
+        Raises DuplicateEvent if one of the ids belongs to another event.
+        """
+        found = _fetch(
+            connection,
+            f"SELECT {HEADER}, e.event_id, e.salt FROM events AS e"
+            " WHERE e.scope = %s AND e.event_id = ANY(%s)",
+            (scope, [Bytes(key) for key in drafts]),
+        )
+        headers = self._to_headers(connection, scope, found)
+        known: dict[bytes, Header] = {}
+        for row, header in zip(found, headers, strict=True):
+            key, salt = row[WIDTH:]
+            if not header.redacted and not self._opener.says_the_same(
+                drafts[key], header, key, salt
+            ):
+                raise taken(drafts[key])
+            known[key] = header
+        return known
+
+
+def _blobs(connection: Connection, scope: Scope, found: list[Row]) -> dict[bytes, bytes]:
+    keys = {row[BLOB] for row in found if row[BLOB] is not None}
+    if not keys:
+        return {}
+    bodies = _fetch(
+        connection,
+        "SELECT key, body FROM blobs WHERE scope = %s AND key = ANY(%s)",
+        (scope, [Bytes(key) for key in keys]),
+    )
+    return dict(bodies)
+
+
+def _fetch(connection: Connection, statement: str, values: Any) -> list[Row]:
+    return connection.execute(statement, values, binary=True).fetchall()
+
+
+def _place(connection: Connection, scope: Scope, mark: Mark, limit: int) -> dict[str, Any]:
+    if len(mark) not in {0, 3}:
+        raise InvalidCursor("the cursor belongs to another ledger", hint="follow that one")
+    epoch, xid, position = mark or (0, 0, 0)
+    return {
+        "scope": scope,
+        "epoch": epoch,
+        "xid": str(xid),
+        "position": position,
+        "now": connection.epoch,
+        "limit": limit,
+    }
+
+
+def _seq_statement(columns: str, direction: str) -> str:
+    return (
+        f"SELECT {columns} FROM events AS e"
+        " WHERE e.scope = %s AND e.session = %s AND e.seq > %s AND e.seq < %s AND e.flags < 64"
+        f" ORDER BY e.seq {direction} LIMIT %s"
+    )

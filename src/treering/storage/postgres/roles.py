@@ -1,0 +1,198 @@
+"""The second wall: roles that see one scope, whatever they ask for.
+
+The application's role states its scope, transaction by transaction, and sees that one: this guards
+against mistakes. A role that is held to its scopes cannot state another: this withstands hostile
+SQL. Neither may touch a partition, for policies hold where a query begins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from psycopg import sql
+from psycopg.errors import InsufficientPrivilege
+
+from treering.errors import InvalidInput, NotFound
+from treering.storage.postgres.schema import PARTITIONED
+
+if TYPE_CHECKING:
+    from treering.storage.postgres.address import Address
+    from treering.storage.postgres.server import Connection
+
+WALLED: Final = ("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention")
+MAINTAIN_VERSION: Final = 170_000
+"""From here on VACUUM can be granted."""
+
+_PRIVILEGES: Final = """
+GRANT USAGE ON SCHEMA {schema} TO {app}, {scoped};
+GRANT SELECT ON ledger, grants, episodic_events TO {app}, {scoped};
+GRANT SELECT, INSERT ON
+  scopes, seals, sessions, heads, events, blobs, runs, retention, scrubs TO {app}, {scoped};
+GRANT UPDATE (round) ON seals TO {app}, {scoped};
+GRANT UPDATE (seq, link) ON heads TO {app}, {scoped};
+GRANT UPDATE (state, last_seq) ON runs TO {app}, {scoped};
+GRANT UPDATE (key) ON blobs TO {app}, {scoped};
+GRANT UPDATE (since) ON scrubs TO {app}, {scoped};
+GRANT UPDATE (
+  summary, refs, payload, salt, blob, payload_bytes, flags, event_name, source, origin, run_seq,
+  turn_id, agent_id, user_id, ts_ms, recorded_ms, content_digest
+) ON events TO {app}, {scoped};
+GRANT DELETE ON blobs, retention TO {app}, {scoped};
+GRANT DELETE ON scrubs TO {app};
+GRANT USAGE ON SEQUENCE positions, sessions_id_seq TO {app}, {scoped};
+GRANT EXECUTE ON FUNCTION enter_epoch() TO {app}, {scoped};
+"""
+_POLICIES: Final = """
+DROP POLICY IF EXISTS stated ON {table};
+CREATE POLICY stated ON {table} TO {app}
+  USING (scope = current_setting('treering.scope', true));
+DROP POLICY IF EXISTS granted ON {table};
+CREATE POLICY granted ON {table} TO {scoped}
+  USING (scope IN (SELECT g.scope FROM grants AS g WHERE g.role = current_user));
+"""
+_OWN_GRANTS: Final = """
+DROP POLICY IF EXISTS own ON grants;
+CREATE POLICY own ON grants FOR SELECT TO {scoped} USING (role = current_user);
+"""
+_MAKE: Final = """
+DO $$ BEGIN
+  CREATE ROLE {role} NOLOGIN;
+EXCEPTION WHEN duplicate_object THEN NULL;
+END $$
+"""
+_MEMBERS: Final = """
+SELECT m.rolname, r.rolname
+FROM pg_auth_members AS a
+JOIN pg_roles AS r ON r.oid = a.roleid
+JOIN pg_roles AS m ON m.oid = a.member
+WHERE r.rolname IN (%s, %s)
+ORDER BY 1
+"""
+
+
+def make(connection: Connection, address: Address) -> bool:
+    """Make the ledger's roles and policies; return False if this user may not make roles."""
+    names = _names(address)
+    try:
+        with connection.transaction():
+            for role in ("app", "scoped"):
+                if not _exists(connection, getattr(address, f"{role}_role")):
+                    connection.execute(sql.SQL(_MAKE).format(role=names[role]))
+    except InsufficientPrivilege:
+        return False
+    with connection.transaction():
+        connection.execute(sql.SQL(_PRIVILEGES).format(**names))
+        for table in WALLED:
+            connection.execute(sql.SQL(_POLICIES).format(table=sql.Identifier(table), **names))
+        connection.execute(sql.SQL(_OWN_GRANTS).format(**names))
+        if connection.info.server_version >= MAINTAIN_VERSION:
+            _let_maintain(connection, names)
+    return True
+
+
+def grant(
+    connection: Connection, address: Address, role: str, scope: str | None, password: str | None
+) -> None:
+    """Let ``role`` use the ledger; it is made if it is not there."""
+    with connection.transaction():
+        _check_walls(connection, address)
+        if not _exists(connection, role):
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+        _check_holdable(connection, address, role, scope)
+        if password is not None:
+            connection.execute(
+                sql.SQL("ALTER ROLE {} PASSWORD {}").format(
+                    sql.Identifier(role), sql.Literal(password)
+                )
+            )
+        group = address.app_role if scope is None else address.scoped_role
+        connection.execute(
+            sql.SQL("GRANT {} TO {}").format(sql.Identifier(group), sql.Identifier(role))
+        )
+        if scope is not None:
+            connection.execute(
+                "INSERT INTO grants (role, scope) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                (role, scope),
+            )
+
+
+def revoke(connection: Connection, address: Address, role: str, scope: str | None) -> None:
+    """Take a scope, or the application's rights, from ``role``."""
+    with connection.transaction():
+        if not _exists(connection, role):
+            raise NotFound(f"there is no role {role}", hint="see treering db status")
+        if scope is not None:
+            connection.execute("DELETE FROM grants WHERE role = %s AND scope = %s", (role, scope))
+            left = connection.execute(
+                "SELECT 1 FROM grants WHERE role = %s LIMIT 1", (role,)
+            ).fetchone()
+            if left is not None:
+                return
+        group = address.app_role if scope is None else address.scoped_role
+        connection.execute(
+            sql.SQL("REVOKE {} FROM {}").format(sql.Identifier(group), sql.Identifier(role))
+        )
+
+
+def members(connection: Connection, address: Address) -> dict[str, list[str]]:
+    """Return who may use the ledger, and the scopes that each is held to; none is held to none."""
+    found = connection.execute(_MEMBERS, (address.app_role, address.scoped_role)).fetchall()
+    held: dict[str, list[str]] = {}
+    for role, scope in connection.execute("SELECT role, scope FROM grants ORDER BY 1, 2"):
+        held.setdefault(role, []).append(scope)
+    return {
+        member: [] if group == address.app_role else held.get(member, []) for member, group in found
+    }
+
+
+def _let_maintain(connection: Connection, names: dict[str, sql.Identifier]) -> None:
+    # An application that erases must be able to drive the bytes out. It does not let it read.
+    found = connection.execute(
+        "SELECT inhrelid::regclass::text FROM pg_inherits"
+        " WHERE inhparent = ANY(%s::text[]::regclass[])",
+        (list(PARTITIONED),),
+    ).fetchall()
+    tables = ", ".join(row[0] for row in found)
+    connection.execute(sql.SQL("GRANT MAINTAIN ON {} TO {}").format(sql.SQL(tables), names["app"]))
+
+
+def _check_walls(connection: Connection, address: Address) -> None:
+    if not _exists(connection, address.scoped_role):
+        raise InvalidInput(
+            f"the roles of {address.shown} are not there yet", hint="run treering db init first"
+        )
+
+
+def _check_holdable(connection: Connection, address: Address, role: str, scope: str | None) -> None:
+    """Raise InvalidInput if policies would not hold ``role``."""
+    row = connection.execute(
+        "SELECT rolsuper OR rolbypassrls, pg_has_role(rolname,"
+        " (SELECT relowner FROM pg_class WHERE oid = 'events'::regclass), 'MEMBER'),"
+        " pg_has_role(rolname, %s, 'MEMBER'), pg_has_role(rolname, %s, 'MEMBER')"
+        " FROM pg_roles WHERE rolname = %s",
+        (address.app_role, address.scoped_role, role),
+    ).fetchone()
+    beyond, owner, app, scoped = row or (False, False, False, False)
+    if beyond or owner:
+        raise InvalidInput(
+            f"{role} is a superuser, bypasses row security or owns the ledger: nothing holds it",
+            hint="grant to a role of its own",
+        )
+    if (scope is not None and app) or (scope is None and scoped):
+        raise InvalidInput(
+            f"{role} has the other sort of grant already, and could use either",
+            hint="use another role, or revoke that first",
+        )
+
+
+def _exists(connection: Connection, role: str) -> bool:
+    found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+    return found is not None
+
+
+def _names(address: Address) -> dict[str, sql.Identifier]:
+    return {
+        "schema": sql.Identifier(address.schema),
+        "app": sql.Identifier(address.app_role),
+        "scoped": sql.Identifier(address.scoped_role),
+    }

@@ -1,0 +1,183 @@
+"""Rows of the events table, and the values they hold."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final
+
+from uuid_utils import UUID
+
+from treering.ledger.records import Record
+from treering.model.codec import decode
+from treering.model.events import REDACTED, SCHEMA_VERSION, Event, Header
+from treering.storage.encoding import (
+    ERASED,
+    EXPIRED,
+    NAMED,
+    PAGE_BYTES_MAX,
+    PRIVATE,
+    erasure_of,
+    name_of,
+    payload_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from treering.storage.sealing import Opener
+
+Row = tuple[Any, ...]
+
+_READ: Final = (
+    "position", "session", "seq", "event_id", "event_name", "kind", "source", "origin", "run_id",
+    "run_seq", "turn_id", "agent_id", "user_id", "ts_ms", "recorded_ms", "flags",
+    "schema_version", "payload_bytes", "content_digest", "link", "summary", "refs",
+)  # fmt: skip
+SESSION: Final = _READ.index("session")
+PAYLOAD_BYTES: Final = _READ.index("payload_bytes")
+BLOB: Final = len(_READ) + 1
+WIDTH: Final = len(_READ)
+
+HEADER: Final = ", ".join(f"e.{column}" for column in _READ)
+EVENT: Final = (
+    f"{HEADER}, e.payload, e.blob,"
+    " CASE WHEN e.payload IS NULL AND e.payload_bytes > 0 THEN e.salt END AS box"
+)
+RECORD: Final = f"{HEADER}, e.payload, e.blob, e.salt"
+_NUMBER, _TEXT, _BYTES = (int, NoneType), (str, NoneType), (bytes, NoneType)
+_RECORD_TYPES: Final[tuple[Any, ...]] = (
+    int, int, int, bytes, _TEXT, str, str, _TEXT, _TEXT, _NUMBER, _TEXT, str, _TEXT,
+    int, int, int, int, int, bytes, bytes, _TEXT, _BYTES, _BYTES, _BYTES, _BYTES,
+)  # fmt: skip
+"""What each column of a record holds."""
+
+
+def headers(rows: Iterable[Row], scope: str, sessions: Mapping[int, str]) -> list[Header]:
+    """Return the headers that ``rows`` hold; what follows in a row is left alone."""
+    return [
+        Header(
+            position, seq,
+            str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
+            scope, sessions[session], kind, source, origin, run_id, run_seq, turn_id, agent_id,
+            user_id, ts_ms, recorded_ms,
+            "private" if flags & PRIVATE else "safe",
+            REDACTED if (erased := flags & ERASED) else summary,
+            refs and decode(refs), payload_bytes, erased != 0, flags >= EXPIRED,
+            version, digest, link,
+        )
+        for (
+            position, session, seq, event_id, name, kind, source, origin, run_id, run_seq, turn_id,
+            agent_id, user_id, ts_ms, recorded_ms, flags, version, payload_bytes, digest, link,
+            summary, refs, *_,
+        ) in rows
+    ]  # fmt: skip
+
+
+def events(
+    rows: Iterable[Row],
+    scope: str,
+    sessions: Mapping[int, str],
+    blobs: Mapping[bytes, bytes],
+    opener: Opener,
+) -> list[Event]:
+    """Return the events that ``rows`` hold; payload, blob and box stand behind the header."""
+    return [
+        Event(
+            position, seq,
+            str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
+            scope, sessions[session], kind, source, origin, run_id, run_seq, turn_id, agent_id,
+            user_id, ts_ms, recorded_ms,
+            "private" if flags & PRIVATE else "safe",
+            REDACTED if (erased := flags & ERASED) else summary,
+            refs and decode(refs), payload_bytes, erased != 0, flags >= EXPIRED,
+            version, digest, link,
+            decode(payload)
+            if payload is not None and blob is None and version == SCHEMA_VERSION
+            else payload_of(
+                kind,
+                payload if box is None or blob else opener.payload(scope, event_id, box),
+                blob and _opened(opener, scope, blob, blobs), flags, version,
+            ),
+        )
+        for (
+            position, session, seq, event_id, name, kind, source, origin, run_id, run_seq, turn_id,
+            agent_id, user_id, ts_ms, recorded_ms, flags, version, payload_bytes, digest, link,
+            summary, refs, payload, blob, box, *_,
+        ) in rows
+    ]  # fmt: skip
+
+
+def _opened(opener: Opener, scope: str, blob: bytes, blobs: Mapping[bytes, bytes]) -> bytes | None:
+    # One that is gone was erased between two reads.
+    body = blobs.get(blob)
+    return None if body is None else opener.blob(scope, blob, body)
+
+
+def records(
+    rows: Iterable[Row],
+    scope: str,
+    sessions: Mapping[int, str],
+    blobs: Mapping[bytes, bytes],
+    opener: Opener,
+) -> list[Record]:
+    """Return what ``rows`` hold, bytes as they were recorded; the salt stands behind the blob.
+
+    Raises TypeError if a column holds something else than what was written.
+    """
+    rows = list(rows)
+    if not all(all(map(isinstance, row, _RECORD_TYPES)) for row in rows):
+        raise TypeError("a column holds another type of value")
+    return [
+        Record(
+            position=position,
+            scope=scope,
+            session_id=sessions[session],
+            seq=seq,
+            event_id=str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
+            kind=kind,
+            source=source,
+            origin=origin,
+            run_id=run_id,
+            run_seq=run_seq,
+            turn_id=turn_id,
+            agent_id=agent_id,
+            user_id=user_id,
+            ts_ms=ts_ms,
+            recorded_ms=recorded_ms,
+            visibility="private" if flags & PRIVATE else "safe",
+            schema_version=version,
+            summary=summary,
+            refs=refs,
+            payload=(
+                content := opener.recorded(
+                    scope,
+                    event_id,
+                    salt,
+                    payload,
+                    None if blob is None else partial(_opened, opener, scope, blob, blobs),
+                )
+            )[1],
+            salt=content[0],
+            unread=content[2],
+            content_digest=digest,
+            link=link,
+            erasure=erasure_of(flags),
+            payload_bytes=payload_bytes,
+        )
+        for (
+            position, session, seq, event_id, name, kind, source, origin, run_id, run_seq, turn_id,
+            agent_id, user_id, ts_ms, recorded_ms, flags, version, payload_bytes, digest, link,
+            summary, refs, payload, blob, salt, *_,
+        ) in rows
+    ]  # fmt: skip
+
+
+def bounded(rows: list[Row]) -> list[Row]:
+    """Return as many of ``rows`` as their payloads fit in memory together; at least one."""
+    total = 0
+    for count, row in enumerate(rows):
+        total += row[PAYLOAD_BYTES] or 0
+        if total > PAGE_BYTES_MAX and count:
+            return rows[:count]
+    return rows

@@ -1,0 +1,147 @@
+"""Migrations: numbered SQL files, each applied once, all in one transaction."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+import uuid_utils
+from psycopg import sql
+
+from treering.errors import SchemaTooNew, SchemaTooOld, Unsupported
+
+if TYPE_CHECKING:
+    from treering.storage.postgres.address import Address
+    from treering.storage.postgres.server import Connection
+
+SERVER_VERSION_MIN: Final = 15
+PARTITIONS: Final = 16
+PARTITIONED: Final = ("events", "blobs")
+_LAYING_OUT: Final = 0x74726E67
+"""The lock of whoever makes or upgrades a ledger."""
+_EXTENSION: Final = re.compile(r"^-- requires extension: (\w+)$", re.MULTILINE)
+
+
+@cache
+def migrations() -> tuple[str, ...]:
+    """Return the SQL of every migration, in order; the first is version 1."""
+    folder = resources.files(__package__).joinpath("migrations")
+    found = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    return tuple(entry.read_text() for entry in found if entry.name.endswith(".sql"))
+
+
+def check_server(connection: Connection, address: Address) -> None:
+    """Raise Unsupported if the server is too old, or cannot hold every text."""
+    version = connection.info.server_version // 10_000
+    if version < SERVER_VERSION_MIN:
+        raise Unsupported(
+            f"{address.shown} runs PostgreSQL {version}, {SERVER_VERSION_MIN} or newer is needed",
+            hint="upgrade the server",
+        )
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise Unsupported(
+            f"the database of {address.shown} is encoded in {encoding}, not UTF8",
+            hint="make a database with ENCODING 'UTF8'",
+        )
+
+
+def stored_version(connection: Connection, address: Address) -> int:
+    """Return the schema version of the ledger; 0 if there is none."""
+    found = connection.execute("SELECT to_regclass(%s)", (f"{address.schema}.ledger",)).fetchone()
+    if found is None or found[0] is None:
+        return 0
+    row = connection.execute("SELECT value FROM ledger WHERE name = 'version'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def check_version(version: int, address: Address) -> None:
+    """Raise if this program cannot use a ledger of schema ``version``."""
+    known = len(migrations())
+    if version > known:
+        raise SchemaTooNew(
+            f"{address.shown} has schema {version}, this program knows up to {known}",
+            hint="upgrade treering: pip install --upgrade treering",
+        )
+    if version < known:
+        raise SchemaTooOld(
+            f"{address.shown} has schema {version} and needs {known}",
+            hint="run treering db init as the owner",
+        )
+
+
+def is_current(version: int) -> bool:
+    """Whether a ledger of schema ``version`` needs no migration."""
+    return version == len(migrations())
+
+
+def migrate(connection: Connection, address: Address, partitions: int = PARTITIONS) -> None:
+    """Bring the ledger to the newest schema, making it if it is not there."""
+    schema = sql.Identifier(address.schema)
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LAYING_OUT,))
+        # Looked at under the lock: another process may have been faster.
+        version = stored_version(connection, address)
+        if version > len(migrations()):
+            check_version(version, address)
+        if not version:
+            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
+        for number, statements in enumerate(migrations()[version:], start=version + 1):
+            check_extensions(connection, statements, address)
+            connection.execute(statements)
+            if number == 1:
+                _found(connection, address, partitions)
+            connection.execute(
+                "INSERT INTO ledger (name, value) VALUES ('version', %s)"
+                " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (str(number),),
+            )
+
+
+def check_extensions(connection: Connection, statements: str, address: Address) -> None:
+    """Raise Unsupported if the server lacks an extension that a migration says it requires."""
+    for name in _EXTENSION.findall(statements):
+        found = connection.execute(
+            "SELECT 1 FROM pg_available_extensions WHERE name = %s", (name,)
+        ).fetchone()
+        if found is None:
+            raise Unsupported(
+                f"the server of {address.shown} lacks the extension {name}",
+                hint=f"install {name} on the server (its package, or your provider's switch),"
+                " then run treering db init",
+            )
+
+
+def _found(connection: Connection, address: Address, partitions: int) -> None:
+    for table in PARTITIONED:
+        for remainder in range(partitions):
+            name = sql.Identifier(f"{table}_{remainder:02}")
+            connection.execute(
+                sql.SQL(
+                    "CREATE TABLE {} PARTITION OF {} FOR VALUES WITH (MODULUS {}, REMAINDER {})"
+                ).format(name, sql.Identifier(table), partitions, remainder)
+            )
+            # A query of a partition itself goes by the partition's policies: there are none.
+            connection.execute(sql.SQL("ALTER TABLE {} ENABLE ROW LEVEL SECURITY").format(name))
+    connection.execute(
+        sql.SQL("ALTER FUNCTION enter_epoch() SET search_path = {}, pg_temp").format(
+            sql.Identifier(address.schema)
+        )
+    )
+    connection.execute("REVOKE ALL ON FUNCTION enter_epoch() FROM PUBLIC")
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO ledger (name, value) VALUES (%s, %s)",
+            [
+                ("id", str(uuid_utils.uuid7())),
+                ("created_ms", str(time.time_ns() // 1_000_000)),
+                ("lock_key", os.urandom(8).hex()),
+                ("cluster", ""),
+                ("epoch", "0"),
+                ("partitions", str(partitions)),
+            ],
+        )

@@ -1,0 +1,321 @@
+"""The server: a pool of connections, each ready for the ledger, and patience when one is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import AdaptersMap
+from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.types.string import BytesBinaryDumper, StrDumperUnknown
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from treering.errors import Closed, NotPermitted, OutcomeUnknown, ReadOnly, TreeringError
+from treering.storage.postgres import schema
+from treering.storage.postgres.faults import is_passing, translate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from treering.model.scopes import Scope
+    from treering.storage.postgres.address import Address
+
+Durability = Literal["full", "normal"]
+Mode = Literal["rw", "ro"]
+
+CONNECTIONS_MAX: Final = 32
+CONNECT_S: Final = 10
+PATIENCE_S: Final = 30.0
+"""How long a lost server is waited for."""
+LOCK_PATIENCE: Final = "10s"
+IDLE_PATIENCE: Final = "60s"
+"""A transaction that is left open stalls every follower."""
+
+Result = TypeVar("Result")
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that knows which scope and epoch it stands in."""
+
+    epoch: int = 0
+    scope: str | None = None
+
+
+class Bytes(bytes):
+    """Bytes that say so to the server; an array has to."""
+
+    __slots__ = ()
+
+
+class _BytesDumper(BytesBinaryDumper):
+    # Untyped, like a NULL: the same statement is then prepared once, whatever is NULL in it.
+    oid = 0
+
+
+def _adapters() -> AdaptersMap:
+    adapters = AdaptersMap(psycopg.adapters)
+    adapters.register_dumper(int, Int8BinaryDumper)
+    adapters.register_dumper(str, StrDumperUnknown)
+    adapters.register_dumper(bytes, _BytesDumper)
+    adapters.register_dumper(Bytes, BytesBinaryDumper)
+    return adapters
+
+
+class Server:
+    """Lends connections, translates errors, and tries again where that is safe."""
+
+    def __init__(
+        self, address: Address, *, durability: Durability = "full", mode: Mode = "rw"
+    ) -> None:
+        self.address = address
+        self.read_only = mode == "ro"
+        self._durability = durability
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool[Connection] | None = None
+        self._pid = 0
+        self._closed = False
+        with self.naming_faults(), self.connect() as connection:
+            self._look(connection)
+
+    def connect(self) -> Connection:
+        """Return a connection of its own, outside of the pool."""
+        return connect(self.address, self._durability, read_only=self.read_only)
+
+    def naming_faults(self) -> contextlib.AbstractContextManager[None]:
+        """Raise the ledger's errors for PostgreSQL's."""
+        return naming_faults(self.address)
+
+    def read(self, work: Callable[[Connection], Result], scope: Scope | None = None) -> Result:
+        """Do ``work`` within ``scope``, again on another connection if one is lost.
+
+        Without a scope it needs a role that sees all of them.
+        """
+        return self._persevere(lambda connection, _: work(connection), scope)
+
+    def write(
+        self,
+        work: Callable[[Connection, bool], Result],
+        scope: Scope | None = None,
+        event_ids: Sequence[str] = (),
+    ) -> Result:
+        """Do ``work`` as ``read`` does. It is told whether an earlier try may have gone through."""
+        if self.read_only:
+            raise ReadOnly("the ledger was opened read-only", hint="open it with mode='rw'")
+        return self._persevere(work, scope, event_ids)
+
+    @contextlib.contextmanager
+    def lend(
+        self, scope: Scope | None = None, timeout_s: float = PATIENCE_S
+    ) -> Iterator[Connection]:
+        """Lend a connection that sees ``scope``."""
+        pool = self._open_pool()
+        connection = pool.getconn(timeout_s)
+        try:
+            if self.walled:
+                enter_scope(connection, scope)
+            yield connection
+        finally:
+            pool.putconn(connection)
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is not None and self._pid == os.getpid():
+            pool.close()
+
+    def _persevere(
+        self,
+        work: Callable[[Connection, bool], Result],
+        scope: Scope | None,
+        event_ids: Sequence[str] = (),
+    ) -> Result:
+        if scope is None and self.walled:
+            raise NotPermitted(
+                "this role sees one scope at a time",
+                hint="name the scope, or connect as the ledger's owner",
+            )
+        deadline, pause, sent = time.monotonic() + PATIENCE_S, 0.02, False
+        while True:
+            lent = False
+            try:
+                with self.lend(scope, max(deadline - time.monotonic(), 0.1)) as connection:
+                    lent = True
+                    return work(connection, sent)
+            except psycopg.Error as error:
+                sent = sent or (lent and _may_have_gone_through(error))
+                if not is_passing(error) or time.monotonic() + pause > deadline:
+                    raise self._failure(error, event_ids if sent else ()) from error
+                self._drop_dead(error)
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)
+
+    def _drop_dead(self, error: psycopg.Error) -> None:
+        """Throw out the connections that went down together with one that was lost."""
+        pool = self._pool
+        if pool is not None and error.sqlstate is None and not isinstance(error, PoolTimeout):
+            with contextlib.suppress(psycopg.Error):
+                pool.check()
+
+    def _failure(self, error: psycopg.Error, event_ids: Sequence[str]) -> TreeringError:
+        if event_ids and is_passing(error):
+            return OutcomeUnknown(
+                f"{self.address.shown} was lost while recording: the events may or may not be kept",
+                event_ids=event_ids,
+                hint="append them again with the same event ids: nothing will be doubled",
+            )
+        return translate(error, self.address.shown)
+
+    def _look(self, connection: Connection) -> None:
+        """Make sure that there is a ledger, and learn what holds for all of its connections."""
+        schema.check_server(connection, self.address)
+        version = schema.stored_version(connection, self.address)
+        row = connection.execute(
+            "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean"
+        ).fetchone()
+        fixed = row is not None and (row[0] or row[1])
+        if fixed and not self.read_only:
+            raise ReadOnly(
+                f"{self.address.shown} is a read-only replica, or the database is set read-only",
+                hint="write to the primary; read here with mode='ro'",
+            )
+        if not schema.is_current(version):
+            if self.read_only:
+                schema.check_version(version, self.address)
+            schema.migrate(connection, self.address)
+        facts = connection.execute(
+            "SELECT row_security_active('events'),"
+            " (SELECT value FROM ledger WHERE name = 'lock_key'),"
+            " (SELECT value FROM ledger WHERE name = 'id')"
+        ).fetchone()
+        if facts is None:
+            raise AssertionError
+        self.walled: bool = facts[0]
+        self.lock_key: bytes = bytes.fromhex(facts[1])
+        self.ledger_id: str = facts[2]
+
+    def _open_pool(self) -> ConnectionPool[Connection]:
+        if self._pool is not None and self._pid == os.getpid():
+            return self._pool
+        with self._lock:
+            if self._closed:
+                raise Closed("the ledger is closed", hint="open it again")
+            if self._pool is None or self._pid != os.getpid():
+                if self._pool is not None:
+                    # The parent's sockets: letting go of them here would end them there.
+                    _abandoned.append(self._pool)
+                self._pid = os.getpid()
+                self._pool = self._make_pool()
+            return self._pool
+
+    def _make_pool(self) -> ConnectionPool[Connection]:
+        pool = ConnectionPool(
+            self.address.conninfo,
+            connection_class=Connection,
+            kwargs=connection_arguments(),
+            min_size=1,
+            max_size=CONNECTIONS_MAX,
+            open=False,
+            configure=self._configure,
+            name="treering",
+            num_workers=1,
+            reconnect_timeout=PATIENCE_S,
+        )
+        pool.open()
+        return pool
+
+    def _configure(self, connection: Connection) -> None:
+        prepare(connection, self.address, self._durability, read_only=self.read_only)
+        row = connection.execute("SELECT enter_epoch()").fetchone()
+        connection.epoch = row[0] if row else 0
+
+
+class _Context:
+    """Hands the adapters to each connection."""
+
+    connection = None
+
+    def __init__(self, adapters: AdaptersMap) -> None:
+        self.adapters = adapters
+
+
+_ADAPTERS: Final = _Context(_adapters())
+_abandoned: list[ConnectionPool[Connection]] = []
+"""Pools of a parent process, kept so that nothing closes them."""
+
+
+def connect(
+    address: Address, durability: Durability = "full", *, read_only: bool = False
+) -> Connection:
+    """Return a connection that is ready for the ledger."""
+    connection: Connection = Connection.connect(address.conninfo, **connection_arguments())
+    try:
+        prepare(connection, address, durability, read_only=read_only)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextlib.contextmanager
+def naming_faults(address: Address) -> Iterator[None]:
+    """Raise the ledger's errors for PostgreSQL's."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error, address.shown) from error
+
+
+def connection_arguments() -> dict[str, Any]:
+    """Return how every connection is made."""
+    return {
+        "autocommit": True,
+        "prepare_threshold": 2,
+        "context": _ADAPTERS,
+        "connect_timeout": CONNECT_S,
+        "application_name": "treering",
+    }
+
+
+def prepare(
+    connection: Connection, address: Address, durability: Durability, *, read_only: bool
+) -> None:
+    """Make a new connection the ledger's own."""
+    connection.execute(
+        "SELECT set_config('search_path', %s, false),"
+        " set_config('synchronous_commit', %s, false),"
+        " set_config('default_transaction_read_only', %s, false),"
+        " set_config('lock_timeout', %s, false),"
+        " set_config('idle_in_transaction_session_timeout', %s, false)",
+        (
+            f'"{address.schema}", pg_catalog',
+            "off" if durability == "normal" else "on",
+            "on" if read_only else "off",
+            LOCK_PATIENCE,
+            IDLE_PATIENCE,
+        ),
+    )
+
+
+def enter_scope(connection: Connection, scope: Scope | None) -> None:
+    """State the scope that the policies of the tables let this connection see."""
+    if scope is not None and connection.scope != scope:
+        connection.execute("SELECT set_config('treering.scope', %s, false)", (scope,))
+        connection.scope = scope
+
+
+def _may_have_gone_through(error: psycopg.Error) -> bool:
+    """Whether what was sent may have been committed although we got ``error``."""
+    if error.sqlstate is None:
+        return True
+    return (
+        error.sqlstate.startswith("57P")
+        or error.pgconn is None
+        or (error.pgconn.status == pq.ConnStatus.BAD)
+    )

@@ -1,0 +1,300 @@
+"""The store: everything the ledger's port asks for, on PostgreSQL."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.ledger.chain import SALT_BYTES
+from treering.ledger.records import SessionRecord
+from treering.model.events import REDACTED
+from treering.model.receipts import RebuildReceipt
+from treering.model.scopes import Scope
+from treering.storage.encoding import name_key
+from treering.storage.news import News
+from treering.storage.postgres import runs
+from treering.storage.postgres.announcements import Announcer, Listener
+from treering.storage.postgres.copies import Copier
+from treering.storage.postgres.eraser import Eraser
+from treering.storage.postgres.faults import naming_damage
+from treering.storage.postgres.known import Known
+from treering.storage.postgres.reader import Reader
+from treering.storage.postgres.soundness import first_flaw
+from treering.storage.postgres.writer import Writer
+from treering.storage.sealing import generation_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from treering.ledger.ports import Vault
+    from treering.ledger.records import Cover, Draft, Erased, Erasure, Mark, Record, Selection
+    from treering.model.events import Header
+    from treering.model.receipts import Physical
+    from treering.model.retention import Retention
+    from treering.storage.postgres.rows import Row
+    from treering.storage.postgres.server import Connection, Server
+
+SESSIONS_PAGE: Final = 1_000
+POLL_FIRST_S: Final = 0.05
+POLL_LAST_S: Final = 0.5
+"""How often a follower looks by itself; each time in vain, it waits longer."""
+
+_SESSIONS: Final = """
+SELECT s.id, s.scope, scopes.key, s.name, s.salt, s.genesis, h.seq, h.link
+FROM sessions AS s
+JOIN scopes ON scopes.scope = s.scope
+LEFT JOIN heads AS h ON h.scope = s.scope AND h.session = s.id
+"""
+_SEALED: Final = """
+SELECT substr(salt, 1, 5), count(*)
+FROM events
+WHERE scope = %s AND length(salt) > %s
+GROUP BY 1
+"""
+# Whoever appends holds the lock of a session until his transaction ends.
+_WRITING: Final = """
+SELECT DISTINCT virtualtransaction
+FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
+class PostgresStore(Reader):
+    """Keeps events in a schema of a PostgreSQL database."""
+
+    def __init__(self, server: Server, vault: Vault) -> None:
+        known = Known(server.lock_key)
+        super().__init__(server, known, vault)
+        self.vault = vault
+        self._writer = Writer(server, known, self, vault)
+        self._eraser = Eraser(self._writer)
+        self._copier = Copier(self._writer)
+        self._news = News()
+        self._announcer = Announcer(server)
+        self._listener = Listener(server, self._news)
+
+    def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
+        """Record all of ``drafts`` durably and in order, or none of them."""
+        headers = self._writer.append(drafts, expected_seq=expected_seq)
+        self._spread()
+        return headers
+
+    def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:
+        """Return True once something may be found behind ``seen``, False after the timeout."""
+        self._listener.listen()
+        waited, step = 0.0, POLL_FIRST_S
+        while not self.anything_after(scope, seen):
+            if waited >= timeout_s:
+                return False
+            self._news.wait(min(step, timeout_s - waited))
+            waited, step = waited + step, min(step * 2, POLL_LAST_S)
+        return True
+
+    def erase(
+        self,
+        selection: Selection,
+        *,
+        erasure: Erasure,
+        limit: int,
+        vouch: Callable[[Cover], Draft],
+    ) -> Erased:
+        """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
+        erased = self._eraser.erase(selection, erasure=erasure, limit=limit, vouch=vouch)
+        self._spread()
+        return erased
+
+    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int]:
+        """Return how many events would expire by kind, and how many open sessions are left."""
+        return self._eraser.count_expirable(selection)
+
+    def finish_erasure(self) -> Physical:
+        """Drive erased bytes out of every file; say whether that is done."""
+        return self._eraser.finish()
+
+    def retention(self, scope: Scope) -> Retention:
+        """Return the policy kept for the scope; empty if none was set."""
+        found = self._server.read(
+            lambda c: c.execute(
+                "SELECT kind, days FROM retention WHERE scope = %s", (scope,)
+            ).fetchall(),
+            scope,
+        )
+        with naming_damage(self._server.address.shown):
+            return msgspec.convert(dict(found), dict[str, int | None])
+
+    def set_retention(self, scope: Scope, policy: Retention) -> None:
+        """Keep ``policy`` for the scope."""
+
+        def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.execute("DELETE FROM retention WHERE scope = %s", (scope,))
+                cursor.executemany(
+                    "INSERT INTO retention (scope, kind, days) VALUES (%s, %s, %s)",
+                    [(scope, kind, days) for kind, days in policy.items()],
+                )
+
+        self._server.write(work, scope)
+
+    def session_records(
+        self, scope: Scope | None = None, session_id: str | None = None
+    ) -> Iterator[SessionRecord]:
+        """Return where each session's chain starts and ends."""
+        if scope is not None and session_id is not None:
+            yield from self._one_session(scope, session_id)
+            return
+        after: tuple[str, int] = ("", 0)
+        while True:
+            where = "s.scope = %s AND s.id > %s" if scope else "(s.scope, s.id) > (%s, %s)"
+            values = (scope, after[1], SESSIONS_PAGE) if scope else (*after, SESSIONS_PAGE)
+            found = self._sessions(
+                f"{_SESSIONS} WHERE {where} ORDER BY s.scope, s.id LIMIT %s", values, scope
+            )
+            with naming_damage(self._server.address.shown):
+                yield from (_session_record(*row) for row in found)
+            if len(found) < SESSIONS_PAGE:
+                return
+            after = (found[-1][1], found[-1][0])
+
+    def _one_session(self, scope: Scope, session_id: str) -> list[SessionRecord]:
+        key = self._server.read(lambda c: self._known.scope_key(c, scope), scope)
+        if key is None:
+            return []
+        found = self._sessions(
+            f"{_SESSIONS} WHERE s.scope = %s AND s.key = %s",
+            (scope, name_key(key, session_id)),
+            scope,
+        )
+        with naming_damage(self._server.address.shown):
+            return [_session_record(*row) for row in found]
+
+    def _sessions(
+        self, statement: str, values: tuple[object, ...], scope: Scope | None
+    ) -> list[Row]:
+        return self._server.read(
+            lambda c: c.execute(statement, values, binary=True).fetchall(), scope
+        )
+
+    def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
+        """Return the link at ``seq`` of the session that starts with ``genesis``."""
+        found = self._sessions(
+            "SELECT e.link FROM sessions AS s"
+            " JOIN events AS e ON e.scope = s.scope AND e.session = s.id"
+            " WHERE s.genesis = %s AND e.seq = %s AND s.scope = coalesce(%s, s.scope)",
+            (genesis, seq, scope),
+            scope,
+        )
+        return found[0][0] if found else None
+
+    def stray(self) -> str | None:
+        """Say what lies in the tables that no session accounts for, if anything."""
+        return self._server.read(lambda c: first_flaw(c, self._opener))
+
+    def restore(
+        self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
+    ) -> int:
+        """Take in ``records`` verbatim and in order, all or none; return how many were new."""
+        added = self._copier.restore(sessions, records)
+        self._spread()
+        return added
+
+    def rebuild(self) -> RebuildReceipt:
+        """Make every derived table anew from the events."""
+
+        def work(connection: Connection, _: bool) -> RebuildReceipt:  # noqa: FBT001
+            with connection.transaction():
+                runs.rebuild(connection)
+            row = connection.execute(
+                "SELECT (SELECT count(*) FROM events WHERE flags < 64), (SELECT count(*) FROM runs)"
+            ).fetchone()
+            return RebuildReceipt(events=row[0] if row else 0, runs=row[1] if row else 0)
+
+        self._known.forget()
+        return self._server.write(work)
+
+    def seal_scope(self, scope: Scope) -> None:
+        """Note, for every writer, that payloads of the scope are sealed from now on."""
+
+        def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
+            connection.execute(
+                "INSERT INTO seals (scope, round) VALUES (%s, 1) ON CONFLICT DO NOTHING", (scope,)
+            )
+
+        self._server.write(work, scope)
+        self._known.forget()
+
+    def is_sealed(self, scope: Scope) -> bool:
+        """Whether payloads of the scope are sealed."""
+        return bool(self._sealed("WHERE scope = %s", (scope,), scope))
+
+    def sealed_scopes(self) -> list[Scope]:
+        """Return the scopes whose payloads are sealed, by name."""
+        return self._sealed("", (), None)
+
+    def _sealed(self, where: str, values: tuple[object, ...], scope: Scope | None) -> list[Scope]:
+        found = self._server.read(
+            lambda c: c.execute(
+                f"SELECT scope FROM seals {where} ORDER BY scope", values
+            ).fetchall(),
+            scope,
+        )
+        return [Scope(row[0]) for row in found]
+
+    def sealed_payloads(self, scope: Scope) -> dict[int, int]:
+        """Return how many payloads are sealed under each generation of the scope's key."""
+        found = self._server.read(
+            lambda c: c.execute(_SEALED, (scope, SALT_BYTES), binary=True).fetchall(), scope
+        )
+        return dict(sorted((generation_of(opening), count) for opening, count in found))
+
+    def await_writers(self, scope: Scope) -> None:
+        """Return when all that was being written to the scope is recorded, or given up.
+
+        Whoever has sealed under an older key and not begun to record is sent back.
+        """
+
+        def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
+            connection.execute("UPDATE seals SET round = round + 1 WHERE scope = %s", (scope,))
+            writing = {row[0] for row in connection.execute(_WRITING)}
+            while writing:
+                time.sleep(POLL_FIRST_S)
+                writing &= {row[0] for row in connection.execute(_WRITING)}
+
+        self._server.write(work, scope)
+        self._known.forget()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._listener.close()
+        self._announcer.close()
+        self._server.close()
+
+    def _spread(self) -> None:
+        self._news.spread()
+        self._announcer.announce()
+
+
+def _session_record(
+    _: int,
+    scope: str,
+    scope_key: bytes,
+    session_id: str | None,
+    salt: bytes,
+    genesis: bytes,
+    head_seq: int | None,
+    head_link: bytes | None,
+) -> SessionRecord:
+    return msgspec.convert(
+        {
+            "scope": scope,
+            "scope_key": scope_key,
+            "session_id": REDACTED if session_id is None else session_id,
+            "salt": salt,
+            "genesis": genesis,
+            "head_seq": -1 if head_seq is None else head_seq,
+            "head_link": head_link or b"",
+        },
+        SessionRecord,
+    )

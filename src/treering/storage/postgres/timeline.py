@@ -1,0 +1,69 @@
+"""The orders of time: of a session, and of each kind in a scope, merged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from treering.model.queries import Query
+    from treering.model.scopes import Scope
+    from treering.storage.postgres.rows import Row
+    from treering.storage.postgres.server import Connection
+
+# From one kind straight to the next, however many events there are of each.
+_KINDS: Final = """
+WITH RECURSIVE found AS (
+  (SELECT min(kind) AS kind FROM events WHERE scope = %(scope)s AND flags < 64)
+  UNION ALL
+  SELECT (
+    SELECT min(e.kind) FROM events AS e
+    WHERE e.scope = %(scope)s AND e.flags < 64 AND e.kind > found.kind
+  )
+  FROM found
+  WHERE found.kind IS NOT NULL
+)
+SELECT kind FROM found WHERE kind IS NOT NULL
+"""
+
+
+def page(connection: Connection, query: Query, session: int | None, columns: str) -> list[Row]:
+    """Return rows of ``query`` in its direction; of one session if that is given."""
+    direction, beyond = ("DESC", "<") if query.backwards else ("ASC", ">")
+    window = ""
+    if query.since_ms is not None:
+        window += " AND e.ts_ms >= %(since)s"
+    if query.until_ms is not None:
+        window += " AND e.ts_ms <= %(until)s"
+    if query.after is not None:
+        window += f" AND (e.ts_ms, e.position) {beyond} (%(ts_ms)s, %(position)s)"
+    values: dict[str, Any] = {
+        "scope": query.scope,
+        "session": session,
+        "kinds": list(query.kinds),
+        "since": query.since_ms,
+        "until": query.until_ms,
+        "ts_ms": query.after.ts_ms if query.after else None,
+        "position": query.after.position if query.after else None,
+        "limit": query.limit,
+    }
+    order = f"ORDER BY e.ts_ms {direction}, e.position {direction} LIMIT %(limit)s"
+    if session is not None:
+        among = " AND e.kind = ANY(%(kinds)s::text[])" if query.kinds else ""
+        text = (
+            f"SELECT {columns} FROM events AS e WHERE e.scope = %(scope)s"
+            f" AND e.session = %(session)s AND e.flags < 64{among}{window} {order}"
+        )
+    else:
+        values["kinds"] = values["kinds"] or kinds_of(connection, query.scope)
+        text = (
+            f"SELECT {columns} FROM unnest(%(kinds)s::text[]) AS k (kind) CROSS JOIN LATERAL ("
+            " SELECT * FROM events AS e WHERE e.scope = %(scope)s AND e.kind = k.kind"
+            f" AND e.flags < 64{window} {order}) AS e {order}"
+        )
+    return connection.execute(text, values, binary=True).fetchall()
+
+
+def kinds_of(connection: Connection, scope: Scope) -> list[str]:
+    """Return the kinds of a scope's events."""
+    found = connection.execute(_KINDS, {"scope": scope}, binary=True).fetchall()
+    return [row[0] for row in found]

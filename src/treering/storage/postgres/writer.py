@@ -1,0 +1,172 @@
+"""Appending: one event in one round trip, several in one transaction."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from psycopg.errors import UniqueViolation
+
+from treering.model.events import SCHEMA_VERSION
+from treering.storage.encoding import id_key
+from treering.storage.postgres.batch import Batch, header_of, moved_on, stored_id
+from treering.storage.postgres.known import open_scope
+from treering.storage.postgres.server import enter_scope
+from treering.storage.runs import RUN_OPEN, check_run, state_after
+from treering.storage.sealing import is_sealable, stored_content
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.ledger.ports import Vault
+    from treering.ledger.records import Draft
+    from treering.model.events import Header
+    from treering.model.scopes import Scope
+    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.reader import Reader
+    from treering.storage.postgres.server import Connection, Server
+
+APPENDED, REPEATED, NO_SESSION, MOVED_ON, RUN_STARTED, RUN_OVER, SEALED_ANEW = range(7)
+"""What append_event says became of an event."""
+_APPEND: Final = f"SELECT * FROM append_event({', '.join(['%s'] * 30)})"
+
+Result = TypeVar("Result")
+
+
+class Writer:
+    """Carries out appends on connections of the pool."""
+
+    def __init__(self, server: Server, known: Known, reader: Reader, vault: Vault) -> None:
+        self.server = server
+        self._vault = vault
+        self.known = known
+        self.reader = reader
+
+    def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
+        """Record all of ``drafts`` durably and in order, or none of them."""
+        one = drafts[0] if len(drafts) == 1 and drafts[0].blob is None else None
+
+        def work(connection: Connection, again: bool) -> list[Header]:  # noqa: FBT001
+            try:
+                header = one and self._append_one(connection, one, expected_seq, again=again)
+                return (
+                    [header]
+                    if header
+                    else self._append_all(connection, drafts, expected_seq, again=again)
+                )
+            except UniqueViolation:
+                # Somebody else recorded one of these ids at the same moment.
+                return self._append_all(connection, drafts, expected_seq, again=True)
+
+        return self.server.write(work, drafts[0].scope, [draft.event_id for draft in drafts])
+
+    def _append_one(
+        self, connection: Connection, draft: Draft, expected_seq: int | None, *, again: bool
+    ) -> Header | None:
+        """Record one event of a session that is known; return None if it is not."""
+        place = self.known.places.get((draft.scope, draft.session_id))
+        if place is None:
+            return None
+        lock, session, scope_key = place
+        (
+            _, scope, _, kind, source, origin, run_id, run_seq, turn_id,
+            agent_id, user_id, ts_ms, recorded_ms, _, summary, _,
+        ) = draft.fields  # fmt: skip
+        key, name, flags = stored_id(draft, scope_key)
+        salt: bytes | None = draft.salt
+        payload, sealed = draft.payload, self.known.sealed.get(scope)
+        if sealed and payload is not None and is_sealable(kind):
+            secret = self._vault.in_use(scope)
+            salt, payload, _, _ = stored_content(
+                secret, (scope, scope_key), key, salt, payload, None
+            )
+        row = connection.execute(
+            _APPEND,
+            (
+                lock, connection.epoch, session, again or draft.made_id is None, expected_seq,
+                sealed,
+                key, name, scope, kind, source, origin, run_id, run_seq, turn_id, agent_id,
+                user_id, ts_ms, recorded_ms, flags, SCHEMA_VERSION, draft.payload_bytes, summary,
+                draft.refs, payload, salt, draft.content_digest, draft.header_digest,
+                state_after(kind), kind == "run.started",
+            ),
+            binary=True,
+        ).fetchone()  # fmt: skip
+        if row is None:
+            raise AssertionError
+        outcome, position, seq, last = row
+        match outcome:
+            case 0:
+                return header_of(draft, position, seq, last)
+            case 1:
+                return self._repeated(connection, draft, scope_key)
+            case 3:
+                raise moved_on(draft, seq - 1, expected_seq or 0)
+            case 4 | 5:
+                check_run(draft, RUN_OPEN if outcome == RUN_STARTED else 1)
+        # The scope was sealed meanwhile, or has another key, or another ledger stands in its place.
+        self.known.forget()
+        return None
+
+    def _repeated(self, connection: Connection, draft: Draft, scope_key: bytes) -> Header | None:
+        key = id_key(scope_key, draft.event_id)[0]
+        return self.reader.repeats(connection, draft.scope, {key: draft}).get(key)
+
+    def _append_all(
+        self,
+        connection: Connection,
+        drafts: Sequence[Draft],
+        expected_seq: int | None,
+        *,
+        again: bool,
+    ) -> list[Header]:
+        def work(batch: Batch) -> list[Header]:
+            for scope in scopes:
+                own = [draft for draft in drafts if draft.scope == scope]
+                sessions = list({draft.session_id for draft in own})
+                batch.enter(scope, keys[scope], sessions, len(own))
+                known = batch.load_repeats(scope, [d for d in own if again or d.made_id is None])
+                batch.open_sessions(scope, {d.session_id for d in own if d.event_id not in known})
+                batch.load_runs(scope, {(d.session_id, d.run_id) for d in own if d.run_id})
+            headers = batch.place(drafts, expected_seq)
+            batch.flush()
+            return headers
+
+        scopes = list(dict.fromkeys(draft.scope for draft in drafts))
+        keys = {scope: self.scope_key(connection, scope) for scope in scopes}
+        places = {(draft.scope, draft.session_id) for draft in drafts}
+        return self.transact(connection, places, work)
+
+    def transact(
+        self,
+        connection: Connection,
+        places: set[tuple[str, str]] | set[tuple[Scope, str]],
+        work: Callable[[Batch], Result],
+        *,
+        copying: bool = False,
+    ) -> Result:
+        """Do ``work`` in one transaction that holds the locks of ``places``.
+
+        Statements are sent on without waiting for the answers to those before, unless some of
+        them copy, which cannot be sent so.
+        """
+        batch = Batch(connection, self.known, self.reader, self._vault)
+        sending = contextlib.nullcontext() if copying else connection.pipeline()
+        with sending, connection.transaction():
+            batch.lock(places)
+            result = work(batch)
+        batch.settle()
+        return result
+
+    def scope_key(self, connection: Connection, scope: Scope, key: bytes | None = None) -> bytes:
+        """Return the key of a scope, which is opened if need be, with ``key`` if that is given."""
+        if self.server.walled:
+            enter_scope(connection, scope)
+        known = self.known.scope_key(connection, scope)
+        if known is not None:
+            return known
+        open_scope(connection, scope, key)
+        made = self.known.scope_key(connection, scope)
+        if made is None:
+            raise AssertionError
+        return made

@@ -1,0 +1,79 @@
+"""``treering copy``: what another ledger lacks, brought there and proved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from treering.errors import InvalidInput
+from treering.surfaces.cli.commands import Command, fail, invocation, show
+from treering.surfaces.cli.ledgers import open_pair, shown
+from treering.surfaces.cli.options import json_option, resolve_scope, scope_options
+from treering.surfaces.cli.output import counted, note
+from treering.surfaces.cli.progress import filling
+
+if TYPE_CHECKING:
+    from treering.model.receipts import CopyReceipt
+
+
+@click.command(
+    "copy",
+    cls=Command,
+    short_help="Bring one ledger's events to another.",
+    examples="""
+    treering copy agents.db backup.db
+    treering copy agents.db backup.db --scope acme/app
+    treering copy agents.db postgresql://treering@db.example.org/agents
+    """,
+    if_stopped="what was copied is kept; run it again for the rest: nothing is doubled",
+)
+@click.argument("source")
+@click.argument("target")
+@scope_options
+@json_option
+def copy(*, source: str, target: str, scope: str | None, is_global: bool) -> None:
+    """Bring to TARGET what it lacks of SOURCE, with the chain that proves it.
+
+    Each is a file or the URL of a PostgreSQL database; a TARGET that is not there is made. Without
+    a scope all scopes are copied. What is there already is not doubled, so a copy that was stopped
+    goes on where it ended, and one that is repeated brings what is new, erasures too.
+
+    Sessions that are broken, or differ from those in TARGET, are reported and do not stop the
+    rest; the exit status is then 1. Secrets are neither masked nor refused, for the chain holds
+    only over the bytes that were recorded.
+    """
+    if invocation().database is not None:
+        raise InvalidInput("a copy names both of its ledgers", hint="leave --db out")
+    is_scoped = is_global or scope is not None
+    name = resolve_scope(scope, is_global=is_global) if is_scoped else None
+    with (
+        open_pair(source, target) as (ledger, other),
+        filling("copying", then="proving") as advance,
+    ):
+        receipt = ledger.copy_to(other, scope=name, progress=advance)
+    if not (receipt.complete and receipt.intact):
+        _fail_incomplete(receipt)
+    if not receipt.sessions:
+        note(f"nothing is recorded in {f'scope {name}' if name else shown(source)}")
+    present = f" ({receipt.present:,} were there already)" if receipt.present else ""
+    sessions = counted(receipt.sessions, "session")
+    show(
+        receipt,
+        f"copied {counted(receipt.copied, 'event')} of {sessions} to {shown(target)}{present}",
+        done="the copy is there",
+    )
+
+
+def _fail_incomplete(receipt: CopyReceipt) -> None:
+    copied = f"{counted(receipt.copied, 'event')} copied"
+    if receipt.refused:
+        message = f"{counted(receipt.refused, 'session')} could not be copied; {copied}"
+        hint = "run treering verify on both ledgers; what was copied is kept"
+    else:
+        message = f"what was copied does not prove itself; {copied}"
+        hint = "run treering verify on both ledgers"
+    for fault in receipt.refused_sample if not invocation().as_json else ():
+        place = f"scope {fault.scope}, session {fault.session_id}"
+        note(f"{place}{f', seq {fault.seq}' if fault.seq else ''}: {fault.reason}")
+    fail(receipt, message, code="incomplete", hint=hint)

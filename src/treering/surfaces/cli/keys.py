@@ -1,0 +1,208 @@
+"""``treering keys``: the keys of encrypted scopes, made, listed, rotated and destroyed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from treering.config import keys_folder
+from treering.errors import InvalidInput
+from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
+from treering.surfaces.cli.ledgers import open_existing, open_to_write
+from treering.surfaces.cli.options import (
+    db_option,
+    json_option,
+    keys_option,
+    resolve_scope,
+    scope_options,
+)
+from treering.surfaces.cli.output import counted, iso_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.model.receipts import DestroyReceipt, KeyGeneration
+
+_HERE: Final = "treering.surfaces.cli.keys"
+
+
+@click.group(
+    name="keys",
+    cls=LazyGroup,
+    lazy={
+        "create": f"{_HERE}:create",
+        "list": f"{_HERE}:list_",
+        "rotate": f"{_HERE}:rotate",
+        "destroy": f"{_HERE}:destroy",
+    },
+    invoke_without_command=True,
+    examples="""
+    treering keys create --scope acme/app
+    treering keys list
+    treering keys destroy --scope acme/app --yes
+    """,
+)
+@keys_option
+@db_option
+@click.pass_context
+def keys(context: click.Context) -> None:
+    """Encrypt the payloads of a scope, and look after its keys.
+
+    The keys lie in a folder of their own, not in the ledger. Once they are destroyed, the payloads
+    cannot be read any more: not in the ledger, not in its backups. No command shows a key.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@click.command(
+    "create",
+    cls=Command,
+    short_help="Encrypt the payloads of a scope from now on.",
+    examples="""
+    treering keys create --scope acme/app
+    treering keys create --scope acme/app --keys /media/safe/keys
+    """,
+    if_stopped="run it again: a key that was made is used",
+)
+@scope_options
+@keys_option
+@json_option
+@db_option
+def create(*, scope: str | None, is_global: bool) -> None:
+    """Make a key for a scope, and seal every payload that is recorded in it from now on.
+
+    What was recorded before stays as it is; summaries and refs are never sealed. Keep a copy of
+    the key in another place: without it the payloads are lost.
+    """
+    name = resolve_scope(scope, is_global=is_global)
+    with open_to_write() as ledger:
+        receipt = ledger.encrypt(name)
+    under = f"under generation {receipt.generation} of its key"
+    show(
+        receipt,
+        f"payloads of scope {name} are sealed {under} from now on"
+        if receipt.created
+        else f"payloads of scope {name} are sealed already, {under}",
+        f"the key is in {keys_folder(invocation().keys)}: keep a copy of it in another place",
+        done="the key was made, and the scope is encrypted",
+    )
+
+
+@click.command(
+    "list",
+    cls=Command,
+    short_help="Show which keys there are, and what they seal.",
+    examples="""
+    treering keys list
+    treering keys list --scope acme/app --json
+    """,
+)
+@scope_options
+@keys_option
+@json_option
+@db_option
+def list_(*, scope: str | None, is_global: bool) -> None:
+    """Show every generation of the keys of one scope, or of all that are encrypted.
+
+    A key is in use, kept for what is sealed under it, destroyed, or missing from the folder.
+    """
+    is_scoped = is_global or scope is not None
+    name = resolve_scope(scope, is_global=is_global) if is_scoped else None
+    with open_existing() as ledger:
+        found = ledger.list_keys(name)
+    show({"keys": found}, *_lines(found))
+
+
+@click.command(
+    "rotate",
+    cls=Command,
+    short_help="Seal under a new key from now on.",
+    examples="""
+    treering keys rotate --scope acme/app
+    """,
+    if_stopped="see treering keys list for which key is in use",
+)
+@scope_options
+@keys_option
+@json_option
+@db_option
+def rotate(*, scope: str | None, is_global: bool) -> None:
+    """Make a new key for a scope and use it from now on; the old ones are kept for reading.
+
+    Once nothing is sealed under an old key any more, it can be destroyed alone.
+    """
+    name = resolve_scope(scope, is_global=is_global)
+    with open_existing("change") as ledger:
+        receipt = ledger.rotate_key(name)
+    show(
+        receipt,
+        f"payloads of scope {name} are sealed under generation {receipt.generation} from now on",
+        f"the key is in {keys_folder(invocation().keys)}: keep a copy of it in another place",
+        done="the key was rotated",
+    )
+
+
+@click.command(
+    "destroy",
+    cls=Command,
+    short_help="Destroy keys, and with them what they seal.",
+    examples="""
+    treering keys destroy --scope acme/app --yes
+    treering keys destroy --scope acme/app --generation 1 --yes
+    """,
+    if_stopped="what was erased stays erased; run it again for the rest",
+)
+@scope_options
+@click.option(
+    "--generation",
+    type=int,
+    metavar="N",
+    help="This key only, if nothing in the ledger is sealed under it any more.",
+)
+@click.option("--yes", is_flag=True, help="Do it. It cannot be undone.")
+@keys_option
+@json_option
+@db_option
+def destroy(*, scope: str | None, is_global: bool, generation: int | None, yes: bool) -> None:
+    """Redact every session of a scope, then destroy its keys.
+
+    Backups of the ledger then hold payloads that nobody can read. Copies that were made of the
+    keys have to be destroyed where they are, and exports with payloads were never sealed.
+    """
+    name = resolve_scope(scope, is_global=is_global)
+    if not yes:
+        what = (
+            f"redacts every session of scope {name} and destroys its keys"
+            if generation is None
+            else f"destroys generation {generation} of the key of scope {name}"
+        )
+        raise InvalidInput(f"this {what}, for good", hint="add --yes to do it")
+    with open_existing("change") as ledger:
+        receipt = ledger.destroy_key(name, generation=generation)
+    show(receipt, _destroyed(receipt), done="the keys were destroyed")
+
+
+def _lines(found: Sequence[KeyGeneration]) -> Iterator[str]:
+    if not found:
+        yield "no scope is encrypted"
+        return
+    width = max(len(key.scope) for key in found)
+    for key in found:
+        number = f"generation {key.generation}" if key.generation else "unknown"
+        created = iso_time(key.created_ms)[:19].replace("T", " ") if key.created_ms else "-"
+        yield (
+            f"{key.scope:<{width}}  {number:<13}  {created:<19}  {key.state:<9}"
+            f"  {counted(key.payloads, 'payload')}"
+        )
+
+
+def _destroyed(receipt: DestroyReceipt) -> str:
+    numbers = ", ".join(map(str, receipt.generations))
+    keys = f"destroyed generation {numbers} of the key of scope {receipt.scope}"
+    if not receipt.generations:
+        keys = f"no key was left to destroy in scope {receipt.scope}"
+    if not receipt.redacted_count:
+        return keys
+    return f"redacted {counted(receipt.redacted_count, 'event')}; {keys}"

@@ -1,0 +1,516 @@
+"""Promise 1 and 2 when servers stop, crash, and are taken over from by their replicas."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import tempfile
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from builders import HERE, run_of, said
+from concurrency.processes import colleagues
+from postgres_server import Places, Replica, Server
+from postgres_writers import (
+    LAST,
+    Account,
+    Following,
+    check_account,
+    check_followed,
+    follow,
+    held_open,
+    in_threads,
+    open_ledger,
+    store_of,
+    stored,
+    told_by,
+    unless,
+    until,
+    write_some,
+    write_until_told,
+)
+from treering.app import administer
+from treering.errors import OutcomeUnknown, ReadOnly, StorageError
+from treering.storage.postgres import server as server_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from postgres_server import StopMode
+    from treering import Ledger, NewEvent
+
+pytestmark = pytest.mark.timeout(180)
+
+SAFE: Final = {"fsync": "on", "full_page_writes": "on"}
+"""PostgreSQL's own settings, for servers that are meant to crash."""
+STOPS: Final[tuple[StopMode, ...]] = ("fast", "immediate", "fast", "immediate")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Return a server that tests may stop, as long as they start it again."""
+    with Server(SAFE) as server:
+        server.create_database("treering")
+        yield server
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    return Places(server.url("treering")).fresh()
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    with open_ledger(url) as ledger:
+        yield ledger
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a lost server up soon."""
+    monkeypatch.setattr(server_module, "PATIENCE_S", 2.0)
+
+
+# Stops and crashes.
+
+
+def test_nothing_is_lost_or_doubled_when_the_server_stops_and_crashes_under_load(
+    server: Server, url: str, ledger: Ledger
+) -> None:
+    with under_load(url, ledger) as account:
+        for mode in STOPS:
+            time.sleep(0.3)
+            server.restart(mode)
+            # Everybody has to find back before the next one.
+            account.append(ledger, [said(f"{mode} at {time.monotonic()}", session_id="between")])
+
+    assert account.unsure == set()
+    check_account(account, ledger)
+
+
+def test_nothing_is_lost_or_doubled_when_connections_are_cut_off_under_load(
+    server: Server, url: str, ledger: Ledger
+) -> None:
+    with (
+        under_load(url, ledger) as account,
+        psycopg.connect(server.url("treering"), autocommit=True) as killer,
+    ):
+        for _ in range(15):
+            time.sleep(0.05)
+            killer.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'treering'"
+            )
+
+    assert account.unsure == set()
+    check_account(account, ledger)
+
+
+@contextlib.contextmanager
+def under_load(url: str, ledger: Ledger) -> Iterator[Account]:
+    """Have processes and threads write, read and follow meanwhile; check that nobody failed."""
+    account, over, here = Account(), threading.Event(), Following(ledger)
+
+    def read() -> None:
+        while not over.is_set():
+            known = len(account.kept)
+            assert len(stored(ledger)) >= known
+            assert ledger.verify(HERE).intact
+
+    def threads() -> None:
+        in_threads(
+            read,
+            *(
+                partial(write_some, ledger, f"t{number}", unless(over), account)
+                for number in range(2)
+            ),
+        )
+
+    failures: list[BaseException] = []
+
+    def attempt() -> None:
+        try:
+            threads()
+        except BaseException as error:  # noqa: BLE001  (raised again below)
+            failures.append(error)
+
+    with (
+        colleagues(2, write_until_told, url) as writers,
+        colleagues(1, follow, url, None, False) as (there,),
+    ):
+        for colleague in (*writers, there):
+            colleague.hear()
+        busy = threading.Thread(target=attempt)
+        busy.start()
+        try:
+            yield account
+        finally:
+            over.set()
+            busy.join()
+        if failures:
+            raise failures[0]
+        for writer in writers:
+            writer.tell("enough")
+        for writer in writers:
+            account.add(writer.hear())
+        account.append(ledger, [said(LAST, session_id="last")])
+        check_followed(told_by(there), ledger)
+        check_followed(here.all(), ledger)
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_who_had_many_connections_finds_back_after_a_restart_as_soon_as_others(
+    server: Server, ledger: Ledger, mode: StopMode
+) -> None:
+    gate = threading.Barrier(16)
+
+    def hold(number: int) -> None:
+        with held_open(ledger, said("x", session_id=f"s{number}")):
+            gate.wait()
+
+    in_threads(*(partial(hold, number) for number in range(16)))
+    server.restart(mode)
+    tries = 0
+
+    def work(connection: object, _: bool) -> None:  # noqa: FBT001
+        nonlocal tries
+        tries += 1
+        assert isinstance(connection, psycopg.Connection)
+        connection.execute("SELECT 1")
+
+    store_of(ledger)._server.write(work)
+
+    assert tries <= 3
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_append_that_was_sent_to_a_lost_server_is_unknown_and_can_be_repeated(
+    server: Server, ledger: Ledger
+) -> None:
+    ledger.append([said("before")])
+    outcomes: list[object] = []
+
+    def append(*texts: str) -> None:
+        try:
+            outcomes.append(ledger.append([said(text, event_id=text) for text in texts]))
+        except StorageError as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=append, args=texts) for texts in (["one"], ["two", "three"])]
+    with contextlib.suppress(psycopg.OperationalError), held_open(ledger, said("in the way")):
+        for thread in threads:
+            thread.start()
+        until(lambda: waiting(ledger) == 2)
+        server.stop("immediate")
+        for thread in threads:
+            thread.join()
+    server.start()
+
+    unknown = [error for error in outcomes if isinstance(error, OutcomeUnknown)]
+    assert sorted(error.event_ids for error in unknown) == [("one",), ("two", "three")]
+    append("one")
+    append("two", "three")
+    assert [header.summary for header in stored(ledger)] == ["before", "one", "two", "three"]
+    assert ledger.verify().intact
+
+
+def waiting(ledger: Ledger) -> int:
+    """Return how many wait for a session's lock."""
+    found: int = store_of(ledger)._server.read(
+        lambda connection: connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        ).fetchall()[0][0]
+    )
+    return found
+
+
+def test_a_connection_that_was_idle_for_too_long_is_replaced(server: Server) -> None:
+    server.create_database("idle")
+    with psycopg.connect(server.url("idle"), autocommit=True) as outside:
+        outside.execute("ALTER DATABASE idle SET idle_session_timeout = '100ms'")
+        outside.execute("SET idle_session_timeout = 0")
+
+        def connected() -> object:
+            return outside.execute(
+                "SELECT pid FROM pg_stat_activity"
+                " WHERE datname = 'idle' AND application_name = 'treering'"
+            ).fetchall()
+
+        with open_ledger(Places(server.url("idle")).fresh()) as ledger:
+            ledger.append([said("one")])
+            for text in ("two", "three"):
+                until(lambda: not connected())
+                ledger.append([said(text)])
+
+            assert [header.summary for header in stored(ledger)] == ["one", "two", "three"]
+
+
+def test_an_address_tells_the_server_its_options(url: str) -> None:
+    options = quote("-c statement_timeout=12345 -c lock_timeout=1")
+    with open_ledger(f"{url}&options={options}") as ledger:
+        told = store_of(ledger)._server.read(
+            lambda connection: connection.execute("SHOW statement_timeout").fetchall()
+        )
+
+    assert told == [("12345ms",)]
+
+
+# Answers that are lost.
+
+
+class Wire:
+    """Stands between a ledger and its server, and can lose what the server answers."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self._address = str(server.folder / f".s.PGSQL.{server.port}")
+        self.url = server.url("treering").replace(str(server.folder), str(folder))
+        self._losing: bytes | None = None
+        self._then: Callable[[], object] = bool
+        self.lost = 0
+        self._ear = socket.socket(socket.AF_UNIX)
+        self._ear.bind(str(folder / f".s.PGSQL.{server.port}"))
+        self._ear.listen()
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def lose_answer_to(self, words: bytes, then: Callable[[], object] = bool) -> None:
+        """Once, lose the answer to what says ``words``, do ``then``, and lose the connection."""
+        self._losing, self._then = words, then
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._ear.shutdown(socket.SHUT_RDWR)
+        self._ear.close()
+
+    def _take(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client = self._ear.accept()[0]
+                threading.Thread(target=self._carry, args=(client,), daemon=True).start()
+
+    def _carry(self, client: socket.socket) -> None:
+        losing = threading.Event()
+        with client, socket.socket(socket.AF_UNIX) as server, contextlib.suppress(OSError):
+            server.connect(self._address)
+            answers = threading.Thread(target=self._answer, args=(server, client, losing))
+            answers.start()
+            while asked := client.recv(65_536):
+                if self._losing is not None and self._losing in asked:
+                    self._losing = None
+                    losing.set()
+                server.sendall(asked)
+            server.shutdown(socket.SHUT_RDWR)
+            answers.join()
+
+    def _answer(
+        self, server: socket.socket, client: socket.socket, losing: threading.Event
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while answer := server.recv(65_536):
+                if not losing.is_set():
+                    client.sendall(answer)
+                elif answer.endswith(_IDLE):
+                    self.lost += 1
+                    self._then()
+                    break
+            client.shutdown(socket.SHUT_RDWR)
+
+
+_IDLE: Final = b"Z\0\0\0\x05I"
+"""What a server says when it has done what it was told and no transaction is open."""
+
+
+@pytest.fixture
+def wire(server: Server) -> Iterator[Wire]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        wire = Wire(server, Path(folder))
+        yield wire
+        wire.close()
+
+
+@pytest.fixture
+def wired(wire: Wire, url: str) -> Iterator[Ledger]:
+    """Return a ledger that talks over the wire."""
+    with open_ledger(f"{wire.url}&{url.rpartition('&')[2]}") as ledger:
+        ledger.append([said("before")])
+        yield ledger
+
+
+CALLS: Final[dict[str, tuple[bytes, list[NewEvent], int | None]]] = {
+    "made id": (b"append_event", [said("a")], None),
+    "given id": (b"append_event", [said("a", event_id="a")], None),
+    "expected seq": (b"append_event", [said("a")], 1),
+    "start of a run": (b"append_event", run_of("r1")[:1], None),
+    "batch": (b"COMMIT", [said("a"), said("b", event_id="b"), said("c", session_id="s2")], None),
+    "expected seq of a batch": (b"COMMIT", [said("a"), said("b")], 1),
+    "run": (b"COMMIT", run_of("r1", "a"), None),
+}
+"""What is appended when an answer is lost: what it is known by on the wire, and the call."""
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_what_was_committed_but_not_answered_is_recorded_once(
+    wire: Wire, wired: Ledger, call: tuple[bytes, list[NewEvent], int | None]
+) -> None:
+    words, events, expected_seq = call
+    wire.lose_answer_to(words)
+
+    headers = wired.append(events, expected_seq=expected_seq)
+
+    assert wire.lost == 1
+    assert [header.summary for header in headers] == [event.summary for event in events]
+    assert {header.event_id for header in stored(wired)[1:]} == {h.event_id for h in headers}
+    assert len(stored(wired)) == 1 + len(events)
+    assert wired.verify().intact
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up soon where somebody keeps a session locked."""
+    monkeypatch.setattr(server_module, "LOCK_PATIENCE", "300ms")
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_was_committed_but_not_answered_is_unknown_if_somebody_is_in_the_way_of_asking(
+    wire: Wire, wired: Ledger, ledger: Ledger
+) -> None:
+    with contextlib.ExitStack() as stack:
+        in_the_way = partial(stack.enter_context, held_open(ledger, said("in the way")))
+        wire.lose_answer_to(b"append_event", then=in_the_way)
+
+        with pytest.raises(OutcomeUnknown) as unknown:
+            wired.append([said("a", event_id="a")])
+
+    assert unknown.value.event_ids == ("a",)
+    assert [header.summary for header in stored(ledger)] == ["before", "a", "in the way"]
+
+
+# Replicas.
+
+
+def burn_xids(url: str, times: int = 5_000) -> None:
+    """Have a server give out so many transaction ids."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            f"DO $$ BEGIN FOR i IN 1..{times} LOOP"
+            " PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
+        )
+
+
+def either(first: Server, second: Server, schema: str, **options: str) -> str:
+    """Return the address of a ledger that is on one of two servers."""
+    extra = "".join(f"&{name}={value}" for name, value in options.items())
+    return (
+        f"postgresql://postgres@/treering?host={first.folder},{second.folder}"
+        f"&port={first.port},{second.port}&schema={schema}{extra}"
+    )
+
+
+@pytest.fixture
+def replica(server: Server, url: str) -> Iterator[Replica]:
+    """Return a replica that has the ledger and stands still: it gets no more until it is started.
+
+    Whatever comes of it, the server is there again afterwards.
+    """
+    with open_ledger(url) as ledger:
+        ledger.append([said("known to both")])
+    with server.replica() as replica:
+        catch_up(server, replica)
+        yield replica
+    with contextlib.suppress(RuntimeError):
+        server.start()
+
+
+def catch_up(server: Server, replica: Replica) -> None:
+    """Wait until a replica has all that was committed."""
+    # A commit takes along what is only in memory, and would go out at the next one.
+    burn_xids(server.url("treering"), 1)
+    replica.catch_up()
+
+
+def schema_of(url: str) -> str:
+    """Return the schema of a ledger."""
+    return url.rpartition("schema=")[2]
+
+
+def epoch_and_xid(ledger: Ledger, text: str) -> tuple[int, int]:
+    """Return the epoch and the transaction of what says ``text``."""
+    found = store_of(ledger)._server.read(
+        lambda connection: connection.execute(
+            "SELECT epoch, xid::text::bigint FROM events WHERE summary = %s", (text,)
+        ).fetchall()
+    )
+    return (found[0][0], found[0][1])
+
+
+def followed(ledger: Ledger, after: str | None) -> list[str | None]:
+    """Return what is there to follow behind a cursor."""
+    return [header.summary for header in ledger.follow(HERE, after=after, idle_seconds=0)]
+
+
+def cursor_behind_all(ledger: Ledger) -> str:
+    """Return the cursor of a follower who has got everything."""
+    follower = ledger.follow(HERE, idle_seconds=0)
+    list(follower)
+    return follower.cursor
+
+
+def test_a_replica_is_read_and_followed_and_refuses_to_be_written(
+    server: Server, url: str, ledger: Ledger, replica: Replica
+) -> None:
+    there = f"{replica.url('treering')}&schema={schema_of(url)}"
+    with pytest.raises(ReadOnly):
+        open_ledger(there)
+    with open_ledger(there, mode="ro") as reader:
+        following = Following(reader)
+        with held_open(ledger, said("early", session_id="a")):
+            ledger.append([said("later", session_id="b")])
+            catch_up_now(server, replica)
+            between = followed(reader, None)
+        ledger.append([said(LAST)])
+        heard = following.all()
+
+        with pytest.raises(ReadOnly):
+            reader.append([said("x")])
+        assert between == ["known to both"]
+        check_followed(heard, reader)
+        assert reader.verify().intact
+        assert [header.summary for header in heard] == ["known to both", "early", "later", LAST]
+
+
+def test_nothing_acknowledged_by_both_is_lost_when_a_replica_takes_over_under_load() -> None:
+    with Server(SAFE) as first:
+        first.create_database("treering")
+        url = Places(first.url("treering")).fresh()
+        with first.replica() as second:
+            execute(first.url(), "ALTER SYSTEM SET synchronous_standby_names = '*'")
+            execute(first.url(), "SELECT pg_reload_conf()")
+            both = either(first, second, schema_of(url), target_session_attrs="read-write")
+            with open_ledger(both) as ledger:
+                account = Account()
+                account.append(ledger, [said("before", session_id="between")])
+                before = administer(both).status().epoch
+                with under_load(both, ledger) as account_under_load:
+                    time.sleep(0.5)
+                    first.stop("immediate")
+                    second.promote()
+                    account.append(ledger, [said("after", session_id="between")])
+                    time.sleep(0.5)
+                account.add(account_under_load)
+
+                assert account.unsure == set()
+                check_account(account, ledger)
+                assert administer(both).status().epoch == before + 1
+
+
+def execute(url: str, statement: str) -> None:
+    """Run one statement and commit it."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())

