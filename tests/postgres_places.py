@@ -19,12 +19,17 @@ class Place:
     """One ledger, in a schema of its own."""
 
     def __init__(
-        self, server: Server, *, database: str = "treering", owner: str = SUPERUSER
+        self,
+        server: Server,
+        *,
+        database: str = "treering",
+        owner: str = SUPERUSER,
+        schema: str | None = None,
     ) -> None:
         self.server = server
         self.owner = owner
         self.database = database
-        self.schema = f"t_{secrets.token_hex(6)}"
+        self.schema = schema or f"t_{secrets.token_hex(6)}"
 
     @property
     def url(self) -> str:

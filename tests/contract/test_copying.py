@@ -316,3 +316,14 @@ def test_what_expired_after_it_was_copied_expires_with_the_next_copy(
     assert contents(target) == contents(source)
     assert target.verify() == source.verify(HERE)
     assert exported(target).split(b"\n")[1:] == exported(source).split(b"\n")[1:]
+
+
+def test_a_store_that_fails_ends_an_import_and_refuses_no_line(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    source, target = open_ledger(), open_ledger()
+    source.append([said(str(n)) for n in range(700)])
+    target.close()
+
+    with pytest.raises(treering.Closed):
+        target.restore(io.BytesIO(exported(source)))

@@ -26,7 +26,7 @@ SIZES: Final = (60, 700, 3_000, 8_000, 9_000, 40_000, 300_000)
 """Inline, in the TOAST table, and spilled to blobs."""
 LATER_MS: Final = NOON + 100 * DAY
 ERASABLE: Final = {
-    *("summary", "refs", "payload", "salt", "event_name", "origin", "run_id", "turn_id"),
+    *("summary", "refs", "payload", "salt", "event_name", "origin", "turn_id"),
     *("agent_id", "user_id", "body", "name"),
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 import socket
 import tempfile
 import threading
@@ -415,16 +414,21 @@ def either(first: Server, second: Server, schema: str, **options: str) -> str:
 
 @pytest.fixture
 def replica(server: Server, url: str) -> Iterator[Replica]:
-    """Return a replica that has the ledger and stands still: it gets no more until it is started.
-
-    Whatever comes of it, the server is there again afterwards.
-    """
+    """Return a replica that has the ledger with one event in it."""
     with open_ledger(url) as ledger:
         ledger.append([said("known to both")])
     with server.replica() as replica:
         catch_up(server, replica)
         yield replica
-    with contextlib.suppress(RuntimeError):
+
+
+@contextlib.contextmanager
+def crashed(server: Server) -> Iterator[None]:
+    """Have no server meanwhile."""
+    server.stop("immediate")
+    try:
+        yield
+    finally:
         server.start()
 
 
@@ -472,7 +476,7 @@ def test_a_replica_is_read_and_followed_and_refuses_to_be_written(
         following = Following(reader)
         with held_open(ledger, said("early", session_id="a")):
             ledger.append([said("later", session_id="b")])
-            catch_up_now(server, replica)
+            catch_up(server, replica)
             between = followed(reader, None)
         ledger.append([said(LAST)])
         heard = following.all()
@@ -508,6 +512,162 @@ def test_nothing_acknowledged_by_both_is_lost_when_a_replica_takes_over_under_lo
                 assert account.unsure == set()
                 check_account(account, ledger)
                 assert administer(both).status().epoch == before + 1
+
+
+def test_a_follower_goes_on_after_a_takeover_although_transactions_count_lower(
+    server: Server, url: str, replica: Replica
+) -> None:
+    both = either(server, replica, schema_of(url), target_session_attrs="read-write")
+    replica.stop()
+    burn_xids(server.url())
+    with open_ledger(both) as ledger:
+        ledger.append([said("lost")])
+        cursor, lost = cursor_behind_all(ledger), epoch_and_xid(ledger, "lost")
+        live = Following(ledger, after=cursor)
+        with crashed(server):
+            replica.start()
+            replica.promote()
+            ledger.append([said("new")])
+            ledger.append([said(LAST)])
+            new = epoch_and_xid(ledger, "new")
+
+            assert (new[0], new[1] < lost[1]) == (lost[0] + 1, True)
+            assert followed(ledger, cursor) == ["new", LAST]
+            assert [header.summary for header in live.all()] == ["new", LAST]
+            assert [header.seq for header in stored(ledger)] == [1, 2, 3]
+            assert ledger.verify().intact
+
+
+def test_what_was_lost_with_a_server_is_not_mistaken_for_what_others_made_since(
+    server: Server, url: str, replica: Replica
+) -> None:
+    both = either(server, replica, schema_of(url), target_session_attrs="read-write")
+    ours, theirs = ([f"{whose}-{n}" for n in range(80)] for whose in ("ours", "theirs"))
+    once = said("once", scope="acme/lost", event_id="once")
+    replica.stop()
+    with open_ledger(both) as ledger:
+        ledger.append([said("lost", session_id=name) for name in ours])
+        ledger.append([once])
+        with crashed(server):
+            replica.start()
+            replica.promote()
+            with open_ledger(both) as other:
+                other.append([said("new", session_id=name) for name in theirs])
+                other.append([once])
+
+            ledger.append([once])
+            for name in ours:
+                ledger.append([said("again", session_id=name)])
+
+            expected = {("s1", 1, "known to both")}
+            expected |= {(name, 1, "new") for name in theirs} | {
+                (name, 1, "again") for name in ours
+            }
+            with open_ledger(both) as fresh:
+                found = [
+                    {(header.session_id, header.seq, header.summary) for header in stored(reader)}
+                    for reader in (ledger, fresh)
+                ]
+                assert found == [expected, expected]
+                assert len(fresh.query("acme/lost").items) == 1
+                assert fresh.verify().intact
+
+
+def test_a_writer_whose_connection_outlives_the_takeover_is_followed_from_an_older_cursor(
+    server: Server, url: str, replica: Replica
+) -> None:
+    # Whichever answers first, so that the writer waits at the replica until it is promoted.
+    both = either(server, replica, schema_of(url))
+    replica.stop()
+    burn_xids(server.url())
+    with open_ledger(both) as ledger:
+        ledger.append([said("lost")])
+        cursor, lost = cursor_behind_all(ledger), epoch_and_xid(ledger, "lost")
+        with crashed(server):
+            replica.start()
+            writer = threading.Thread(target=ledger.append, args=([said("new")],))
+            writer.start()
+            until(lambda: visitors(replica))
+            replica.promote()
+            writer.join()
+
+            assert epoch_and_xid(ledger, "new") > lost
+            assert followed(ledger, cursor) == ["new"]
+
+
+def visitors(server: Server) -> list[tuple[Any, ...]]:
+    """Return the processes of a server that serve ledgers."""
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        return connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'treering'"
+        ).fetchall()
+
+
+def test_a_reader_whose_connection_outlives_the_takeover_follows_what_is_new(
+    url: str, replica: Replica
+) -> None:
+    there = f"{replica.url('treering')}&schema={schema_of(url)}"
+    with open_ledger(there, mode="ro") as reader:
+        following = Following(reader)
+        until(lambda: following.heard)
+        replica.promote()
+        with open_ledger(there) as writer:
+            writer.append([said(LAST)])
+
+            assert [header.summary for header in following.all()] == ["known to both", LAST]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_has_just_taken_over_can_be_read_before_it_is_written(
+    url: str, replica: Replica
+) -> None:
+    replica.promote()
+
+    with open_ledger(f"{replica.url('treering')}&schema={schema_of(url)}", mode="ro") as reader:
+        assert [header.summary for header in stored(reader)] == ["known to both"]
+        assert followed(reader, None) == ["known to both"]
+
+
+def test_a_follower_goes_on_in_a_restored_dump_although_transactions_count_lower(
+    server: Server, url: str, ledger: Ledger
+) -> None:
+    burn_xids(server.url())
+    ledger.append([said("before")])
+    cursor, before = cursor_behind_all(ledger), epoch_and_xid(ledger, "before")
+    dump = server.folder / "dump"
+    server._run(
+        *("pg_dump", f"--dbname={server.url('treering')}", f"--schema={schema_of(url)}"),
+        *("--format=custom", f"--file={dump}"),
+    )
+    with Server() as elsewhere:
+        elsewhere.create_database("treering")
+        elsewhere._run("pg_restore", f"--dbname={elsewhere.url('treering')}", str(dump))
+        with open_ledger(f"{elsewhere.url('treering')}&schema={schema_of(url)}") as restored:
+            restored.append([said("after")])
+            after = epoch_and_xid(restored, "after")
+
+            assert (after[0], after[1] < before[1]) == (before[0] + 1, True)
+            assert followed(restored, cursor) == ["after"]
+            assert followed(restored, None) == ["before", "after"]
+            assert restored.verify().intact
+
+
+def test_a_follower_skips_nothing_when_a_crash_takes_back_what_was_not_yet_safe() -> None:
+    # Nothing is written to disk by itself for long.
+    with Server(SAFE | {"wal_writer_delay": "10s"}) as server:
+        server.create_database("treering")
+        with open_ledger(Places(server.url("treering")).fresh(), durability="normal") as ledger:
+            for number in range(20):
+                ledger.append([said(f"soon lost {number}")])
+            follower = ledger.follow(HERE, idle_seconds=0)
+            seen = {header.summary for header in follower}
+            server.restart("immediate")
+            ledger.append([said("new")])
+            since = followed(ledger, follower.cursor)
+
+            assert "new" in since
+            assert {header.summary for header in stored(ledger)} <= seen | set(since)
+            assert ledger.verify().intact
 
 
 def execute(url: str, statement: str) -> None:

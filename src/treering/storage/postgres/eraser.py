@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from treering.storage.postgres.server import Connection
     from treering.storage.postgres.writer import Writer
 
-SCRUB_BYTES_MAX: Final = 1024 * 1024 * 1024
+SCRUB_BYTES_MAX: Final = 256 * 1024 * 1024
 """A larger table is written anew only when asked for: that locks it for a while."""
 SCRUB_PATIENCE: Final = "2s"
 

@@ -271,6 +271,8 @@ class Reader:
             connection.transaction(),
         ):
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            # Whoever takes the pages may be slow. One who only reads holds no follower up.
+            connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             statement, place = self._records_from(connection, scope, session_id, behind or {})
             with connection.cursor(name="records", binary=True) as cursor:
                 cursor.itersize = RECORDS_PAGE

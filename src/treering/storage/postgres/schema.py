@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import uuid_utils
 from psycopg import sql
 
-from treering.errors import SchemaTooNew, SchemaTooOld, Unsupported
+from treering.errors import NotFound, SchemaTooNew, SchemaTooOld, Unsupported
 
 if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
@@ -60,8 +60,12 @@ def stored_version(connection: Connection, address: Address) -> int:
 
 
 def check_version(version: int, address: Address) -> None:
-    """Raise if this program cannot use a ledger of schema ``version``."""
+    """Raise if this program cannot use a ledger of schema ``version``; 0 is none at all."""
     known = len(migrations())
+    if not version:
+        raise NotFound(
+            f"there is no ledger at {address.shown}", hint="make one with treering db init"
+        )
     if version > known:
         raise SchemaTooNew(
             f"{address.shown} has schema {version}, this program knows up to {known}",

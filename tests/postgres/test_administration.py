@@ -1,0 +1,371 @@
+"""Laying out a ledger on a server, its schema's versions, and what its status tells."""
+
+from __future__ import annotations
+
+import secrets
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+import treering
+from builders import ELSEWHERE, HERE, said
+from postgres_places import Place
+from postgres_server import Server
+from treering.errors import NotFound, NotPermitted, Unsupported
+from treering.storage.postgres import administration, schema
+
+
+@pytest.fixture
+def empty(server: Server) -> Place:
+    """Return a place where no ledger is yet."""
+    return Place(server)
+
+
+# Laying out.
+
+
+def test_a_ledger_is_laid_out_with_its_roles(empty: Place) -> None:
+    receipt = empty.administration.init()
+
+    assert (receipt.schema, receipt.version_before, receipt.version) == (empty.schema, 0, 1)
+    assert receipt.partitions == schema.PARTITIONS
+    assert receipt.roles == [f"{empty.schema}_app", f"{empty.schema}_scoped"]
+
+
+def test_laying_out_again_changes_nothing(place: Place) -> None:
+    role = place.role(HERE)
+    with treering.open(place.url) as ledger:
+        ledger.append([said("kept")])
+
+    first = place.administration.init()
+    second = place.administration.init(partitions=64)
+
+    assert first == second
+    assert (first.version_before, first.version, first.partitions) == (1, 1, 2)
+    assert place.administration.status().roles == {role: [HERE]}
+    with treering.open(place.url_of(role)) as ledger:
+        assert [header.summary for header in ledger.query(HERE).items] == ["kept"]
+
+
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_the_events_are_spread_over_as_many_partitions_as_asked(
+    empty: Place, partitions: int
+) -> None:
+    receipt = empty.administration.init(partitions=partitions)
+
+    status = empty.administration.status()
+    assert receipt.partitions == partitions
+    assert [part.name for part in status.partitions] == [
+        f"events_{n:02}" for n in range(partitions)
+    ]
+
+
+@pytest.mark.parametrize("partitions", [0, -1, administration.PARTITIONS_MAX + 1])
+def test_a_number_of_partitions_that_makes_no_sense_is_refused(
+    empty: Place, partitions: int
+) -> None:
+    with pytest.raises(treering.InvalidInput, match="1 to 1024 partitions") as refused:
+        empty.administration.init(partitions=partitions)
+
+    assert refused.value.hint
+    assert empty.sql("SELECT to_regnamespace(%s)", empty.schema) == [(None,)]
+
+
+def test_an_owner_who_may_not_make_roles_gets_a_ledger_without_them(server: Server) -> None:
+    owner, database = f"o_{secrets.token_hex(4)}", f"d_{secrets.token_hex(4)}"
+    server.create_role(owner, password="x")
+    server.create_database(database, owner=owner)
+    place = Place(server, database=database, owner=owner)
+
+    receipt = place.administration.init(partitions=2)
+
+    assert receipt.roles == []
+    with treering.open(place.url) as ledger:
+        ledger.append([said("hello", event_id="e1")])
+        assert ledger.redact(HERE, event_id="e1").physical == "done"
+        assert ledger.verify().intact
+    status = place.administration.status()
+    assert (status.roles, status.replicas, status.erasure_pending) == ({}, [], [])
+    with pytest.raises(treering.InvalidInput) as refused:
+        place.administration.grant("somebody", HERE)
+    assert "treering db init" in str(refused.value.hint)
+
+
+def test_roles_can_be_made_later_by_somebody_who_may(server: Server) -> None:
+    owner, database = f"o_{secrets.token_hex(4)}", f"d_{secrets.token_hex(4)}"
+    server.create_role(owner, password="x")
+    server.create_database(database, owner=owner)
+    place = Place(server, database=database, owner=owner)
+    place.administration.init(partitions=2)
+    Place(server).sql(f"ALTER ROLE {owner} CREATEROLE")
+
+    receipt = place.administration.init()
+    role = place.role(HERE)
+
+    assert len(receipt.roles) == 2
+    with treering.open(place.url_of(role)) as ledger:
+        ledger.append([said("hello")])
+        assert ledger.verify(HERE).events == 1
+
+
+def test_opening_lays_out_what_is_not_there(empty: Place) -> None:
+    with treering.open(empty.url) as ledger:
+        ledger.append([said("first")])
+
+    status = empty.administration.status()
+    assert (status.version, len(status.partitions)) == (1, schema.PARTITIONS)
+
+
+def test_opening_to_read_lays_out_nothing(empty: Place) -> None:
+    with pytest.raises(treering.TreeringError) as refused:
+        treering.open(empty.url, mode="ro")
+
+    assert refused.value.hint
+    assert empty.sql("SELECT to_regnamespace(%s)", empty.schema) == [(None,)]
+
+
+def test_processes_that_open_a_fresh_place_together_agree_on_one_ledger(empty: Place) -> None:
+    with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as processes:
+        seqs = list(processes.map(append_one, [empty.url] * 8, range(8)))
+
+    assert sorted(seqs) == list(range(1, 9))
+    with treering.open(empty.url) as ledger:
+        assert ledger.verify().events == 8
+
+
+def append_one(url: str, number: int) -> int:
+    """Open the ledger and append one event, in a process of its own."""
+    with treering.open(url) as ledger:
+        return ledger.append([said(f"event {number}")])[0].seq
+
+
+# Versions.
+
+
+def test_a_newer_schema_is_refused(place: Place) -> None:
+    place.sql("UPDATE ledger SET value = '99' WHERE name = 'version'")
+
+    for mode in ("rw", "ro"):
+        with pytest.raises(treering.SchemaTooNew, match="schema 99") as refused:
+            treering.open(place.url, mode=mode)
+        assert "upgrade treering" in str(refused.value.hint)
+    with pytest.raises(treering.SchemaTooNew):
+        place.administration.init()
+    status = place.administration.status()
+    assert (status.version, status.version_known) == (99, 1)
+
+
+@pytest.fixture
+def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this program know a second migration."""
+    known = (*schema.migrations(), "CREATE TABLE notes (text text)")
+    monkeypatch.setattr(schema, "migrations", lambda: known)
+
+
+def test_an_older_schema_is_refused_for_reading_and_brought_up_for_writing(
+    place: Place, next_version: None
+) -> None:
+    with treering.open(place.url) as ledger:
+        assert ledger.verify().intact
+
+    assert place.sql("SELECT count(*) FROM notes") == [(0,)]
+    assert place.sql("SELECT value FROM ledger WHERE name = 'version'") == [("2",)]
+
+
+def test_an_older_schema_is_refused_for_reading(place: Place, next_version: None) -> None:
+    with pytest.raises(treering.SchemaTooOld, match="schema 1 and needs 2") as refused:
+        treering.open(place.url, mode="ro")
+
+    assert "treering db init" in str(refused.value.hint)
+    assert place.administration.status().version_known == 2
+
+
+def test_a_role_that_may_not_upgrade_is_told_who_may(place: Place, next_version: None) -> None:
+    with pytest.raises(NotPermitted) as refused:
+        treering.open(place.url_of(place.role(HERE)))
+
+    assert "treering db init" in str(refused.value.hint)
+
+
+def test_an_upgrade_keeps_what_is_there_and_says_what_it_did(
+    place: Place, next_version: None
+) -> None:
+    receipt = place.administration.init()
+
+    assert (receipt.version_before, receipt.version, receipt.partitions) == (1, 2, 2)
+
+
+def test_an_upgrade_that_fails_leaves_all_as_it_was(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = (*schema.migrations(), "CREATE TABLE notes (text text); SELECT no_such_function()")
+    monkeypatch.setattr(schema, "migrations", lambda: known)
+
+    with pytest.raises(treering.StorageError):
+        treering.open(place.url)
+
+    assert place.sql("SELECT to_regclass('notes')") == [(None,)]
+    assert place.sql("SELECT value FROM ledger WHERE name = 'version'") == [("1",)]
+
+
+def test_a_missing_extension_is_named_with_what_to_do(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = (*schema.migrations(), "-- requires extension: nonesuch\nCREATE EXTENSION nonesuch")
+    monkeypatch.setattr(schema, "migrations", lambda: known)
+
+    for work in (lambda: treering.open(place.url), place.administration.init):
+        with pytest.raises(Unsupported, match="nonesuch") as refused:
+            work()
+        assert "install nonesuch" in str(refused.value.hint)
+
+    assert place.sql("SELECT value FROM ledger WHERE name = 'version'") == [("1",)]
+
+
+# Roles.
+
+
+def test_what_was_not_granted_cannot_be_revoked(place: Place) -> None:
+    application, held = place.role(None), place.role(HERE)
+
+    for role, scope in ((application, HERE), (held, ELSEWHERE), (held, None), ("nobody", HERE)):
+        with pytest.raises(NotFound) as refused:
+            place.administration.revoke(role, scope)
+        assert "treering db status" in str(refused.value.hint)
+
+    assert place.administration.status().roles == {application: [], held: [HERE]}
+
+
+def test_whoever_has_nothing_left_is_no_longer_listed(place: Place) -> None:
+    role = place.role(HERE, ELSEWHERE)
+
+    place.administration.revoke(role, HERE)
+    less = place.administration.status().roles
+    place.administration.revoke(role, ELSEWHERE)
+    none = place.administration.status().roles
+
+    assert (less, none) == ({role: [ELSEWHERE]}, {})
+
+
+def test_a_role_is_made_with_its_password_and_the_server_s_log_does_not_tell_it(
+    place: Place, server: Server
+) -> None:
+    role, password = f"r_{secrets.token_hex(4)}", "hunter2'; DROP ROLE postgres; --"
+    place.sql(f"ALTER DATABASE {place.database} SET log_statement = 'all'")
+
+    place.administration.grant(role, HERE, password=password)
+
+    place.sql(f"ALTER DATABASE {place.database} RESET log_statement")
+    url = f"{server.tcp_url(place.database, user=role, password=password)}?schema={place.schema}"
+    with treering.open(url) as ledger:
+        ledger.append([said("hello")])
+    log = server.log.read_text()
+    assert role in log
+    assert "hunter2" not in log
+
+
+# Status.
+
+
+def test_the_status_of_a_quiet_ledger(place: Place, server: Server) -> None:
+    with treering.open(place.url) as ledger:
+        ledger.append([said(f"event {n}") for n in range(50)])
+    place.sql("ANALYZE")
+
+    status = place.administration.status()
+
+    assert status.server.startswith(f"{server.version}.")
+    assert (status.schema, status.version, status.version_known) == (place.schema, 1, 1)
+    assert not status.is_replica
+    assert sum(part.events_estimated for part in status.partitions) == 50
+    assert status.bytes > sum(part.bytes for part in status.partitions) > 0
+    assert (status.events_unsettled, status.blocker, status.replicas) == (0, None, [])
+    assert (status.erasure_pending, status.roles) == ([], {})
+    assert set(status.extensions) == {"vector", "pg_trgm"}
+
+
+def test_whoever_holds_followers_up_is_named(place: Place) -> None:
+    with treering.open(place.url) as ledger, place.connect() as writer:
+        pid = writer.info.backend_pid
+        ledger.append([said("before")])
+        writer.execute("SET application_name = 'nightly-import'")
+        writer.execute("BEGIN")
+        writer.execute("INSERT INTO retention VALUES ('acme/app', 'tool.call', 1)")
+        ledger.append([said("after 1"), said("after 2", scope=ELSEWHERE)])
+        ledger.append([said("after 3")])
+
+        status = place.administration.status()
+        followed = [header.summary for header in ledger.follow(HERE, idle_seconds=0)]
+        writer.execute("ROLLBACK")
+        after = place.administration.status()
+
+    assert status.events_unsettled == 3
+    assert status.blocker is not None
+    assert status.blocker.pid == pid
+    assert (status.blocker.user, status.blocker.application) == ("postgres", "nightly-import")
+    assert status.blocker.state == "idle in transaction"
+    assert status.blocker.seconds is not None
+    assert status.blocker.prepared is None
+    assert followed == ["before"]
+    assert after.events_unsettled == 0
+    assert after.blocker is None or after.blocker.pid != pid
+
+
+def test_an_owner_who_sees_no_other_s_activity_still_learns_who_it_is(server: Server) -> None:
+    owner, database = f"o_{secrets.token_hex(4)}", f"d_{secrets.token_hex(4)}"
+    server.create_role(owner, password="x")
+    server.create_database(database, owner=owner)
+    place = Place(server, database=database, owner=owner)
+    place.administration.init(partitions=2)
+    with Place(server).connect() as writer:
+        pid = writer.info.backend_pid
+        writer.execute("BEGIN")
+        writer.execute("SELECT pg_current_xact_id()")
+
+        blocker = place.administration.status().blocker
+
+    assert blocker is not None
+    assert (blocker.pid, blocker.user) == (pid, "postgres")
+
+
+def test_two_statuses_do_not_take_each_other_for_a_blocker(place: Place) -> None:
+    with place.connect() as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM events")
+
+        assert place.administration.status().blocker is None
+
+
+def test_a_replica_is_listed_and_can_say_itself_how_it_is() -> None:
+    # Of its own, for a replica copies all that other tests have made.
+    with Server() as server, server.replica() as replica:
+        here = Place(server, database="postgres")
+        here.administration.init(partitions=2)
+        with treering.open(here.url) as ledger:
+            ledger.append([said("hello")])
+        replica.catch_up()
+        there = Place(replica, database="postgres", schema=here.schema)
+
+        [listed] = here.administration.status().replicas
+        status = there.administration.status()
+
+        assert listed.name
+        assert listed.state == "streaming"
+        assert listed.bytes_behind is not None
+        assert (status.is_replica, status.version, status.replicas) == (True, 1, [])
+        check_is_read_only(there)
+
+
+def check_is_read_only(there: Place) -> None:
+    with treering.open(there.url, mode="ro") as ledger:
+        assert ledger.verify().intact
+        assert [header.summary for header in ledger.follow(HERE, idle_seconds=0)] == ["hello"]
+        with pytest.raises(treering.ReadOnly):
+            ledger.append([said("more")])
+    with pytest.raises(treering.ReadOnly) as refused:
+        treering.open(there.url)
+    assert "mode='ro'" in str(refused.value.hint)
+    for work in (there.administration.init, lambda: there.administration.grant("somebody", HERE)):
+        with pytest.raises(treering.ReadOnly):
+            work()

@@ -1,0 +1,348 @@
+"""What goes wrong with a server: each error is of the right sort, says what to do, tells no secret."""
+
+from __future__ import annotations
+
+import secrets
+import traceback
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import treering
+from builders import HERE, said
+from postgres_places import Place
+from surfaces.command_line import CommandLine
+from treering import TreeringError, app
+from treering.app import administer
+from treering.errors import NotPermitted, Unavailable, Unsupported
+from treering.storage.postgres import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from postgres_server import Server
+
+PASSWORD: Final = "hunter2-swordfish"
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> CommandLine:
+    return CommandLine(tmp_path / "unused.db", capsys, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def login(server: Server) -> str:
+    """Return a role that may log in over TCP, and nothing else."""
+    name = f"r_{secrets.token_hex(4)}"
+    server.create_role(name, password=PASSWORD)
+    return name
+
+
+Case = tuple[type[TreeringError], str, str]
+"""The error, a part of its message, a part of its hint."""
+
+
+def check(cli: CommandLine, url: str, expected: Case) -> None:
+    """Check what Python, and what the command line, gets at ``url``."""
+    error, message, hint = expected
+    for work in (
+        lambda: treering.open(url),
+        lambda: treering.open(url, mode="ro"),
+        lambda: administer(url).status(),
+        lambda: administer(url).init(),
+    ):
+        with pytest.raises(TreeringError) as raised:
+            work()
+        assert type(raised.value) is error, raised.value
+        assert message in str(raised.value)
+        assert hint in str(raised.value.hint)
+        check_secret_kept(raised.value)
+    outcome = cli.bare("verify", "--db", url)
+    assert outcome.status == (2 if issubclass(error, treering.InvalidInput) else 1)
+    assert outcome.out == ""
+    first, second = outcome.err.splitlines()
+    assert (first[:7], second[:6]) == ("error: ", "hint: ")
+    assert message in first
+    receipt = cli.bare("db", "status", "--json", "--db", url).receipt
+    assert (receipt["ok"], receipt["code"]) == (False, error.code)
+    assert PASSWORD not in f"{outcome} {receipt}"
+
+
+def check_secret_kept(error: BaseException) -> None:
+    told = [repr(error), str(error), *traceback.format_exception(error)]
+    assert PASSWORD not in "".join(told)
+
+
+# Reaching the server.
+
+
+def test_a_port_that_nobody_listens_at(cli: CommandLine) -> None:
+    url = f"postgresql://somebody:{PASSWORD}@127.0.0.1:1/treering"
+
+    check(cli, url, (Unavailable, "127.0.0.1:1/treering cannot be reached", "server runs"))
+
+
+def test_a_host_that_is_unknown(cli: CommandLine) -> None:
+    url = f"postgresql://somebody:{PASSWORD}@no-such-host.invalid/treering"
+
+    check(cli, url, (Unavailable, "no-such-host.invalid/treering cannot be reached", "check host"))
+
+
+def test_a_socket_that_is_not_there(cli: CommandLine, tmp_path: Path) -> None:
+    url = f"postgresql://somebody@/treering?host={tmp_path}&password={PASSWORD}"
+
+    check(cli, url, (Unavailable, "cannot be reached", "check host"))
+
+
+def test_a_wrong_password(cli: CommandLine, server: Server, login: str) -> None:
+    url = server.tcp_url("treering", user=login, password=f"{PASSWORD}-wrong")
+
+    check(cli, url, (NotPermitted, "refuses the login", "user and password"))
+
+
+def test_no_password_where_one_is_asked(
+    cli: CommandLine, server: Server, login: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "none"))
+    url = f"postgresql://{login}@127.0.0.1:{server.port}/treering"
+
+    check(cli, url, (NotPermitted, "refuses the login", "PGPASSWORD"))
+
+
+def test_a_role_that_is_unknown(cli: CommandLine, server: Server) -> None:
+    url = server.url("treering", user="nobody_here")
+
+    check(cli, url, (NotPermitted, 'role "nobody_here" does not exist', "check user"))
+
+
+def test_a_database_that_is_unknown(cli: CommandLine, server: Server) -> None:
+    check(
+        cli,
+        server.url("nowhere"),
+        (Unavailable, 'database "nowhere" does not exist', "make the database first"),
+    )
+
+
+def test_a_role_that_may_not_enter_the_database(
+    cli: CommandLine, server: Server, login: str
+) -> None:
+    database = f"d_{secrets.token_hex(4)}"
+    server.create_database(database)
+    Place(server).sql(f"REVOKE CONNECT ON DATABASE {database} FROM PUBLIC")
+
+    check(cli, server.url(database, user=login), (NotPermitted, "permission denied", "owner"))
+
+
+# What the server lacks.
+
+
+def test_a_server_that_is_too_old(
+    cli: CommandLine, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "SERVER_VERSION_MIN", 99)
+
+    check(cli, place.url, (Unsupported, "99 or newer is needed", "upgrade the server"))
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_that_cannot_hold_every_text(
+    cli: CommandLine, server: Server, encoding: str
+) -> None:
+    database = f"d_{secrets.token_hex(4)}"
+    Place(server).sql(
+        f"CREATE DATABASE {database} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'"
+    )
+
+    check(cli, server.url(database), (Unsupported, f"encoded in {encoding}", "ENCODING 'UTF8'"))
+
+
+@pytest.mark.parametrize("missing", ["psycopg", "psycopg_pool"])
+def test_psycopg_that_is_not_installed(
+    cli: CommandLine, place: Place, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setattr(app, "find_spec", lambda name: None if name == missing else object())
+
+    check(cli, place.url, (Unsupported, "is not installed", "pip install 'treering[postgres]'"))
+
+
+# What may not be done.
+
+
+def test_a_role_without_rights_is_told_who_grants_them(
+    cli: CommandLine, place: Place, login: str
+) -> None:
+    check(cli, place.url_of(login), (NotPermitted, "", "db grant"))
+
+
+def test_a_role_that_may_not_lay_out_a_ledger(cli: CommandLine, server: Server, login: str) -> None:
+    place = Place(server)
+
+    with pytest.raises(NotPermitted) as refused:
+        treering.open(place.url_of(login))
+
+    assert "treering db init" in str(refused.value.hint)
+    append = ("episodes", "append", "--scope", HERE, "--session-id", "s1", "--agent-id", "a")
+    event = ("--type", "tool.call", "--summary", "x")
+    outcome = cli.bare(*append, *event, "--db", place.url_of(login))
+    assert outcome.status == 1
+    assert "hint: " in outcome.err
+
+
+@pytest.mark.parametrize("mode", ["on", "off"])
+def test_a_database_that_is_set_read_only_is_read(server: Server, mode: str) -> None:
+    database = f"d_{secrets.token_hex(4)}"
+    server.create_database(database)
+    place = Place(server, database=database)
+    with treering.open(place.url) as ledger:
+        ledger.append([said("hello")])
+    Place(server).sql(f"ALTER DATABASE {database} SET default_transaction_read_only = {mode}")
+
+    if mode == "on":
+        with pytest.raises(treering.ReadOnly) as refused:
+            treering.open(place.url)
+        assert "mode='ro'" in str(refused.value.hint)
+    with treering.open(place.url, mode="ro") as ledger:
+        assert [header.summary for header in ledger.query(HERE).items] == ["hello"]
+        with pytest.raises(treering.ReadOnly):
+            ledger.append([said("more")])
+
+
+def test_a_closed_ledger_says_so(place: Place) -> None:
+    ledger = treering.open(place.url)
+    ledger.append([said("hello", event_id="e1")])
+
+    ledger.close()
+    ledger.close()
+
+    uses: list[Callable[[], Any]] = [
+        lambda: ledger.append([said("more")]),
+        lambda: ledger.query(HERE),
+        lambda: ledger.event(HERE, "e1"),
+        lambda: list(ledger.follow(HERE, idle_seconds=0)),
+        lambda: ledger.redact(HERE, event_id="e1"),
+        ledger.verify,
+        ledger.rebuild,
+    ]
+    for use in uses:
+        with pytest.raises(treering.Closed) as refused:
+            use()
+        assert refused.value.hint == "open it again"
+
+
+# Addresses.
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "1st", "a-b", "a b", 'a"b', "pg_mine", "x" * 51])
+def test_a_name_that_is_no_schema(server: Server, name: str) -> None:
+    with pytest.raises(treering.InvalidInput, match="cannot be a schema") as refused:
+        treering.open(f"{server.url('treering')}&schema={name}")
+
+    assert "small letters" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"somebody:{PASSWORD}@127.0.0.1:1/treering",
+        f"127.0.0.1:1/treering?user=somebody&password={PASSWORD}",
+        f"127.0.0.1:1/treering?sslpassword={PASSWORD}",
+        # What people write who do not encode what has to be encoded.
+        f"somebody:%{PASSWORD}@127.0.0.1:1/treering",
+        f"somebody:1@{PASSWORD}@127.0.0.1:1/treering",
+        f"somebody:1/{PASSWORD}@127.0.0.1:1/treering",
+        f"somebody:1#{PASSWORD}@127.0.0.1:1/treering",
+        f"somebody:1?{PASSWORD}@127.0.0.1:1/treering",
+        f"somebody:[{PASSWORD}@127.0.0.1:1/treering",
+        f"somebody:{PASSWORD}\u2100@127.0.0.1:1/treering",
+        f"somebody:{PASSWORD}@127.0.0.1:99999/treering",
+        f"somebody:{PASSWORD}@127.0.0.1:one/treering",
+        f"somebody:{PASSWORD}@127.0.0.1:1/treering?no_such_option=1",
+        f"somebody:{PASSWORD}@127.0.0.1:1/treering?schema=A",
+    ],
+)
+def test_a_password_is_never_told(cli: CommandLine, address: str) -> None:
+    for scheme in ("postgresql", "postgres"):
+        url = f"{scheme}://{address}"
+        for work in (lambda: treering.open(url), lambda: administer(url).status()):
+            with pytest.raises(TreeringError) as refused:
+                work()
+            assert refused.value.hint
+            check_secret_kept(refused.value)
+        outcome = cli.bare("verify", "--db", url)
+        assert outcome.status in {1, 2}
+        assert "unexpected" not in outcome.err
+        assert PASSWORD not in outcome.err
+
+
+def test_what_holds_a_password_does_not_show_it(server: Server, login: str, place: Place) -> None:
+    place.administration.grant(login, HERE)
+    url = f"{server.tcp_url('treering', user=login, password=PASSWORD)}?schema={place.schema}"
+
+    with treering.open(url) as ledger:
+        ledger.append([said("hello")])
+        shown = [repr(ledger), repr(ledger._store), repr(administer(url))]
+        shown += [repr(vars(part)) for part in (ledger._store._server, administer(url))]  # type: ignore[attr-defined]
+
+    place.administration.revoke(login, HERE)
+    assert PASSWORD not in "".join(shown)
+
+
+@pytest.mark.parametrize(
+    ("option", "setting", "value"),
+    [
+        ("options=-c%20work_mem%3D5MB", "work_mem", "5MB"),
+        ("options=-cwork_mem=6MB", "work_mem", "6MB"),
+        ("options=-c%20DateStyle%3DISO%2CDMY&sslmode=prefer", "DateStyle", "ISO, DMY"),
+    ],
+)
+def test_what_libpq_understands_may_stand_in_the_address(
+    place: Place, option: str, setting: str, value: str
+) -> None:
+    with treering.open(f"{place.url}&{option}") as ledger:
+        server = ledger._store._server  # type: ignore[attr-defined]
+        [found] = server.read(lambda c: c.execute(f"SHOW {setting}").fetchone(), HERE)
+
+    assert found == value
+
+
+@pytest.mark.parametrize("password", ["a+b c%20", "p@ss/w:o?r#d", "ümläut&=", "'\"\\"])
+def test_a_password_of_any_characters_opens(server: Server, place: Place, password: str) -> None:
+    name = f"r_{secrets.token_hex(4)}"
+    server.create_role(name, password=password)
+    place.administration.grant(name, HERE)
+
+    with treering.open(
+        f"{server.tcp_url('treering', user=name, password=password)}?schema={place.schema}"
+    ) as ledger:
+        ledger.append([said("hello")])
+        assert ledger.verify(HERE).intact
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_the_encoding_of_a_client_does_not_matter(
+    place: Place, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    text = "drei Jahresringe 🌲 年輪"
+
+    with treering.open(place.url) as ledger:
+        ledger.append([said(text, event_id="e1")])
+
+        assert ledger.event(HERE, "e1").summary == text
+        assert ledger.verify().intact
+
+
+def test_a_broken_row_is_corruption_and_names_the_ledger(place: Place) -> None:
+    with treering.open(place.url) as ledger:
+        ledger.append([said("hello", event_id="e1")])
+        place.sql("UPDATE events SET payload = 'no json'")
+
+        with pytest.raises(treering.Corrupt, match="damaged") as refused:
+            ledger.event(HERE, "e1")
+        assert "treering verify" in str(refused.value.hint)
+        with suppress(treering.Corrupt):
+            assert not ledger.verify().intact
