@@ -15,7 +15,7 @@ from workload import SEED, Workload, session_name
 
 EVENTS: Final = 2_000
 """What a writer has ready; then it begins again."""
-HEAD_START_S: Final = 0.1
+HEAD_START_S: Final = 0.05
 """All begin at one moment, this long after they are told."""
 
 Contestant = Literal["ours", "bare"]

@@ -17,6 +17,7 @@ TOGETHER: Final = (0, 0, 0, 0)
 TRIALS: Final[tuple[tuple[Contestant, tuple[int, ...]], ...]] = (
     ("ours", ALONE), ("ours", APART), ("ours", TOGETHER), ("bare", ALONE), ("bare", APART),
 )  # fmt: skip
+WARMING_S: Final = 0.2
 _READING: Final = (
     "Writers and server share the cores above: with two, one writer and its part of the server"
     " keep one busy, so that four can hardly do more than twice as much, whatever is written. Read"
@@ -33,11 +34,12 @@ def measure(effort: Effort, url: str) -> Section:
         bare_table(url, like=LEDGER),
         Crew(place, url, len(APART)) as crew,
     ):
-        for at in range(max(3, effort.repeats // 2) + 1):
+        for contestant, sessions in TRIALS:
+            crew.send(contestant, sessions, seconds=WARMING_S)()
+        for _ in range(max(3, effort.repeats // 2)):
             for contestant, sessions in dice.sample(TRIALS, k=len(TRIALS)):
                 done = crew.send(contestant, sessions, seconds=effort.seconds)()
-                if at:  # The first round warms the caches.
-                    rates[contestant, sessions].append(sum(done) / effort.seconds)
+                rates[contestant, sessions].append(sum(done) / effort.seconds)
     medians = {trial: statistics.median(found) for trial, found in rates.items()}
     alone, apart, together = (medians["ours", way] for way in (ALONE, APART, TOGETHER))
     bare_alone, bare_apart = (medians["bare", way] for way in (ALONE, APART))

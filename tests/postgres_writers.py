@@ -95,6 +95,20 @@ def write(pipe: Connection, url: str, times: int, number: int) -> None:
     pipe.send(account)
 
 
+def write_to(pipe: Connection, url: str, session_id: str | None, times: int, number: int) -> None:
+    """Once told to, append so many times to a session, or to one of our own; tell the seqs."""
+    with open_ledger(url) as ledger:
+        pipe.send("ready")
+        pipe.recv()
+        own = session_id or f"own-{number}"
+        seqs = [
+            header.seq
+            for at in range(times)
+            for header in ledger.append([said(f"{number} at {at}", session_id=own)])
+        ]
+    pipe.send(seqs)
+
+
 def write_until_told(pipe: Connection, url: str, number: int) -> None:
     """Append in two threads until a word comes; tell what came of it."""
     with open_ledger(url) as ledger:
@@ -247,7 +261,7 @@ def check_account(account: Account, ledger: Ledger) -> None:
     What is stored beyond that was in a call that failed.
     """
     found = stored(ledger)
-    texts = [header.summary or "" for header in found]
+    texts = [header.summary for header in found]
     assert len(set(texts)) == len(texts), "something is stored twice"
     places = {header.summary: (header.session_id, header.seq) for header in found}
     assert {text: places.get(text) for text in account.kept} == account.kept
@@ -270,7 +284,7 @@ class Following:
 
     def all(self) -> list[Header]:
         """Wait for the end; return everything, or raise what ended it before."""
-        self._thread.join(60)
+        self._thread.join(20)
         if self._failure is not None:
             raise self._failure
         assert not self._thread.is_alive(), f"there is no end behind {len(self.heard)} events"

@@ -14,6 +14,7 @@ from postgres_places import Place
 from postgres_server import Server
 from treering.errors import NotFound, NotPermitted, Unsupported
 from treering.storage.postgres import administration, schema
+from treering.storage.postgres import server as server_module
 
 
 @pytest.fixture
@@ -123,6 +124,24 @@ def test_opening_to_read_lays_out_nothing(empty: Place) -> None:
 
     assert refused.value.hint
     assert empty.sql("SELECT to_regnamespace(%s)", empty.schema) == [(None,)]
+
+
+@pytest.mark.parametrize("cluster", ["", "7000000000000000000/00000001"], ids=["new", "moved"])
+def test_a_ledger_can_be_read_before_anything_is_written_here(
+    place: Place, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was just laid out, restored from a dump, or its server has taken over."""
+    monkeypatch.setattr(server_module, "PATIENCE_S", 1.0)
+    if cluster:
+        with treering.open(place.url) as ledger:
+            ledger.append([said("hello")])
+        place.sql("UPDATE ledger SET value = %s WHERE name = 'cluster'", cluster)
+
+    with treering.open(place.url, mode="ro") as ledger:
+        found = [header.summary for header in ledger.follow(HERE, idle_seconds=0)]
+
+        assert found == ["hello"] * bool(cluster)
+        assert ledger.verify().intact
 
 
 def test_processes_that_open_a_fresh_place_together_agree_on_one_ledger(empty: Place) -> None:
@@ -271,7 +290,7 @@ def test_a_role_is_made_with_its_password_and_the_server_s_log_does_not_tell_it(
 def test_the_status_of_a_quiet_ledger(place: Place, server: Server) -> None:
     with treering.open(place.url) as ledger:
         ledger.append([said(f"event {n}") for n in range(50)])
-    place.sql("ANALYZE")
+    place.sql("ANALYZE events")
 
     status = place.administration.status()
 

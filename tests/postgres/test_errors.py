@@ -1,4 +1,4 @@
-"""What goes wrong with a server: each error is of the right sort, says what to do, tells no secret."""
+"""Errors of a server: each is of the right sort, says what to do, and tells no secret."""
 
 from __future__ import annotations
 
@@ -192,23 +192,20 @@ def test_a_role_that_may_not_lay_out_a_ledger(cli: CommandLine, server: Server, 
     assert "hint: " in outcome.err
 
 
-@pytest.mark.parametrize("mode", ["on", "off"])
-def test_a_database_that_is_set_read_only_is_read(server: Server, mode: str) -> None:
+def test_a_database_that_is_set_read_only_is_only_read(server: Server) -> None:
     database = f"d_{secrets.token_hex(4)}"
     server.create_database(database)
     place = Place(server, database=database)
     with treering.open(place.url) as ledger:
         ledger.append([said("hello")])
-    Place(server).sql(f"ALTER DATABASE {database} SET default_transaction_read_only = {mode}")
+    Place(server).sql(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
 
-    if mode == "on":
-        with pytest.raises(treering.ReadOnly) as refused:
-            treering.open(place.url)
-        assert "mode='ro'" in str(refused.value.hint)
+    with pytest.raises(treering.ReadOnly) as refused:
+        treering.open(place.url)
+
+    assert "mode='ro'" in str(refused.value.hint)
     with treering.open(place.url, mode="ro") as ledger:
         assert [header.summary for header in ledger.query(HERE).items] == ["hello"]
-        with pytest.raises(treering.ReadOnly):
-            ledger.append([said("more")])
 
 
 def test_a_closed_ledger_says_so(place: Place) -> None:
@@ -265,17 +262,23 @@ def test_a_name_that_is_no_schema(server: Server, name: str) -> None:
     ],
 )
 def test_a_password_is_never_told(cli: CommandLine, address: str) -> None:
-    for scheme in ("postgresql", "postgres"):
-        url = f"{scheme}://{address}"
-        for work in (lambda: treering.open(url), lambda: administer(url).status()):
-            with pytest.raises(TreeringError) as refused:
-                work()
-            assert refused.value.hint
-            check_secret_kept(refused.value)
-        outcome = cli.bare("verify", "--db", url)
-        assert outcome.status in {1, 2}
-        assert "unexpected" not in outcome.err
-        assert PASSWORD not in outcome.err
+    url = f"postgresql://{address}"
+
+    for work in (lambda: treering.open(url), lambda: administer(url).status()):
+        with pytest.raises(TreeringError) as refused:
+            work()
+        assert refused.value.hint
+        check_secret_kept(refused.value)
+    outcome = cli.bare("verify", "--db", url)
+    assert outcome.status in {1, 2}
+    assert "unexpected" not in outcome.err
+    assert PASSWORD not in outcome.err
+
+
+def test_the_short_scheme_is_the_same(cli: CommandLine) -> None:
+    url = f"postgres://somebody:{PASSWORD}@127.0.0.1:1/treering"
+
+    check(cli, url, (Unavailable, "127.0.0.1:1/treering cannot be reached", "server runs"))
 
 
 def test_what_holds_a_password_does_not_show_it(server: Server, login: str, place: Place) -> None:
@@ -295,7 +298,7 @@ def test_what_holds_a_password_does_not_show_it(server: Server, login: str, plac
     ("option", "setting", "value"),
     [
         ("options=-c%20work_mem%3D5MB", "work_mem", "5MB"),
-        ("options=-cwork_mem=6MB", "work_mem", "6MB"),
+        ("application_name=night%20shift", "application_name", "night shift"),
         ("options=-c%20DateStyle%3DISO%2CDMY&sslmode=prefer", "DateStyle", "ISO, DMY"),
     ],
 )

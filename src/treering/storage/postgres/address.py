@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-import msgspec
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from treering.errors import InvalidInput
 
-SCHEMES: Final = ("postgresql", "postgres")
 SCHEMA: Final = "treering"
 """The schema of a ledger whose address names none."""
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,49}")
+_SECRETS: Final = frozenset({"password", "sslpassword"})
 
 
-class Address(msgspec.Struct, frozen=True):
-    """A ledger's place."""
+class Address:
+    """A ledger's place. It shows itself without its password."""
 
-    conninfo: str
-    """What libpq is told."""
-    schema: str
-    shown: str
-    """The address as it may be shown: without its password."""
+    __slots__ = ("_conninfo", "schema", "shown")
+
+    def __init__(self, conninfo: str, schema: str, shown: str) -> None:
+        self._conninfo = conninfo
+        self.schema = schema
+        self.shown = shown
+
+    def __repr__(self) -> str:
+        return f"Address({self.shown!r})"
+
+    def conninfo(self) -> str:
+        """Return what libpq is told."""
+        return self._conninfo
 
     @property
     def app_role(self) -> str:
@@ -38,7 +47,7 @@ class Address(msgspec.Struct, frozen=True):
 
 def parse_address(location: str) -> Address:
     """Return the address in a ``postgresql://`` URL; ``?schema=`` names another schema."""
-    parts = urlsplit(location)
+    parts = _split(location)
     options = parse_qsl(parts.query, keep_blank_values=True)
     schema = dict(options).get("schema", SCHEMA)
     if not _NAME.fullmatch(schema) or schema.startswith("pg_"):
@@ -46,21 +55,45 @@ def parse_address(location: str) -> Address:
             f"{schema!r} cannot be a schema of a ledger",
             hint="use up to 50 small letters, digits and _, beginning with a letter",
         )
-    query = urlencode([option for option in options if option[0] != "schema"])
-    return Address(
-        conninfo=urlunsplit(parts._replace(query=query)),
-        schema=schema,
-        shown=_without_password(location),
+    query = urlencode([option for option in options if option[0] != "schema"], quote_via=quote)
+    conninfo = urlunsplit(parts._replace(query=query))
+    try:
+        conninfo_to_dict(conninfo)
+    except psycopg.Error:
+        # Not from it: what it says may hold a part of the password.
+        raise _unreadable() from None
+    return Address(conninfo, schema, _shown(parts, options))
+
+
+def _split(location: str) -> SplitResult:
+    """Return the parts of a URL. Raises InvalidInput if a password may lie in the wrong one."""
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        raise _unreadable() from None
+    query = parts.query.split("&") if parts.query else []
+    misread = (
+        parts.netloc.count("@") > 1
+        or "@" in parts.path
+        or parts.fragment
+        or any("@" in option and "=" not in option for option in query)
     )
+    if misread:
+        raise _unreadable()
+    return parts
 
 
-def _without_password(location: str) -> str:
-    parts = urlsplit(location)
+def _shown(parts: SplitResult, options: list[tuple[str, str]]) -> str:
     user, at, host = parts.netloc.rpartition("@")
-    options = [
-        (name, "***" if name in {"password", "sslpassword"} else value)
-        for name, value in parse_qsl(parts.query, keep_blank_values=True)
-    ]
     name, colon, _ = user.partition(":")
     netloc = f"{name}{':***' if colon else ''}{at}{host}"
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(options, safe="/*")))
+    safe = [(name, "***" if name in _SECRETS else value) for name, value in options]
+    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(safe, safe="/*")))
+
+
+def _unreadable() -> InvalidInput:
+    return InvalidInput(
+        "the address of the server cannot be read",
+        hint="write postgresql://user@host:port/database, with @ / ? # % in a password as %40 %2F"
+        " %3F %23 %25; or keep the password in PGPASSWORD or ~/.pgpass",
+    )

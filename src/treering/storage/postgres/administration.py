@@ -114,9 +114,9 @@ class Administration:
     def scrub(self) -> ScrubReceipt:
         """Write anew every table whose files still hold bytes of erased rows, however large."""
         with self._connected() as connection:
-            before = _pending(connection)
+            before = eraser.pending(connection)
             eraser.scrub(connection)
-            left = _pending(connection)
+            left = eraser.pending(connection)
             return ScrubReceipt(
                 done=[relation for relation in before if relation not in left], pending=left
             )
@@ -146,7 +146,7 @@ class Administration:
                 events_unsettled=_value(connection, _UNSETTLED, (epoch,)),
                 blocker=_blocker(connection),
                 replicas=[] if is_replica else _replicas(connection),
-                erasure_pending=_pending(connection),
+                erasure_pending=eraser.pending(connection),
                 roles=roles.members(connection, address),
                 extensions=_extensions(connection),
             )
@@ -182,11 +182,6 @@ def _replicas(connection: Connection) -> list[Replica]:
         for name, state, behind in found
         if state is not None
     ]
-
-
-def _pending(connection: Connection) -> list[str]:
-    found = connection.execute("SELECT relation FROM scrubs ORDER BY relation").fetchall()
-    return [row[0] for row in found]
 
 
 def _extensions(connection: Connection) -> dict[str, str | None]:

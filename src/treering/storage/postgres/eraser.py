@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
+from psycopg import sql
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
 from treering.ledger.records import Erased
@@ -23,6 +24,7 @@ from treering.storage.postgres.server import LOCK_PATIENCE, Bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from treering.ledger.records import Cover, Draft, Erasure, Selection
     from treering.model.receipts import Physical
@@ -83,6 +85,16 @@ DELETE FROM blobs AS b
 WHERE b.scope = %s AND b.key = ANY(%s)
   AND NOT EXISTS (SELECT 1 FROM events AS e WHERE e.scope = b.scope AND e.blob = b.key)
 RETURNING b.tableoid::regclass::text
+"""
+
+# Only our own partitions: whoever erases notes them, and might note anything.
+_NOTED: Final = """
+SELECT c.relname, pg_total_relation_size(c.oid), s.since
+FROM scrubs AS s
+JOIN pg_class AS c ON c.relname = s.relation
+JOIN pg_inherits AS i ON i.inhrelid = c.oid
+WHERE i.inhparent IN ('events'::regclass, 'blobs'::regclass)
+ORDER BY c.relname
 """
 
 _Found = tuple[int, int, bytes, str]
@@ -241,49 +253,56 @@ def blank(
 
 def scrub(connection: Connection, *, bytes_max: int | None = None) -> Physical:
     """Write anew the tables that hold bytes of erased rows; return whether all are done."""
-    pending = connection.execute(
-        "SELECT relation, pg_total_relation_size(relation::regclass) FROM scrubs ORDER BY relation"
-    ).fetchall()
     done = True
-    for relation, size in pending:
+    for relation, size, since in connection.execute(_NOTED).fetchall():
         if bytes_max is not None and size > bytes_max:
             done = False
         else:
-            done = _scrub_one(connection, relation) and done
+            done = _scrub_one(connection, relation, since) and done
     return "done" if done else "pending"
 
 
-def _scrub_one(connection: Connection, relation: str) -> bool:
-    row = connection.execute("SELECT since FROM scrubs WHERE relation = %s", (relation,)).fetchone()
-    left = _Left()
-    connection.add_notice_handler(left.notice)
+def pending(connection: Connection) -> list[str]:
+    """Return the tables that hold bytes of erased rows."""
+    return [row[0] for row in connection.execute(_NOTED)]
+
+
+def _scrub_one(connection: Connection, relation: str, since: datetime) -> bool:
+    report = _Report()
+    connection.add_notice_handler(report.take)
     try:
         connection.execute(f"SET lock_timeout = '{SCRUB_PATIENCE}'")
-        # The name is as the server gave it, quoted where it must be.
-        connection.execute(f"VACUUM (FULL, VERBOSE) {relation}".encode())
+        connection.execute(sql.SQL("VACUUM (FULL, VERBOSE) {}").format(sql.Identifier(relation)))
     except (LockNotAvailable, InsufficientPrivilege):
         return False
     finally:
-        connection.remove_notice_handler(left.notice)
+        connection.remove_notice_handler(report.take)
         if not connection.closed:
             connection.execute(f"SET lock_timeout = '{LOCK_PATIENCE}'")
-    if left.rows or row is None:
+    if not report.written or report.left:
         return False
     # What was erased since then has noted the table anew.
-    connection.execute("DELETE FROM scrubs WHERE relation = %s AND since = %s", (relation, row[0]))
+    connection.execute("DELETE FROM scrubs WHERE relation = %s AND since = %s", (relation, since))
     return True
 
 
-class _Left:
-    """Counts the erased rows that a transaction which is older than their erasure still sees."""
+class _Report:
+    """What VACUUM says of a table.
+
+    It passes over one that this role may not write anew, and carries over erased rows that a
+    transaction which is older than their erasure still sees.
+    """
 
     def __init__(self) -> None:
-        self.rows = 0
+        self.written = False
+        self.left = 0
 
-    def notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        """Take in what VACUUM says of a table."""
+    def take(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+        """Take in one notice."""
         found = re.match(r"\s*(\d+)", diagnostic.message_detail or "")
-        self.rows += int(found[1]) if found else 0
+        if found is not None:
+            self.written = True
+            self.left += int(found[1])
 
 
 def _fetch(connection: Connection, statement: str, values: tuple[Any, ...]) -> list[Any]:

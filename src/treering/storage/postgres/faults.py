@@ -69,6 +69,25 @@ _UNREACHABLE: Final = (
     "{shown} cannot be reached: {text}",
     "check host, port and that the server runs, then try again",
 )
+_FORBIDDEN: Final = (
+    NotPermitted,
+    "{shown}: {text}",
+    "connect as the ledger's owner, or have him run treering db init and db grant",
+)
+_NO_DATABASE: Final = (
+    Unavailable,
+    "{shown}: {text}",
+    "make the database first: createdb, or CREATE DATABASE",
+)
+_REFUSALS: Final = (
+    ('FATAL:  database "', _NO_DATABASE),
+    ('FATAL:  role "', _LOGIN),
+    ("permission denied", _FORBIDDEN),
+    ("pg_hba.conf", _LOGIN),
+    ("password", _LOGIN),
+    ("authentication", _LOGIN),
+)
+"""What a server says that does not let us in: it sends no code then."""
 _EXTENSION: Final = (
     Unsupported,
     "{shown}: {text}",
@@ -79,14 +98,7 @@ _TRANSLATIONS: Final[
 ] = (
     ((PoolClosed,), (Closed, "the ledger is closed", "open it again")),
     ((pg.InvalidPassword, pg.InvalidAuthorizationSpecification), _LOGIN),
-    (
-        (pg.InvalidCatalogName,),
-        (
-            Unavailable,
-            "{shown}: {text}",
-            "make the database first: createdb, or CREATE DATABASE",
-        ),
-    ),
+    ((pg.InvalidCatalogName,), _NO_DATABASE),
     (
         (pg.ReadOnlySqlTransaction,),
         (
@@ -97,11 +109,7 @@ _TRANSLATIONS: Final[
     ),
     (
         (pg.InsufficientPrivilege,),
-        (
-            NotPermitted,
-            "{shown}: {text}",
-            "connect as the ledger's owner, or have him run treering db init and db grant",
-        ),
+        _FORBIDDEN,
     ),
     (
         (pg.DiskFull, pg.OutOfMemory),
@@ -140,8 +148,8 @@ def translate(error: psycopg.Error, shown: str) -> TreeringError:
             f"{shown} is damaged: {text}", hint="restore from a backup, then run treering verify"
         )
     found = next((said for kinds, said in _TRANSLATIONS if isinstance(error, kinds)), None)
-    if error.sqlstate is None and ("password" in text or "authentication" in text):
-        found = _LOGIN
+    if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
+        found = next((said for word, said in _REFUSALS if word in text), found)
     elif isinstance(error, pg.FeatureNotSupported | pg.UndefinedFile) and "extension" in text:
         found = _EXTENSION
     if found is None:

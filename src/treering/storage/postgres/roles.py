@@ -60,6 +60,14 @@ DO $$ BEGIN
 EXCEPTION WHEN duplicate_object THEN NULL;
 END $$
 """
+_MEMBER: Final = """
+SELECT 1
+FROM pg_auth_members AS a
+JOIN pg_roles AS r ON r.oid = a.roleid
+JOIN pg_roles AS m ON m.oid = a.member
+WHERE m.rolname = %s AND r.rolname = %s
+"""
+_HELD: Final = "SELECT 1 FROM grants WHERE role = %s AND scope = %s"
 _MEMBERS: Final = """
 SELECT m.rolname, r.rolname
 FROM pg_auth_members AS a
@@ -100,9 +108,13 @@ def grant(
             connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
         _check_holdable(connection, address, role, scope)
         if password is not None:
+            # Hashed here: a server may log the statements that it gets.
+            hashed = connection.pgconn.encrypt_password(
+                password.encode(), role.encode(), b"scram-sha-256"
+            )
             connection.execute(
                 sql.SQL("ALTER ROLE {} PASSWORD {}").format(
-                    sql.Identifier(role), sql.Literal(password)
+                    sql.Identifier(role), sql.Literal(hashed.decode())
                 )
             )
         group = address.app_role if scope is None else address.scoped_role
@@ -119,8 +131,11 @@ def grant(
 def revoke(connection: Connection, address: Address, role: str, scope: str | None) -> None:
     """Take a scope, or the application's rights, from ``role``."""
     with connection.transaction():
-        if not _exists(connection, role):
-            raise NotFound(f"there is no role {role}", hint="see treering db status")
+        if not _is_granted(connection, address, role, scope):
+            what = "the ledger" if scope is None else f"scope {scope}"
+            raise NotFound(
+                f"{role} was not granted {what}", hint="treering db status shows who was"
+            )
         if scope is not None:
             connection.execute("DELETE FROM grants WHERE role = %s AND scope = %s", (role, scope))
             left = connection.execute(
@@ -143,6 +158,11 @@ def members(connection: Connection, address: Address) -> dict[str, list[str]]:
     return {
         member: [] if group == address.app_role else held.get(member, []) for member, group in found
     }
+
+
+def _is_granted(connection: Connection, address: Address, role: str, scope: str | None) -> bool:
+    statement, value = (_MEMBER, address.app_role) if scope is None else (_HELD, scope)
+    return connection.execute(statement, (role, value)).fetchone() is not None
 
 
 def _let_maintain(connection: Connection, names: dict[str, sql.Identifier]) -> None:

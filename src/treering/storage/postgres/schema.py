@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 SERVER_VERSION_MIN: Final = 15
 PARTITIONS: Final = 16
 PARTITIONED: Final = ("events", "blobs")
+ERASABLE: Final = {
+    "events": (
+        "agent_id", "content_digest", "event_name", "origin", "payload", "recorded_ms", "refs",
+        "run_seq", "salt", "source", "summary", "turn_id", "user_id",
+    ),
+    "blobs": ("body",),
+}  # fmt: skip
+"""Columns that an erasure blanks."""
 _LAYING_OUT: Final = 0x74726E67
 """The lock of whoever makes or upgrades a ledger."""
 _EXTENSION: Final = re.compile(r"^-- requires extension: (\w+)$", re.MULTILINE)
@@ -120,6 +128,17 @@ def check_extensions(connection: Connection, statements: str, address: Address) 
             )
 
 
+def _keep_no_samples(connection: Connection, table: str, partition: sql.Identifier) -> None:
+    """Have no statistics gathered of what can be erased; a partition does not inherit that."""
+    for relation in (sql.Identifier(table), partition):
+        for column in ERASABLE[table]:
+            connection.execute(
+                sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET STATISTICS 0").format(
+                    relation, sql.Identifier(column)
+                )
+            )
+
+
 def _found(connection: Connection, address: Address, partitions: int) -> None:
     for table in PARTITIONED:
         for remainder in range(partitions):
@@ -129,6 +148,7 @@ def _found(connection: Connection, address: Address, partitions: int) -> None:
                     "CREATE TABLE {} PARTITION OF {} FOR VALUES WITH (MODULUS {}, REMAINDER {})"
                 ).format(name, sql.Identifier(table), partitions, remainder)
             )
+            _keep_no_samples(connection, table, name)
             # A query of a partition itself goes by the partition's policies: there are none.
             connection.execute(sql.SQL("ALTER TABLE {} ENABLE ROW LEVEL SECURITY").format(name))
     connection.execute(

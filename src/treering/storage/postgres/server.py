@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import psycopg
 from psycopg import pq
 from psycopg.adapt import AdaptersMap
+from psycopg.errors import UndefinedFunction, UndefinedTable
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper, StrDumperUnknown
 from psycopg_pool import ConnectionPool, PoolTimeout
@@ -170,7 +171,23 @@ class Server:
                 event_ids=event_ids,
                 hint="append them again with the same event ids: nothing will be doubled",
             )
+        if isinstance(error, UndefinedTable | UndefinedFunction) and not self._may_look():
+            return NotPermitted(
+                f"{self.address.shown} is closed to this role",
+                hint="have the ledger's owner run treering db grant",
+            )
         return translate(error, self.address.shown)
+
+    def _may_look(self) -> bool:
+        """Whether this role may use the schema at all; what is in it is hidden otherwise."""
+        try:
+            with self.connect() as connection:
+                row = connection.execute(
+                    "SELECT has_schema_privilege(%s, 'USAGE')", (self.address.schema,)
+                ).fetchone()
+        except psycopg.Error:
+            return True
+        return row is None or bool(row[0])
 
     def _look(self, connection: Connection) -> None:
         """Make sure that there is a ledger, and learn what holds for all of its connections."""
@@ -216,7 +233,7 @@ class Server:
 
     def _make_pool(self) -> ConnectionPool[Connection]:
         pool = ConnectionPool(
-            self.address.conninfo,
+            self.address.conninfo(),
             connection_class=Connection,
             kwargs=connection_arguments(),
             min_size=1,
@@ -254,7 +271,7 @@ def connect(
     address: Address, durability: Durability = "full", *, read_only: bool = False
 ) -> Connection:
     """Return a connection that is ready for the ledger."""
-    connection: Connection = Connection.connect(address.conninfo, **connection_arguments())
+    connection: Connection = Connection.connect(address.conninfo(), **connection_arguments())
     try:
         prepare(connection, address, durability, read_only=read_only)
     except BaseException:
@@ -279,7 +296,8 @@ def connection_arguments() -> dict[str, Any]:
         "prepare_threshold": 2,
         "context": _ADAPTERS,
         "connect_timeout": CONNECT_S,
-        "application_name": "treering",
+        "client_encoding": "utf8",
+        "fallback_application_name": "treering",
     }
 
 
@@ -290,13 +308,14 @@ def prepare(
     connection.execute(
         "SELECT set_config('search_path', %s, false),"
         " set_config('synchronous_commit', %s, false),"
-        " set_config('default_transaction_read_only', %s, false),"
+        " set_config('default_transaction_read_only',"
+        " coalesce(%s, current_setting('default_transaction_read_only')), false),"
         " set_config('lock_timeout', %s, false),"
         " set_config('idle_in_transaction_session_timeout', %s, false)",
         (
             f'"{address.schema}", pg_catalog',
             "off" if durability == "normal" else "on",
-            "on" if read_only else "off",
+            "on" if read_only else None,
             LOCK_PATIENCE,
             IDLE_PATIENCE,
         ),

@@ -194,7 +194,7 @@ def scrub() -> None:
     if receipt.pending:
         fail(
             receipt,
-            f"{', '.join(receipt.pending)} still hold erased bytes: an older transaction or a lock"
+            f"erased bytes are left in {', '.join(receipt.pending)}: an older transaction or a lock"
             " is in the way",
             code="pending",
             hint="run it again once it has ended; pg_stat_activity shows the oldest xact_start",
@@ -235,7 +235,7 @@ def _show_file(path: str) -> None:
         files = [file for suffix in ("", "-wal") if (file := Path(f"{path}{suffix}")).exists()]
         size = sum(file.stat().st_size for file in files)
     show(
-        {"file": path, "version": version, "bytes": size},
+        {"file": path, "schema_version": version, "bytes": size},
         f"file    {path}",
         f"ledger  version {version}",
         f"size    {sized(size)}",

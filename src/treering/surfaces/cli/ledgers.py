@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from treering.config import DATABASE_VARIABLE, default_database
-from treering.errors import InvalidInput, NotFound, StorageError
+from treering.errors import InvalidInput, NotFound, SchemaTooOld, StorageError
 from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.output import note
 
@@ -38,11 +38,12 @@ def open_to_write() -> Ledger:
 def open_if_there(access: Access = "read") -> Ledger:
     """Open the ledger; one that is not there reads as empty, and nothing is made."""
     path = database_path()
-    if _is_missing(path):
+    try:
+        return _open_found(path, access, hint="name another, or record something")
+    except NotFound:
         if not invocation().as_json:
-            note(f"there is no ledger at {path} yet")
+            note(f"there is no ledger at {shown(path)} yet")
         return _open(MEMORY, access)
-    return _open(path, access)
 
 
 def open_existing(access: Access = "read") -> Ledger:
@@ -80,6 +81,11 @@ def database_path() -> str:
     return _checked(named or default_database(), is_named=is_named)
 
 
+def is_on_server() -> bool:
+    """Whether the ledger is on a server, and not in a file."""
+    return _is_url(database_path())
+
+
 def shown(location: str) -> str:
     """Return ``location`` as it may be shown: without a password."""
     if not _is_url(location):
@@ -110,7 +116,12 @@ def _checked(location: str, *, is_named: bool) -> str:
 
 
 def _open_found(path: str, access: Access, *, hint: str) -> Ledger:
-    if _is_missing(path):
+    if _is_url(path):
+        if access == "change":
+            # Opened to be written to, it would be made; opened to be read, it is missed.
+            with contextlib.suppress(SchemaTooOld):
+                _open(path, "read").close()
+    elif path != MEMORY and not Path(path).exists():
         raise NotFound(f"there is no ledger at {path}", hint=hint)
     return _open(path, access)
 
@@ -121,10 +132,6 @@ def _open(path: str, access: Access) -> Ledger:
     # What may not be written to can still be read, from a copy that leaves no trace.
     shared = access == "change" or path == MEMORY or _is_writable(path)
     return open_ledger(path, mode="rw" if shared else "ro", keys=invocation().keys)
-
-
-def _is_missing(path: str) -> bool:
-    return path != MEMORY and not _is_url(path) and not Path(path).exists()
 
 
 def _is_writable(path: str) -> bool:

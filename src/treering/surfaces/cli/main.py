@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 @db_option
 @click.pass_context
 def root(context: click.Context) -> None:
-    """Record what AI agents do, and read it back: one append-only ledger in one file."""
+    """Record what AI agents do, and read it back: one append-only ledger, a file or a database."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -37,10 +37,10 @@ def _remember_keys(context: click.Context, _: click.Parameter, value: str | None
 
 db_option = click.option(
     "--db",
-    metavar="FILE",
+    metavar="LEDGER",
     expose_value=False,
     callback=_remember_database,
-    help="The ledger to use. Default: TREERING_DB, else your data folder.",
+    help="The ledger: a file, or postgresql://… Default: TREERING_DB, else your data folder.",
 )
 keys_option = click.option(
     "--keys",

@@ -58,11 +58,12 @@ def _titled(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _version(status: DatabaseStatus) -> str:
-    if status.version < status.version_known:
-        return f"version {status.version} of {status.version_known}: run treering db init"
-    if status.version > status.version_known:
-        return f"version {status.version}, newer than this program: upgrade treering"
-    return f"version {status.version}"
+    version, known = status.version, status.version_known
+    if version < known:
+        return f"version {version} of {known}: run treering db init"
+    if version > known:
+        return f"version {version}, newer than this program: upgrade treering"
+    return f"version {version}"
 
 
 def _partitions(partitions: Sequence[Partition]) -> Iterator[str]:

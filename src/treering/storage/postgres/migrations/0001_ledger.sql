@@ -31,7 +31,9 @@ CREATE TABLE sessions (
   UNIQUE (scope, key)
 );
 CREATE INDEX sessions_by_genesis ON sessions (genesis);
-ALTER TABLE sessions ALTER COLUMN name SET STATISTICS 0;
+ALTER TABLE sessions
+  ALTER COLUMN name SET STATISTICS 0,
+  ALTER COLUMN salt SET STATISTICS 0;
 
 -- Where each session's chain ends. Half-empty pages, so that a new end lies beside the old one
 -- and no index changes.
@@ -79,17 +81,6 @@ CREATE INDEX events_followed ON events (scope, epoch, xid, position);
 CREATE INDEX events_by_time ON events (scope, kind, ts_ms, position) WHERE flags < 64;
 CREATE INDEX events_in_session ON events (scope, session, ts_ms, position) WHERE flags < 64;
 CREATE INDEX events_by_blob ON events (scope, blob) WHERE blob IS NOT NULL;
-ALTER TABLE events
-  ALTER COLUMN agent_id SET STATISTICS 0,
-  ALTER COLUMN event_name SET STATISTICS 0,
-  ALTER COLUMN origin SET STATISTICS 0,
-  ALTER COLUMN run_id SET STATISTICS 0,
-  ALTER COLUMN turn_id SET STATISTICS 0,
-  ALTER COLUMN user_id SET STATISTICS 0,
-  ALTER COLUMN summary SET STATISTICS 0,
-  ALTER COLUMN refs SET STATISTICS 0,
-  ALTER COLUMN salt SET STATISTICS 0,
-  ALTER COLUMN payload SET STATISTICS 0;
 
 CREATE TABLE blobs (
   scope text COLLATE "C" NOT NULL,
@@ -97,9 +88,7 @@ CREATE TABLE blobs (
   body bytea NOT NULL,             -- zstd
   PRIMARY KEY (scope, key)
 ) PARTITION BY HASH (scope);
-ALTER TABLE blobs
-  ALTER COLUMN body SET STATISTICS 0,
-  ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE blobs ALTER COLUMN body SET STORAGE EXTERNAL;
 
 -- Derived from run.* events.
 CREATE TABLE runs (
@@ -176,15 +165,19 @@ LANGUAGE plpgsql SECURITY DEFINER
 AS $$
 DECLARE
   here text;
-  current integer;
+  epoch integer := (SELECT value FROM ledger WHERE name = 'epoch');
 BEGIN
   IF pg_is_in_recovery() THEN
-    RETURN (SELECT value FROM ledger WHERE name = 'epoch')::integer;
+    RETURN epoch;
   END IF;
   here := (SELECT system_identifier FROM pg_control_system())::text
     || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8);
   IF here = (SELECT value FROM ledger WHERE name = 'cluster') THEN
-    RETURN (SELECT value FROM ledger WHERE name = 'epoch')::integer;
+    RETURN epoch;
+  END IF;
+  IF current_setting('transaction_read_only')::boolean THEN
+    -- Nothing was written here yet, so all that there is was written before.
+    RETURN epoch + 1;
   END IF;
   UPDATE ledger SET value = here WHERE name = 'cluster' AND value <> here;
   IF FOUND THEN

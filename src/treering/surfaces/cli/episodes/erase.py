@@ -9,7 +9,7 @@ import click
 from treering.errors import InvalidInput
 from treering.model.retention import parse_retention_entry
 from treering.surfaces.cli.commands import Command, show
-from treering.surfaces.cli.ledgers import open_existing, open_if_there
+from treering.surfaces.cli.ledgers import is_on_server, open_existing, open_if_there
 from treering.surfaces.cli.options import (
     db_option,
     json_option,
@@ -59,7 +59,7 @@ def redact(
 ) -> None:
     """Erase summary, refs and payload for good; the rows and the chain stay.
 
-    The bytes leave the file and its write-ahead log. It cannot be undone.
+    The bytes leave the file and its write-ahead log, or the server's tables. It cannot be undone.
     """
     if (event_id is None) == (session_id is None):
         raise InvalidInput(
@@ -150,6 +150,10 @@ def _expired(receipt: ExpireReceipt) -> Iterator[str]:
 
 
 def _physically(physical: Physical) -> str:
+    if is_on_server():
+        if physical == "done":
+            return "the bytes are gone from the tables"
+        return "the bytes leave the tables with treering db scrub"
     if physical == "done":
         return "the bytes are gone from the file"
     return "the bytes leave the file once other programs stop reading it"

@@ -1,0 +1,489 @@
+"""Promise 1 and 2 for all who write to one ledger: processes, their children, and threads."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from functools import partial
+from itertools import chain, count
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+import pytest
+
+from builders import HERE, said
+from concurrency.processes import check_order, colleagues, in_child
+from postgres_writers import (
+    Account,
+    check_account,
+    held_open,
+    in_threads,
+    open_ledger,
+    race_for_id,
+    race_for_seq,
+    store_of,
+    stored,
+    unless,
+    until,
+    write,
+    write_some,
+    write_to,
+)
+from treering.errors import Busy, Closed, Conflict, DuplicateEvent, ReadOnly
+from treering.storage.postgres import server as server_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from postgres_server import Places
+    from treering import Ledger
+
+pytestmark = pytest.mark.timeout(120)
+
+PROCESSES: Final = 4
+ROUNDS: Final = 8
+LARGE: Final = 20_000
+"""Bytes of a payload that is kept as a blob."""
+
+_forking = multiprocessing.get_context("fork")
+
+
+@pytest.fixture
+def url(postgres: Places) -> str:
+    return postgres.fresh()
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    with open_ledger(url) as ledger:
+        yield ledger
+
+
+# Processes.
+
+
+@pytest.mark.parametrize("session_id", [None, "shared"], ids=["own sessions", "one session"])
+def test_processes_lose_double_and_reorder_nothing(
+    url: str, ledger: Ledger, session_id: str | None
+) -> None:
+    times = 100
+    with colleagues(PROCESSES, write_to, url, session_id, times) as writers:
+        for writer in writers:
+            writer.hear()
+        for writer in writers:
+            writer.tell("go")
+        told = [writer.hear() for writer in writers]
+
+    assert told == [sorted(seqs) for seqs in told]
+    if session_id is None:
+        assert told == [list(range(1, times + 1))] * PROCESSES
+    else:
+        assert sorted(chain(*told)) == list(range(1, PROCESSES * times + 1))
+    assert check_order(ledger) == PROCESSES * times
+
+
+def test_processes_with_threads_and_batches_over_several_sessions_share_one_order(
+    url: str, ledger: Ledger
+) -> None:
+    account = Account()
+    with colleagues(3, write, url, 40) as writers:
+        for writer in writers:
+            writer.hear()
+        for writer in writers:
+            writer.tell("go")
+        for writer in writers:
+            account.add(writer.hear())
+
+    assert account.unsure == set()
+    check_account(account, ledger)
+    assert check_order(ledger) == len(account.kept)
+
+
+def test_processes_that_make_a_ledger_at_the_same_time_make_one(postgres: Places) -> None:
+    schema = f"made_{secrets.token_hex(4)}"
+    postgres._schemas.append(schema)
+    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}schema={schema}"
+    with colleagues(PROCESSES, write_to, url, "s1", 3) as writers:
+        for writer in writers:
+            writer.hear()
+            writer.tell("go")
+        for writer in writers:
+            writer.hear()
+
+    with open_ledger(url) as ledger:
+        assert check_order(ledger) == PROCESSES * 3
+
+
+@pytest.mark.parametrize("size", [1, 3], ids=["one event", "a batch"])
+def test_of_writers_that_expect_the_same_seq_exactly_one_wins(
+    url: str, ledger: Ledger, size: int
+) -> None:
+    with colleagues(PROCESSES, race_for_seq, url) as writers:
+        for writer in writers:
+            writer.hear()
+        for number in range(ROUNDS):
+            for writer in writers:
+                writer.tell((number * size, size))
+            outcomes = [writer.hear() for writer in writers]
+
+            assert sorted(word for word, _ in outcomes) == ["lost"] * (PROCESSES - 1) + ["won"]
+            assert {current for _, current in outcomes} == {(number + 1) * size}
+
+    assert check_order(ledger) == ROUNDS * size
+
+
+@pytest.mark.parametrize("size", [1, 2], ids=["one event", "a batch"])
+def test_of_writers_with_the_same_ids_in_one_session_all_get_the_same_events(
+    url: str, ledger: Ledger, size: int
+) -> None:
+    with colleagues(PROCESSES, race_for_id, url) as writers:
+        for writer in writers:
+            writer.hear()
+        for number in range(ROUNDS):
+            for writer in writers:
+                writer.tell(([f"e{number}-{part}" for part in range(size)], "s1"))
+            outcomes = [writer.hear() for writer in writers]
+
+            assert outcomes == [outcomes[0]] * PROCESSES
+            assert len(outcomes[0]) == size
+
+    assert check_order(ledger) == ROUNDS * size
+
+
+@pytest.mark.parametrize("size", [1, 2], ids=["one event", "a batch"])
+def test_of_writers_with_the_same_ids_in_sessions_of_their_own_exactly_one_wins(
+    url: str, ledger: Ledger, size: int
+) -> None:
+    with colleagues(PROCESSES, race_for_id, url) as writers:
+        for writer in writers:
+            writer.hear()
+        for number in range(3):
+            for writer in writers:
+                writer.tell(([f"e{number}-{part}" for part in range(size)], None))
+            outcomes = [writer.hear() for writer in writers]
+
+            assert outcomes.count(None) == PROCESSES - 1
+
+    assert check_order(ledger) == 3 * size
+
+
+# Children.
+
+
+def test_parent_and_children_both_write(ledger: Ledger) -> None:
+    ledger.append([said("before")])
+    children = [in_child(lambda: write_own(ledger, "child", 20)) for _ in range(2)]
+    write_own(ledger, "parent", 20)
+
+    assert all(ended_well(child) for child in children)
+    write_own(ledger, "parent afterwards", 5)
+    assert check_order(ledger) == 66
+
+
+def test_a_child_of_multiprocessing_writes(ledger: Ledger) -> None:
+    ledger.append([said("before")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process = _forking.Process(target=write_own, args=(ledger, "child", 10))
+        process.start()
+    write_own(ledger, "parent", 10)
+    process.join()
+
+    assert process.exitcode == 0
+    assert check_order(ledger) == 21
+
+
+def test_a_grandchild_writes(ledger: Ledger) -> None:
+    def have_child() -> None:
+        write_own(ledger, "child", 3)
+        assert ended_well(in_child(lambda: write_own(ledger, "grandchild", 3)))
+        write_own(ledger, "child", 3)
+
+    assert ended_well(in_child(have_child))
+    assert check_order(ledger) == 9
+
+
+def test_threads_of_a_child_begin_at_the_same_time(ledger: Ledger) -> None:
+    ledger.append([said("before")])
+
+    def write_in_threads() -> None:
+        gate = threading.Barrier(8)
+
+        def begin(number: int) -> None:
+            gate.wait()
+            write_own(ledger, f"thread {number}", 3)
+
+        in_threads(*(partial(begin, number) for number in range(8)))
+
+    children = [in_child(write_in_threads) for _ in range(3)]
+    write_own(ledger, "parent", 30)
+
+    assert [ended_well(child) for child in children] == [True] * 3
+    write_own(ledger, "parent", 5)
+    assert check_order(ledger) == 1 + 3 * 8 * 3 + 35
+
+
+def test_forks_amid_appending_following_and_verifying_threads_end_and_break_nothing(
+    ledger: Ledger,
+) -> None:
+    over, account = threading.Event(), Account()
+
+    def read() -> None:
+        while not over.is_set():
+            assert ledger.verify(HERE).intact
+
+    def follow() -> None:
+        for _ in ledger.follow(HERE, stop=over):
+            pass
+
+    def fork() -> None:
+        until(lambda: account.kept)
+        children = [in_child(lambda: write_own(ledger, "child", 3)) for _ in range(8)]
+        ended.extend(ended_well(child) for child in children)
+        over.set()
+
+    ended: list[bool] = []
+    in_threads(
+        read, follow, fork, *(partial(write_some, ledger, n, unless(over), account) for n in "ab")
+    )
+
+    assert ended == [True] * 8
+    assert check_order(ledger) == len(account.kept) + 24
+
+
+def test_a_child_that_is_born_while_another_thread_connects_does_not_wait_for_it(
+    ledger: Ledger,
+) -> None:
+    # As if a thread were just about to connect for the first time.
+    with store_of(ledger)._server._lock:
+        ended = ended_well(in_child(lambda: write_own(ledger, "child", 3)))
+
+    assert ended
+    assert check_order(ledger) == 3
+
+
+def test_a_child_that_ends_as_programs_do_leaves_the_parent_its_ledger(url: str) -> None:
+    script = """
+import os, sys, treering
+ledger = treering.open(sys.argv[1])
+event = lambda text: treering.NewEvent(scope="acme/app", session_id="s1", kind="ops.decision",
+                                       agent_id="a", summary=text)
+ledger.append([event("before")])
+next(ledger.follow("acme/app"))
+child = os.fork()
+for number in range(5):
+    ledger.append([event(f"{number} of the child" if not child else f"{number}")])
+if child:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    ledger.append([event("after")])
+    ledger.close()
+"""
+    subprocess.run([sys.executable, "-c", script, url], check=True, timeout=60)
+
+    with open_ledger(url) as ledger:
+        assert check_order(ledger) == 12
+
+
+def ended_well(child: int) -> bool:
+    """Wait for a forked child; say whether it ended well. One that hangs is killed."""
+    deadline = time.monotonic() + 20
+    while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.005)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def write_own(ledger: Ledger, name: str, times: int) -> None:
+    """Append one at a time to a session, then prove it."""
+    for number in range(times):
+        ledger.append([said(f"{name} {number}", session_id=name)])
+    assert ledger.verify(HERE, session_id=name).intact
+
+
+# Threads.
+
+
+def test_more_threads_than_connections_lose_and_double_nothing(ledger: Ledger) -> None:
+    account = Account()
+    threads = server_module.CONNECTIONS_MAX + 8
+
+    in_threads(
+        *(partial(write_some, ledger, f"t{number}", range(6), account) for number in range(threads))
+    )
+
+    assert account.unsure == set()
+    check_account(account, ledger)
+    assert check_order(ledger) == len(account.kept)
+
+
+def test_a_batch_is_not_mixed_with_what_others_append(ledger: Ledger) -> None:
+    def write_batches(number: int) -> None:
+        for _ in range(20):
+            headers = ledger.append([said(f"by {number}") for _ in range(4)])
+            ledger.append([said(f"in between by {number}")])
+            seqs = [header.seq for header in headers]
+            assert seqs == list(range(seqs[0], seqs[0] + 4))
+
+    in_threads(*(partial(write_batches, number) for number in range(4)))
+
+    assert check_order(ledger) == 4 * 20 * 5
+
+
+@pytest.mark.parametrize(
+    "differing",
+    [
+        lambda number: {"session_id": f"s{number}"},
+        lambda number: {"payload": {"text": f"{number}" * LARGE}},
+    ],
+    ids=["sessions", "blobs"],
+)
+def test_batches_that_touch_the_same_in_another_order_do_not_lock_each_other_out(
+    url: str, differing: Callable[[int], dict[str, Any]]
+) -> None:
+    def write_batches(ledger: Ledger, number: int) -> None:
+        dice = Random(number)
+        for at in range(25):
+            # What differs is shared by all; the session, unless that is it, is one's own.
+            parts = dice.sample(range(10), 10)
+            ledger.append(
+                [
+                    said(f"{number}-{at}-{part}", **{"session_id": f"t{number}"} | differing(part))
+                    for part in parts
+                ]
+            )
+
+    before = deadlocks(url)
+    with open_ledger(url) as ledger:
+        in_threads(*(partial(write_batches, ledger, number) for number in range(4)))
+        events = check_order(ledger)
+
+    assert events == 4 * 25 * 10
+    assert deadlocks(url) == before
+
+
+def deadlocks(url: str) -> int:
+    """Return how often the server had to take somebody's transaction back."""
+    with psycopg.connect(url.partition("&schema=")[0], autocommit=True) as connection:
+        # The others tell what they have counted when they go.
+        until(lambda: not others(connection))
+        row = connection.execute(
+            "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def others(connection: psycopg.Connection[Any]) -> list[Any]:
+    """Return who else is connected for a ledger."""
+    return connection.execute(
+        "SELECT pid FROM pg_stat_activity"
+        " WHERE application_name = 'treering' AND datname = current_database()"
+    ).fetchall()
+
+
+def test_who_writes_while_the_ledger_is_closed_is_told_so_and_loses_nothing(url: str) -> None:
+    account, ledger = Account(), open_ledger(url)
+
+    def write_until_closed(name: str) -> None:
+        for at in count():
+            try:
+                headers = ledger.append([said(f"{name}-{at}", session_id=name)])
+            except Closed:
+                return
+            account.kept |= {header.summary: (name, header.seq) for header in headers}
+
+    def close() -> None:
+        until(lambda: len(account.kept) > 50)
+        ledger.close()
+
+    in_threads(close, *(partial(write_until_closed, name) for name in "abcdef"))
+
+    with open_ledger(url) as again:
+        check_account(account, again)
+
+
+def test_a_call_that_fails_leaves_nothing_behind(ledger: Ledger) -> None:
+    ledger.append([said("taken", event_id="taken")])
+
+    with pytest.raises(DuplicateEvent):
+        ledger.append([said("new", session_id="s2"), said("another", event_id="taken")])
+    with pytest.raises(Conflict):
+        ledger.append([said("stale"), said("stale")], expected_seq=7)
+    with pytest.raises(Conflict):
+        ledger.append([said("stale", session_id="s3")], expected_seq=7)
+
+    assert check_order(ledger) == 1
+
+
+def test_a_writer_that_is_kept_waiting_too_long_says_who_is_in_the_way(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "LOCK_PATIENCE", "300ms")
+    with open_ledger(url) as ledger:
+        ledger.append([said("before")])
+        with held_open(ledger, said("in the way")):
+            for events in ([said("one")], [said("one"), said("two", session_id="s2")]):
+                with pytest.raises(Busy) as caught:
+                    ledger.append(events)
+            elsewhere = ledger.append([said("elsewhere", session_id="s3")])[0].seq
+            seen = [header.summary for header in stored(ledger)]
+        ledger.append([said("after")])
+
+        assert caught.value.hint
+        assert (seen, elsewhere) == (["before", "elsewhere"], 1)
+        assert check_order(ledger) == 4
+
+
+# Ways to open a ledger.
+
+
+@pytest.mark.parametrize(("durability", "commit"), [("full", "on"), ("normal", "off")])
+def test_durability_is_a_matter_of_the_writer(url: str, durability: str, commit: str) -> None:
+    with open_ledger(url, durability=durability) as ledger:
+        write_own(ledger, "s1", 10)
+        ledger.append([said("batch"), said("batch")])
+        told = store_of(ledger)._server.read(
+            lambda connection: connection.execute("SHOW synchronous_commit").fetchall()
+        )
+
+        assert told == [(commit,)]
+        assert check_order(ledger) == 12
+
+
+def test_who_only_reads_reads_all_and_writes_nothing(url: str) -> None:
+    with open_ledger(url) as ledger:
+        ledger.append([said("before", event_id="before")])
+    writes: list[Callable[[Ledger], object]] = [
+        lambda ledger: ledger.append([said("x")]),
+        lambda ledger: ledger.append([said("x"), said("y", session_id="s2")]),
+        lambda ledger: ledger.redact(HERE, event_id="before"),
+        lambda ledger: ledger.expire(HERE, policy={"conversation.user": 0}),
+        lambda ledger: ledger.set_retention(HERE, {"conversation.user": 1}),
+        lambda ledger: ledger.rebuild(),
+    ]
+    with open_ledger(url, mode="ro") as reader:
+        for attempt in writes:
+            with pytest.raises(ReadOnly):
+                attempt(reader)
+
+        assert reader.event(HERE, "before").payload == {"text": "before"}
+        assert [header.seq for header in reader.follow(HERE, idle_seconds=0)] == [1]
+        assert check_order(reader) == 1
+
+
+def test_a_ledger_that_nobody_has_written_to_can_be_read(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "PATIENCE_S", 2.0)
+    with open_ledger(url, mode="ro") as reader:
+        assert stored(reader) == []
+        assert list(reader.follow(HERE, idle_seconds=0)) == []
