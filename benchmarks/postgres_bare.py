@@ -77,17 +77,14 @@ class BareEvents:
         found = self._connection.execute(LAST, (SCOPE, session, count), binary=True)
         return _decoded(found)[::-1]
 
-    def clear(self) -> None:
-        """Drop every row."""
-        self._connection.execute("TRUNCATE bare.events")
-
     def _row(self, event: NewEvent) -> tuple[Any, ...]:
         session = int(event.session_id.rpartition("-")[2])
         seq = self._seqs[session] = self._seqs.get(session, 0) + 1
+        made = uuid_utils.UUID(event.event_id) if event.event_id else uuid_utils.uuid7()
         payload = _encode(event.payload)
         return (
             session, seq, event.ts_ms, event.ts_ms, event.run_seq, 1, len(payload), 8, 1,
-            event.scope, uuid_utils.uuid7().bytes, event.kind, SOURCES[event.kind],
+            event.scope, made.bytes, event.kind, SOURCES[event.kind],
             event.agent_id, _DIGEST, _DIGEST, _SALT, None, None, event.run_id, event.turn_id,
             None, event.summary, _encode(event.refs), None, payload,
         )  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
+import sys
 import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -323,6 +325,49 @@ def test_a_password_of_any_characters_opens(server: Server, place: Place, passwo
     ) as ledger:
         ledger.append([said("hello")])
         assert ledger.verify(HERE).intact
+
+
+def test_a_password_among_the_options_is_read_as_libpq_reads_it(
+    server: Server, place: Place
+) -> None:
+    """There a plus is a plus, and no blank."""
+    name = f"r_{secrets.token_hex(4)}"
+    server.create_role(name, password="a+b c")
+    place.administration.grant(name, HERE)
+    options = f"user={name}&password=a+b%20c&schema={place.schema}"
+
+    with treering.open(f"postgresql://127.0.0.1:{server.port}/treering?{options}") as ledger:
+        assert ledger.append([said("hello")])[0].seq == 1
+
+
+UNHEARD: Final = """
+import sys, psycopg, treering
+from treering.storage.postgres import server
+server.PATIENCE_S = 0.5
+with treering.open(sys.argv[1]) as ledger:
+    with psycopg.connect(sys.argv[2], autocommit=True) as owner:
+        owner.execute(f"ALTER ROLE {sys.argv[3]} NOLOGIN")
+    try:
+        ledger.query("acme/app")
+    except treering.TreeringError as error:
+        print(error.code)
+"""
+
+
+def test_why_no_connection_can_be_had_is_raised_and_not_printed(
+    server: Server, place: Place
+) -> None:
+    role = place.role(HERE)
+
+    done = subprocess.run(
+        [sys.executable, "-c", UNHEARD, place.url_of(role), server.url(), role],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == ("not_permitted\n", "")
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])

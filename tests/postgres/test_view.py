@@ -102,3 +102,16 @@ def test_a_payload_reads_as_json_or_as_what_took_its_place(place: Place) -> None
     assert found["e5"].startswith('{"spilled":')
     assert (found["e6"], found["e7"]) == ('"[REDACTED]"', None)
     assert "old" not in found
+
+
+def test_a_sealed_payload_is_shown_by_neither(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    for location in (path, place.url):
+        with treering.open(location) as ledger:
+            ledger.encrypt(HERE)
+            ledger.append([said("one", event_id="e1"), said("two", payload="x" * 9_000)])
+
+    statement = "SELECT summary, payload_json FROM episodic_events ORDER BY id"
+    with closing(sqlite3.connect(path)) as connection:
+        in_file = connection.execute(statement).fetchall()
+    assert in_file == place.sql(statement) == [("one", None), ("two", None)]

@@ -390,6 +390,15 @@ def others(connection: psycopg.Connection[Any]) -> list[Any]:
     ).fetchall()
 
 
+def test_a_server_that_isolates_transactions_more_strictly_turns_nobody_away(url: str) -> None:
+    account = Account()
+    with open_ledger(f"{url}&options=-cdefault_transaction_isolation%3Dserializable") as ledger:
+        in_threads(*(partial(write_some, ledger, name, range(30), account) for name in "abcdef"))
+
+        assert account.unsure == set()
+        check_account(account, ledger)
+
+
 def test_who_writes_while_the_ledger_is_closed_is_told_so_and_loses_nothing(url: str) -> None:
     account, ledger = Account(), open_ledger(url)
 

@@ -29,8 +29,11 @@ class News:
             finally:
                 self._waiting -= 1
 
+    def after_fork(self) -> None:
+        """Go on as the only thread of a child: one that is not there any more held the lock."""
+        self._start()
+
     def _start(self) -> None:
-        # Also after a fork: a thread that is not there any more may have held the lock.
         self._pid = os.getpid()
         self._condition = threading.Condition()
         self._waiting = 0

@@ -7,7 +7,6 @@ sends it shortly after, once for all that was appended in the meantime.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -35,8 +34,6 @@ class Announcer:
 
     def announce(self) -> None:
         """Have it told soon."""
-        if self._pid != os.getpid():
-            self._start()
         if not self._pending.is_set():
             self._pending.set()
         if self._thread is None:
@@ -49,14 +46,17 @@ class Announcer:
 
     def close(self) -> None:
         """Tell what has not been told yet, and end."""
-        if self._pid != os.getpid() or self._thread is None:
+        if self._thread is None:
             return
         self._over = True
         self._pending.set()
         self._thread.join(PATIENCE_S)
 
+    def after_fork(self) -> None:
+        """Go on in a child: the thread stayed in the parent."""
+        self._start()
+
     def _start(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._pending = threading.Event()
         self._thread = None
@@ -84,15 +84,11 @@ class Listener:
     def __init__(self, server: Server, news: News) -> None:
         self._server = server
         self._news = news
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
         self._thread: threading.Thread | None = None
-        self._over = threading.Event()
+        self.after_fork()
 
     def listen(self) -> None:
         """Listen from now on, in a thread of its own."""
-        if self._pid != os.getpid():
-            self._pid, self._lock, self._thread = os.getpid(), threading.Lock(), None
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
@@ -104,8 +100,14 @@ class Listener:
     def close(self) -> None:
         """Stop listening."""
         self._over.set()
-        if self._thread is not None and self._pid == os.getpid():
+        if self._thread is not None:
             self._thread.join(PATIENCE_S)
+
+    def after_fork(self) -> None:
+        """Go on in a child: the thread stayed in the parent."""
+        self._lock = threading.Lock()
+        self._thread = None
+        self._over = threading.Event()
 
     def _run(self) -> None:
         while not self._over.is_set():

@@ -200,7 +200,8 @@ class Batch:
 
     def _write(self, cursor: Cursor[Row], scope: str) -> None:
         """Write what was placed in ``scope``; rows before heads, as one append does."""
-        blobs = [blob for blob in self._blobs if blob[0] == scope]
+        # In an order that all keep to, or two would wait for each other.
+        blobs = sorted({blob[1]: blob for blob in self._blobs if blob[0] == scope}.values())
         heads = [
             (place.seq, place.link, scope, place.session)
             for (own, _), place in self._places.items()

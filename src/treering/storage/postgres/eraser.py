@@ -239,7 +239,8 @@ def blank(
     if blobs:
         # Whoever is about to hold one of them has locked it: wait for him, then look again.
         connection.execute(
-            "SELECT 1 FROM blobs WHERE scope = %s AND key = ANY(%s) FOR UPDATE", (scope, blobs)
+            "SELECT 1 FROM blobs WHERE scope = %s AND key = ANY(%s) ORDER BY key FOR UPDATE",
+            (scope, blobs),
         )
         erased = _fetch(connection, _DROP_BLOBS, (scope, blobs))
     with connection.cursor() as cursor:

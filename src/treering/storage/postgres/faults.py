@@ -36,6 +36,7 @@ _PASSING: Final = (
     pg.DeadlockDetected,
     pg.ReadOnlySqlTransaction,
     pg.IdleInTransactionSessionTimeout,
+    pg.IdleSessionTimeout,
     PoolTimeout,
     TooManyRequests,
 )

@@ -33,8 +33,8 @@ class Known:
         self._names: dict[int, str] = {}
         self.sealed: dict[str, int] = {}
         """The round of each scope's seal; 0 if it is not sealed."""
-        self.places: dict[tuple[str, str], tuple[int, int, bytes]] = {}
-        """Lock, session id and scope key by the names of scope and session."""
+        self.places: dict[tuple[str, str], tuple[int, int, bytes, bytes]] = {}
+        """Lock, session id, scope key and session key by the names of scope and session."""
 
     def lock_of(self, scope: str, session_id: str) -> int:
         """Return the number of the advisory lock that orders a session's appends."""
@@ -62,7 +62,9 @@ class Known:
         """Remember a session that is there to stay."""
         if len(self.places) >= REMEMBERED_MAX:
             self.places.clear()
-        self.places[scope, session_id] = (self.lock_of(scope, session_id), session, scope_key)
+        key = name_key(scope_key, session_id)
+        lock = self.lock_of(scope, session_id)
+        self.places[scope, session_id] = (lock, session, scope_key, key)
         self.name_session(session, session_id)
 
     def name_session(self, session: int, name: str) -> None:
@@ -119,9 +121,9 @@ def open_session(
     row = connection.execute(
         "WITH made AS ("
         "  INSERT INTO sessions (scope, key, name, salt, genesis) VALUES (%s, %s, %s, %s, %s)"
-        "  RETURNING scope, id, genesis"
-        ") INSERT INTO heads (scope, session, seq, link)"
-        " SELECT scope, id, 0, genesis FROM made RETURNING session",
+        "  RETURNING scope, id, key, genesis"
+        ") INSERT INTO heads (scope, session, seq, key, link)"
+        " SELECT scope, id, 0, key, genesis FROM made RETURNING session",
         (scope, name_key(scope_key, name), name, salt, first),
         binary=True,
     ).fetchone()

@@ -40,12 +40,18 @@ _FOLLOWED: Final = """
 FROM events AS e
 WHERE e.scope = %(scope)s
   AND (e.epoch, e.xid, e.position) > (%(epoch)s::int, %(xid)s::text::xid8, %(position)s)
-  AND (e.epoch, e.xid) < (%(now)s::int, pg_snapshot_xmin(pg_current_snapshot()))
+  AND (e.epoch, e.xid) < ((SELECT enter_epoch()), pg_snapshot_xmin(pg_current_snapshot()))
 """
 _IN_ORDER: Final = "ORDER BY e.epoch, e.xid, e.position LIMIT %(limit)s"
 _MARK: Final = "e.epoch, e.xid::text::bigint"
 LIVE_HEADERS: Final = f"SELECT {HEADER}, {_MARK} {_FOLLOWED} AND e.flags < 64 {_IN_ORDER}"
 LIVE_EVENTS: Final = f"SELECT {EVENT}, {_MARK} {_FOLLOWED} AND e.flags < 64 {_IN_ORDER}"
+_FLUSHED: Final = """
+SELECT CASE
+  WHEN pg_is_in_recovery() THEN true
+  ELSE pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()
+END
+"""
 ANYTHING: Final = f"SELECT 1 {_FOLLOWED} LIMIT 1"
 RECORDS: Final = (
     f"SELECT {RECORD} FROM events AS e WHERE e.scope = %s AND e.session = %s AND e.seq > %s"
@@ -232,9 +238,7 @@ class Reader:
 
     def anything_after(self, scope: Scope, mark: Mark) -> bool:
         """Whether there is something to follow behind ``mark``."""
-        return self._server.read(
-            lambda c: bool(_fetch(c, ANYTHING, _place(c, scope, mark, 1))), scope
-        )
+        return self._server.read(lambda c: bool(_fetch(c, ANYTHING, _place(scope, mark, 1))), scope)
 
     def _followed(
         self,
@@ -245,8 +249,10 @@ class Reader:
         build: Callable[[Connection, Scope, list[Row]], list[Item]],
     ) -> Stretch[Item]:
         def look(connection: Connection) -> Stretch[Item]:
-            found = _fetch(connection, statement, _place(connection, scope, mark, limit))
+            found = _fetch(connection, statement, _place(scope, mark, limit))
             kept = rows.bounded(found)
+            if kept:
+                _await_durable(connection)
             marks = [(*row[-2:], row[0]) for row in kept]
             more = len(found) == limit or len(kept) < len(found)
             return Stretch(
@@ -370,7 +376,20 @@ def _fetch(connection: Connection, statement: str, values: Any) -> list[Row]:
     return connection.execute(statement, values, binary=True).fetchall()
 
 
-def _place(connection: Connection, scope: Scope, mark: Mark, limit: int) -> dict[str, Any]:
+def _await_durable(connection: Connection) -> None:
+    """Return when all that can be seen would survive a crash.
+
+    What is appended with durability "normal" can be seen before it is on the disk. A follower who
+    had seen it would pass over what gets its xid after a crash.
+    """
+    flushed = connection.execute(_FLUSHED, binary=True).fetchone()
+    if flushed is not None and not flushed[0]:
+        with connection.transaction():
+            connection.execute("SET LOCAL synchronous_commit = on")
+            connection.execute("SELECT pg_logical_emit_message(true, 'treering', '')")
+
+
+def _place(scope: Scope, mark: Mark, limit: int) -> dict[str, Any]:
     if len(mark) not in {0, 3}:
         raise InvalidCursor("the cursor belongs to another ledger", hint="follow that one")
     epoch, xid, position = mark or (0, 0, 0)
@@ -379,7 +398,6 @@ def _place(connection: Connection, scope: Scope, mark: Mark, limit: int) -> dict
         "epoch": epoch,
         "xid": str(xid),
         "position": position,
-        "now": connection.epoch,
         "limit": limit,
     }
 

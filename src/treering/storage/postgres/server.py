@@ -9,7 +9,6 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import psycopg
-from psycopg import pq
 from psycopg.adapt import AdaptersMap
 from psycopg.errors import UndefinedFunction, UndefinedTable
 from psycopg.types.numeric import Int8BinaryDumper
@@ -37,13 +36,19 @@ LOCK_PATIENCE: Final = "10s"
 IDLE_PATIENCE: Final = "60s"
 """A transaction that is left open stalls every follower."""
 
+_ENTER: Final = """
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE enter_epoch() END,
+  pg_postmaster_start_time()::text
+"""
+
 Result = TypeVar("Result")
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that knows which scope and epoch it stands in."""
 
-    epoch: int = 0
+    epoch: int = -1
+    """Below 0 on a replica: it may be promoted under a connection."""
     scope: str | None = None
 
 
@@ -51,6 +56,10 @@ class Bytes(bytes):
     """Bytes that say so to the server; an array has to."""
 
     __slots__ = ()
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class _BytesDumper(BytesBinaryDumper):
@@ -77,9 +86,13 @@ class Server:
         self.read_only = mode == "ro"
         self._durability = durability
         self._lock = threading.Lock()
-        self._pool: ConnectionPool[Connection] | None = None
-        self._pid = 0
+        self._pool: tuple[int, ConnectionPool[Connection]] | None = None
+        """The process that made it, and the pool."""
         self._closed = False
+        self._started: str | None = None
+        """When the server was started that we last connected to."""
+        self.on_loss: Callable[[], None] = _nothing
+        """Called when the server may have lost what it had not yet written to its disk."""
         with self.naming_faults(), self.connect() as connection:
             self._look(connection)
 
@@ -107,7 +120,13 @@ class Server:
         """Do ``work`` as ``read`` does. It is told whether an earlier try may have gone through."""
         if self.read_only:
             raise ReadOnly("the ledger was opened read-only", hint="open it with mode='rw'")
-        return self._persevere(work, scope, event_ids)
+
+        def entering(connection: Connection, again: bool) -> Result:  # noqa: FBT001
+            if connection.epoch < 0:
+                self._enter(connection)
+            return work(connection, again)
+
+        return self._persevere(entering, scope, event_ids)
 
     @contextlib.contextmanager
     def lend(
@@ -127,9 +146,14 @@ class Server:
         """Let go of every connection."""
         with self._lock:
             self._closed = True
-            pool, self._pool = self._pool, None
-        if pool is not None and self._pid == os.getpid():
-            pool.close()
+            made, self._pool = self._pool, None
+        if made is not None and made[0] == os.getpid():
+            made[1].close()
+
+    def after_fork(self) -> None:
+        """Go on as the only thread of a child: with another lock, and connections of its own."""
+        self._lock = threading.Lock()
+        self._abandon_pool()
 
     def _persevere(
         self,
@@ -159,13 +183,14 @@ class Server:
 
     def _drop_dead(self, error: psycopg.Error) -> None:
         """Throw out the connections that went down together with one that was lost."""
-        pool = self._pool
-        if pool is not None and error.sqlstate is None and not isinstance(error, PoolTimeout):
-            with contextlib.suppress(psycopg.Error):
-                pool.check()
+        if _may_have_gone_through(error) and not isinstance(error, PoolTimeout):
+            self.on_loss()
+            if self._pool is not None:
+                with contextlib.suppress(psycopg.Error):
+                    self._pool[1].check()
 
     def _failure(self, error: psycopg.Error, event_ids: Sequence[str]) -> TreeringError:
-        if event_ids and is_passing(error):
+        if event_ids:
             return OutcomeUnknown(
                 f"{self.address.shown} was lost while recording: the events may or may not be kept",
                 event_ids=event_ids,
@@ -218,18 +243,23 @@ class Server:
         self.ledger_id: str = facts[2]
 
     def _open_pool(self) -> ConnectionPool[Connection]:
-        if self._pool is not None and self._pid == os.getpid():
-            return self._pool
+        made = self._pool
+        if made is not None and made[0] == os.getpid():
+            return made[1]
         with self._lock:
             if self._closed:
                 raise Closed("the ledger is closed", hint="open it again")
-            if self._pool is None or self._pid != os.getpid():
-                if self._pool is not None:
-                    # The parent's sockets: letting go of them here would end them there.
-                    _abandoned.append(self._pool)
-                self._pid = os.getpid()
-                self._pool = self._make_pool()
-            return self._pool
+            if self._pool is not None and self._pool[0] != os.getpid():
+                self._abandon_pool()
+            if self._pool is None:
+                self._pool = (os.getpid(), self._make_pool())
+            return self._pool[1]
+
+    def _abandon_pool(self) -> None:
+        if self._pool is not None:
+            # The parent's sockets: letting go of them here would end them there.
+            _abandoned.append(self._pool[1])
+            self._pool = None
 
     def _make_pool(self) -> ConnectionPool[Connection]:
         pool = ConnectionPool(
@@ -249,8 +279,17 @@ class Server:
 
     def _configure(self, connection: Connection) -> None:
         prepare(connection, self.address, self._durability, read_only=self.read_only)
-        row = connection.execute("SELECT enter_epoch()").fetchone()
-        connection.epoch = row[0] if row else 0
+        self._enter(connection)
+
+    def _enter(self, connection: Connection) -> None:
+        """Learn the epoch that a connection stands in, and whether the server was started anew."""
+        row = connection.execute(_ENTER).fetchone()
+        if row is None:
+            raise AssertionError
+        connection.epoch, started = row
+        if started != self._started:
+            self._started = started
+            self.on_loss()
 
 
 class _Context:
@@ -308,6 +347,7 @@ def prepare(
     connection.execute(
         "SELECT set_config('search_path', %s, false),"
         " set_config('synchronous_commit', %s, false),"
+        " set_config('default_transaction_isolation', 'read committed', false),"
         " set_config('default_transaction_read_only',"
         " coalesce(%s, current_setting('default_transaction_read_only')), false),"
         " set_config('lock_timeout', %s, false),"
@@ -331,10 +371,5 @@ def enter_scope(connection: Connection, scope: Scope | None) -> None:
 
 def _may_have_gone_through(error: psycopg.Error) -> bool:
     """Whether what was sent may have been committed although we got ``error``."""
-    if error.sqlstate is None:
-        return True
-    return (
-        error.sqlstate.startswith("57P")
-        or error.pgconn is None
-        or (error.pgconn.status == pq.ConnStatus.BAD)
-    )
+    # A server that says what was wrong has taken all back, unless it is just being shut down.
+    return error.sqlstate is None or error.sqlstate.startswith("57P")

@@ -12,6 +12,7 @@ from treering.ledger.records import SessionRecord
 from treering.model.events import REDACTED
 from treering.model.receipts import RebuildReceipt
 from treering.model.scopes import Scope
+from treering.storage import forks
 from treering.storage.encoding import name_key
 from treering.storage.news import News
 from treering.storage.postgres import runs
@@ -75,6 +76,8 @@ class PostgresStore(Reader):
         self._news = News()
         self._announcer = Announcer(server)
         self._listener = Listener(server, self._news)
+        server.on_loss = known.forget
+        forks.register(self)
 
     def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
         """Record all of ``drafts`` durably and in order, or none of them."""
@@ -270,6 +273,19 @@ class PostgresStore(Reader):
         self._listener.close()
         self._announcer.close()
         self._server.close()
+
+    def before_fork(self) -> None:
+        """Do nothing: what others are doing goes on in the parent."""
+
+    def after_fork_in_parent(self) -> None:
+        """Do nothing: connections stay here."""
+
+    def after_fork_in_child(self) -> None:
+        """Go on with connections and threads of our own."""
+        self._server.after_fork()
+        self._news.after_fork()
+        self._announcer.after_fork()
+        self._listener.after_fork()
 
     def _spread(self) -> None:
         self._news.spread()

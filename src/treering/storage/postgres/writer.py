@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 APPENDED, REPEATED, NO_SESSION, MOVED_ON, RUN_STARTED, RUN_OVER, SEALED_ANEW = range(7)
 """What append_event says became of an event."""
-_APPEND: Final = f"SELECT * FROM append_event({', '.join(['%s'] * 30)})"
+_APPEND: Final = f"SELECT * FROM append_event({', '.join(['%s'] * 31)})"
 
 Result = TypeVar("Result")
 
@@ -67,7 +67,7 @@ class Writer:
         place = self.known.places.get((draft.scope, draft.session_id))
         if place is None:
             return None
-        lock, session, scope_key = place
+        lock, session, scope_key, session_key = place
         (
             _, scope, _, kind, source, origin, run_id, run_seq, turn_id,
             agent_id, user_id, ts_ms, recorded_ms, _, summary, _,
@@ -84,7 +84,7 @@ class Writer:
             _APPEND,
             (
                 lock, connection.epoch, session, again or draft.made_id is None, expected_seq,
-                sealed,
+                session_key, sealed,
                 key, name, scope, kind, source, origin, run_id, run_seq, turn_id, agent_id,
                 user_id, ts_ms, recorded_ms, flags, SCHEMA_VERSION, draft.payload_bytes, summary,
                 draft.refs, payload, salt, draft.content_digest, draft.header_digest,

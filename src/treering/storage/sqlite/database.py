@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import apsw
 
 from treering.errors import Closed, Corrupt, NotFound, ReadOnly
-from treering.storage.sqlite import forks, schema
+from treering.storage import forks
+from treering.storage.sqlite import schema
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.gate import Gate
 from treering.storage.sqlite.opening import (

@@ -41,6 +41,7 @@ CREATE TABLE heads (
   scope text COLLATE "C" NOT NULL,
   session bigint NOT NULL,
   seq bigint NOT NULL,
+  key bytea NOT NULL,              -- the session's, for one who remembers its id from before a crash
   link bytea NOT NULL,
   PRIMARY KEY (scope, session)
 ) WITH (fillfactor = 50);
@@ -191,7 +192,7 @@ $$;
 -- xid with its first write, so within a session xids go up with seq.
 CREATE FUNCTION append_event(
   a_lock bigint, a_epoch bigint, a_session bigint, a_repeatable boolean, a_expected bigint,
-  a_sealed bigint,
+  a_key bytea, a_sealed bigint,
   a_event_id bytea, a_event_name text, a_scope text, a_kind text, a_source text, a_origin text,
   a_run_id text, a_run_seq bigint, a_turn_id text, a_agent_id text, a_user_id text,
   a_ts_ms bigint, a_recorded_ms bigint, a_flags bigint, a_schema_version bigint,
@@ -218,7 +219,7 @@ BEGIN
     RETURN;
   END IF;
   SELECT h.seq + 1, h.link INTO at_seq, at_link
-  FROM heads AS h WHERE h.scope = a_scope AND h.session = a_session;
+  FROM heads AS h WHERE h.scope = a_scope AND h.session = a_session AND h.key = a_key;
   IF NOT FOUND THEN
     outcome := 2;
     RETURN;
