@@ -19,7 +19,7 @@ SIZES: Final = (1, 20, 1, 5)
 """Short and longer transactions in turn, so that they overtake each other."""
 PAGE: Final = 500
 PAUSE_S: Final = 0.005
-IDLE_S: Final = 1.0
+IDLE_S: Final = 0.5
 PLAIN: Final = f"""
 SELECT position
 FROM {LEDGER}.events

@@ -17,7 +17,7 @@ TOGETHER: Final = (0, 0, 0, 0)
 TRIALS: Final[tuple[tuple[Contestant, tuple[int, ...]], ...]] = (
     ("ours", ALONE), ("ours", APART), ("ours", TOGETHER), ("bare", ALONE), ("bare", APART),
 )  # fmt: skip
-WARMING_S: Final = 0.2
+WARMING_S: Final = 0.1
 _READING: Final = (
     "Writers and server share the cores above: with two, one writer and its part of the server"
     " keep one busy, so that four can hardly do more than twice as much, whatever is written. Read"

@@ -97,7 +97,7 @@ def _row(
         raise AssertionError(f"{what}: found {len(read(few))} and {len(read(many))}")
     walls = in_turns(
         {"few": lambda: read(few), "many": lambda: read(many)},
-        rounds=effort.repeats * 4,
+        rounds=effort.repeats * 2,
         calls=CALLS,
     )
     small_us, large_us = (statistics.median(walls[name]) * 1e6 for name in ("few", "many"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.version import __version__
 
 if TYPE_CHECKING:
-    from treering.app import open  # noqa: A004  (the public door)
+    from treering.app import administer, open  # noqa: A004  (the public door)
     from treering.errors import (
         Busy,
         Closed,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         KeyMissing,
         NotALedger,
         NotFound,
+        NotPermitted,
         OutcomeUnknown,
         ReadOnly,
         RunClosed,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
         StorageFull,
         TooLarge,
         TreeringError,
+        Unavailable,
+        Unsupported,
     )
     from treering.ledger.following import Follower
     from treering.ledger.ledger import Ledger
@@ -49,14 +52,17 @@ if TYPE_CHECKING:
         AnchorReceipt,
         Broken,
         CopyReceipt,
+        DatabaseStatus,
         DestroyReceipt,
         ExpireReceipt,
         ExportReceipt,
         ImportReceipt,
+        InitReceipt,
         KeyGeneration,
         KeyReceipt,
         RebuildReceipt,
         RedactReceipt,
+        ScrubReceipt,
         Verification,
     )
 
@@ -68,6 +74,7 @@ __all__ = [
     "Conflict",
     "CopyReceipt",
     "Corrupt",
+    "DatabaseStatus",
     "DestroyReceipt",
     "DuplicateEvent",
     "Event",
@@ -76,6 +83,7 @@ __all__ = [
     "Follower",
     "Header",
     "ImportReceipt",
+    "InitReceipt",
     "InvalidCursor",
     "InvalidInput",
     "InvalidKind",
@@ -87,6 +95,7 @@ __all__ = [
     "NewEvent",
     "NotALedger",
     "NotFound",
+    "NotPermitted",
     "OutcomeUnknown",
     "Page",
     "ReadOnly",
@@ -95,6 +104,7 @@ __all__ = [
     "RunClosed",
     "SchemaTooNew",
     "SchemaTooOld",
+    "ScrubReceipt",
     "SensitiveContent",
     "Session",
     "StorageError",
@@ -103,8 +113,11 @@ __all__ = [
     "ToolCall",
     "TreeringError",
     "Turn",
+    "Unavailable",
+    "Unsupported",
     "Verification",
     "__version__",
+    "administer",
     "open",
 ]
 
@@ -112,6 +125,7 @@ _HOMES: Final = {
     "AnchorReceipt": "treering.model.receipts",
     "Broken": "treering.model.receipts",
     "CopyReceipt": "treering.model.receipts",
+    "DatabaseStatus": "treering.model.receipts",
     "DestroyReceipt": "treering.model.receipts",
     "Event": "treering.model.events",
     "ExpireReceipt": "treering.model.receipts",
@@ -119,6 +133,7 @@ _HOMES: Final = {
     "Follower": "treering.ledger.following",
     "Header": "treering.model.events",
     "ImportReceipt": "treering.model.receipts",
+    "InitReceipt": "treering.model.receipts",
     "KeyGeneration": "treering.model.receipts",
     "KeyReceipt": "treering.model.receipts",
     "Ledger": "treering.ledger.ledger",
@@ -126,10 +141,12 @@ _HOMES: Final = {
     "Page": "treering.model.queries",
     "RebuildReceipt": "treering.model.receipts",
     "RedactReceipt": "treering.model.receipts",
+    "ScrubReceipt": "treering.model.receipts",
     "Session": "treering.ledger.sessions",
     "ToolCall": "treering.ledger.turns",
     "Turn": "treering.ledger.turns",
     "Verification": "treering.model.receipts",
+    "administer": "treering.app",
     "open": "treering.app",
 }
 """Where each public name lives; every other one is an error."""

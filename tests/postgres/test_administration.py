@@ -29,7 +29,11 @@ def empty(server: Server) -> Place:
 def test_a_ledger_is_laid_out_with_its_roles(empty: Place) -> None:
     receipt = empty.administration.init()
 
-    assert (receipt.schema, receipt.version_before, receipt.version) == (empty.schema, 0, 1)
+    assert (receipt.schema, receipt.schema_version_before, receipt.schema_version) == (
+        empty.schema,
+        0,
+        1,
+    )
     assert receipt.partitions == schema.PARTITIONS
     assert receipt.roles == [f"{empty.schema}_app", f"{empty.schema}_scoped"]
 
@@ -43,7 +47,7 @@ def test_laying_out_again_changes_nothing(place: Place) -> None:
     second = place.administration.init(partitions=64)
 
     assert first == second
-    assert (first.version_before, first.version, first.partitions) == (1, 1, 2)
+    assert (first.schema_version_before, first.schema_version, first.partitions) == (1, 1, 2)
     assert place.administration.status().roles == {role: [HERE]}
     with treering.open(place.url_of(role)) as ledger:
         assert [header.summary for header in ledger.query(HERE).items] == ["kept"]
@@ -115,7 +119,7 @@ def test_opening_lays_out_what_is_not_there(empty: Place) -> None:
         ledger.append([said("first")])
 
     status = empty.administration.status()
-    assert (status.version, len(status.partitions)) == (1, schema.PARTITIONS)
+    assert (status.schema_version, len(status.partitions)) == (1, schema.PARTITIONS)
 
 
 def test_opening_to_read_lays_out_nothing(empty: Place) -> None:
@@ -172,7 +176,7 @@ def test_a_newer_schema_is_refused(place: Place) -> None:
     with pytest.raises(treering.SchemaTooNew):
         place.administration.init()
     status = place.administration.status()
-    assert (status.version, status.version_known) == (99, 1)
+    assert (status.schema_version, status.schema_version_known) == (99, 1)
 
 
 @pytest.fixture
@@ -197,7 +201,7 @@ def test_an_older_schema_is_refused_for_reading(place: Place, next_version: None
         treering.open(place.url, mode="ro")
 
     assert "treering db init" in str(refused.value.hint)
-    assert place.administration.status().version_known == 2
+    assert place.administration.status().schema_version_known == 2
 
 
 def test_a_role_that_may_not_upgrade_is_told_who_may(place: Place, next_version: None) -> None:
@@ -212,7 +216,7 @@ def test_an_upgrade_keeps_what_is_there_and_says_what_it_did(
 ) -> None:
     receipt = place.administration.init()
 
-    assert (receipt.version_before, receipt.version, receipt.partitions) == (1, 2, 2)
+    assert (receipt.schema_version_before, receipt.schema_version, receipt.partitions) == (1, 2, 2)
 
 
 def test_an_upgrade_that_fails_leaves_all_as_it_was(
@@ -295,7 +299,11 @@ def test_the_status_of_a_quiet_ledger(place: Place, server: Server) -> None:
     status = place.administration.status()
 
     assert status.server.startswith(f"{server.version}.")
-    assert (status.schema, status.version, status.version_known) == (place.schema, 1, 1)
+    assert (status.schema, status.schema_version, status.schema_version_known) == (
+        place.schema,
+        1,
+        1,
+    )
     assert not status.is_replica
     assert sum(part.events_estimated for part in status.partitions) == 50
     assert status.bytes > sum(part.bytes for part in status.partitions) > 0
@@ -372,7 +380,7 @@ def test_a_replica_is_listed_and_can_say_itself_how_it_is() -> None:
         assert listed.name
         assert listed.state == "streaming"
         assert listed.bytes_behind is not None
-        assert (status.is_replica, status.version, status.replicas) == (True, 1, [])
+        assert (status.is_replica, status.schema_version, status.replicas) == (True, 1, [])
         check_is_read_only(there)
 
 

@@ -194,9 +194,9 @@ class InitReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """What laying out a ledger on a server did."""
 
     schema: str
-    version_before: int
+    schema_version_before: int
     """0 if there was no ledger."""
-    version: int
+    schema_version: int
     partitions: int
     roles: list[str]
     """Empty if the user may not make roles."""
@@ -243,8 +243,8 @@ class DatabaseStatus(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     is_replica: bool
     schema: str
-    version: int
-    version_known: int
+    schema_version: int
+    schema_version_known: int
     """The newest that this program knows."""
     bytes: int
     partitions: list[Partition]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -48,7 +48,7 @@ class Address:
 def parse_address(location: str) -> Address:
     """Return the address in a ``postgresql://`` URL; ``?schema=`` names another schema."""
     parts = _split(location)
-    options = parse_qsl(parts.query, keep_blank_values=True)
+    options = _options(parts.query)
     schema = dict(options).get("schema", SCHEMA)
     if not _NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise InvalidInput(
@@ -81,6 +81,12 @@ def _split(location: str) -> SplitResult:
     if misread:
         raise _unreadable()
     return parts
+
+
+def _options(query: str) -> list[tuple[str, str]]:
+    """Return the options of a URL as libpq reads them: a plus stands for itself."""
+    pairs = (option.partition("=") for option in query.split("&") if option)
+    return [(unquote(name), unquote(value)) for name, _, value in pairs]
 
 
 def _shown(parts: SplitResult, options: list[tuple[str, str]]) -> str:

@@ -93,8 +93,8 @@ class Administration:
             made = with_roles and roles.make(connection, address)
             return InitReceipt(
                 schema=address.schema,
-                version_before=before,
-                version=schema.stored_version(connection, address),
+                schema_version_before=before,
+                schema_version=schema.stored_version(connection, address),
                 partitions=int(_setting(connection, "partitions")),
                 roles=[address.app_role, address.scoped_role] if made else [],
             )
@@ -135,8 +135,8 @@ class Administration:
                 server=connection.info.parameter_status("server_version") or "",
                 is_replica=is_replica,
                 schema=address.schema,
-                version=version,
-                version_known=len(schema.migrations()),
+                schema_version=version,
+                schema_version_known=len(schema.migrations()),
                 bytes=_value(connection, _BYTES, (address.schema,)),
                 partitions=[
                     Partition(name=name, bytes=size, events_estimated=events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -35,6 +36,9 @@ PATIENCE_S: Final = 30.0
 LOCK_PATIENCE: Final = "10s"
 IDLE_PATIENCE: Final = "60s"
 """A transaction that is left open stalls every follower."""
+
+# The pool would print why it cannot connect; we raise it.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 _ENTER: Final = """
 SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE enter_epoch() END,
@@ -173,13 +177,22 @@ class Server:
                 with self.lend(scope, max(deadline - time.monotonic(), 0.1)) as connection:
                     lent = True
                     return work(connection, sent)
-            except psycopg.Error as error:
+            except psycopg.Error as found:
+                error = self._reason(found) if isinstance(found, PoolTimeout) else found
                 sent = sent or (lent and _may_have_gone_through(error))
                 if not is_passing(error) or time.monotonic() + pause > deadline:
-                    raise self._failure(error, event_ids if sent else ()) from error
+                    raise self._failure(error, event_ids if sent else ()) from found
                 self._drop_dead(error)
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
+
+    def _reason(self, error: PoolTimeout) -> psycopg.Error:
+        """Return why the pool has no connection: it keeps that to itself."""
+        try:
+            self.connect().close()
+        except psycopg.Error as reason:
+            return reason
+        return error
 
     def _drop_dead(self, error: psycopg.Error) -> None:
         """Throw out the connections that went down together with one that was lost."""

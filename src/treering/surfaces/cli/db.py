@@ -216,13 +216,13 @@ def _note_what_is_not_as_asked(receipt: InitReceipt, partitions: int | None) -> 
 
 
 def _laid_out(receipt: InitReceipt) -> str:
-    if not receipt.version_before:
+    if not receipt.schema_version_before:
         partitions = counted(receipt.partitions, "partition")
         return f"laid out a ledger of {partitions} in schema {receipt.schema}"
-    if receipt.version_before < receipt.version:
-        versions = f"version {receipt.version_before} to {receipt.version}"
+    if receipt.schema_version_before < receipt.schema_version:
+        versions = f"version {receipt.schema_version_before} to {receipt.schema_version}"
         return f"brought the ledger in schema {receipt.schema} from {versions}"
-    return f"the ledger in schema {receipt.schema} is at version {receipt.version} already"
+    return f"the ledger in schema {receipt.schema} is at version {receipt.schema_version} already"
 
 
 def _show_file(path: str) -> None:

@@ -58,7 +58,7 @@ def _titled(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _version(status: DatabaseStatus) -> str:
-    version, known = status.version, status.version_known
+    version, known = status.schema_version, status.schema_version_known
     if version < known:
         return f"version {version} of {known}: run treering db init"
     if version > known:
