@@ -300,6 +300,20 @@ class Following:
             self._failure = error
 
 
+def followed(ledger: Ledger, after: str | None, last: str) -> tuple[list[str], str]:
+    """Return what there is behind a cursor up to ``last``, and the cursor there.
+
+    What has been committed is followed once every older transaction is over, whoever's it is.
+    """
+    follower = ledger.follow(HERE, after=after, idle_seconds=10)
+    texts: list[str] = []
+    for header in follower:
+        texts.append(header.summary)
+        if header.summary == last:
+            break
+    return texts, follower.cursor
+
+
 def told_by(follower: Colleague) -> list[Header]:
     """Return what a following process tells, up to LAST."""
     heard: list[Header] = []

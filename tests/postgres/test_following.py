@@ -22,6 +22,7 @@ from postgres_writers import (
     check_followed,
     check_seqs,
     follow,
+    followed,
     held_open,
     hold_now_and_then,
     in_threads,
@@ -54,14 +55,19 @@ class Looking:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.cursor: str | None = None
+        self._cursor: str | None = None
 
     def look(self) -> list[str]:
-        """Return what is new."""
-        follower = self._ledger.follow(HERE, after=self.cursor, idle_seconds=0)
+        """Return what is new at this moment."""
+        follower = self._ledger.follow(HERE, after=self._cursor, idle_seconds=0)
         texts = [header.summary for header in follower]
-        self.cursor = follower.cursor
+        self._cursor = follower.cursor
         return texts
+
+    def wait_for(self, last: str) -> list[str]:
+        """Return what is new, up to ``last``, and whatever comes at once behind that."""
+        texts, self._cursor = followed(self._ledger, self._cursor, last)
+        return texts + self.look()
 
 
 class Positions:
@@ -87,6 +93,12 @@ class Positions:
         self._last = max([self._last, *(row[0] for row in found)])
         return [row[1] for row in found]
 
+    def wait(self) -> list[str]:
+        """Return what is new, once there is something."""
+        before = self._last
+        looks = iter(self.look, None)
+        return next(found for found in looks if self._last > before)
+
 
 @pytest.fixture
 def url(postgres: Places) -> str:
@@ -111,12 +123,12 @@ def test_what_is_committed_late_is_missed_by_positions_and_not_by_a_follower(
     ledger: Ledger, others: list[str]
 ) -> None:
     positions, follower = Positions(ledger), Looking(ledger)
-    assert positions.look() == follower.look() == ["a", "b"]
+    assert positions.look() == follower.wait_for("b") == ["a", "b"]
 
     with held_open(ledger, *(said("early", session_id=name) for name in ["a", *others])) as early:
         later = ledger.append([said("later", session_id="b")])
         between = positions.look(), follower.look()
-    behind = positions.look(), follower.look()
+    behind = positions.look(), follower.wait_for("later")
 
     assert early[0].position < later[0].position
     assert between == (["later"], [])
@@ -135,20 +147,20 @@ def test_what_gets_its_position_early_is_missed_by_positions_even_up_to_the_olde
         batch.enter(drafts[0].scope, key, ["a"], 1)
         # The position is drawn, but nothing is written: the transaction has no xid yet.
         ledger.append([said("later", session_id="b")])
-        between.extend([positions.look(), follower.look()])
+        between.extend([positions.wait(), follower.wait_for("later")])
         batch.place(drafts)
         batch.flush()
 
-    assert positions.look() == follower.look() == ["a", "b"]
+    assert positions.wait() == follower.wait_for("b") == ["a", "b"]
     with store._server.lend(drafts[0].scope) as connection:
         key = store._writer.scope_key(connection, drafts[0].scope)
         store._writer.transact(connection, {(HERE, "a")}, work)
-    behind = positions.look(), follower.look()
+    behind = follower.wait_for("early"), positions.look()
 
     early, later = (ledger.query(HERE, session_id=name, last=1).items[0] for name in "ab")
     assert early.position < later.position
     assert between == [["later"], ["later"]]
-    assert behind == ([], ["early"])
+    assert behind == (["early"], [])
 
 
 @pytest.mark.usefixtures("sessions")
@@ -158,14 +170,14 @@ def test_what_is_taken_back_is_never_seen_and_holds_up_nothing(ledger: Ledger) -
     back = contextlib.suppress(psycopg.Rollback)
     with back, held_open(ledger, said("taken back", session_id="a")):
         ledger.append([said("kept", session_id="b")])
-        assert follower.look() == ["a", "b"]
+        assert follower.wait_for("b") == ["a", "b"]
         raise psycopg.Rollback
     with back, held_open(ledger, said("back", session_id="new"), said("x", session_id="a")):
         raise psycopg.Rollback
     ledger.append([said("anew", session_id="new")])
 
-    assert follower.look() == ["kept", "anew"]
-    check_followed(list(ledger.follow(HERE, idle_seconds=0)), ledger)
+    assert follower.wait_for("anew") == ["kept", "anew"]
+    assert ledger.verify().intact
 
 
 def test_followers_get_everything_once_while_many_write_and_positions_miss_some(
@@ -288,10 +300,10 @@ def test_a_committed_follower_that_is_stopped_within_a_run_gets_all_of_it_again(
 ) -> None:
     ledger.append([said("before")])
     ledger.append(run_of("r1", "one", "two"))
-    follower = ledger.follow(HERE, committed=True, idle_seconds=0)
+    follower = ledger.follow(HERE, committed=True)
     cut_short = [next(follower).summary for _ in range(3)]
-    again = ledger.follow(HERE, after=follower.cursor, committed=True, idle_seconds=0)
-    heard = [header.summary for header in again]
+    again = ledger.follow(HERE, after=follower.cursor, committed=True)
+    heard = [next(again).summary for _ in range(4)]
     behind = ledger.follow(HERE, after=again.cursor, committed=True, idle_seconds=0)
 
     assert cut_short == ["before", "run started", "one"]

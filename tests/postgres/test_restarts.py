@@ -25,6 +25,7 @@ from postgres_writers import (
     check_account,
     check_followed,
     follow,
+    followed,
     held_open,
     in_threads,
     open_ledger,
@@ -454,18 +455,6 @@ def epoch_and_xid(ledger: Ledger, text: str) -> tuple[int, int]:
     return (found[0][0], found[0][1])
 
 
-def followed(ledger: Ledger, after: str | None) -> list[str]:
-    """Return what is there to follow behind a cursor."""
-    return [header.summary for header in ledger.follow(HERE, after=after, idle_seconds=0)]
-
-
-def cursor_behind_all(ledger: Ledger) -> str:
-    """Return the cursor of a follower who has got everything."""
-    follower = ledger.follow(HERE, idle_seconds=0)
-    list(follower)
-    return follower.cursor
-
-
 def test_a_replica_is_read_and_followed_and_refuses_to_be_written(
     server: Server, url: str, ledger: Ledger, replica: Replica
 ) -> None:
@@ -477,7 +466,7 @@ def test_a_replica_is_read_and_followed_and_refuses_to_be_written(
         with held_open(ledger, said("early", session_id="a")):
             ledger.append([said("later", session_id="b")])
             catch_up(server, replica)
-            between = followed(reader, None)
+            between = [header.summary for header in reader.follow(HERE, idle_seconds=0)]
         ledger.append([said(LAST)])
         heard = following.all()
 
@@ -522,7 +511,7 @@ def test_a_follower_goes_on_after_a_takeover_although_transactions_count_lower(
     burn_xids(server.url())
     with open_ledger(both) as ledger:
         ledger.append([said("lost")])
-        cursor, lost = cursor_behind_all(ledger), epoch_and_xid(ledger, "lost")
+        (_, cursor), lost = followed(ledger, None, "lost"), epoch_and_xid(ledger, "lost")
         live = Following(ledger, after=cursor)
         with crashed(server):
             replica.start()
@@ -532,7 +521,7 @@ def test_a_follower_goes_on_after_a_takeover_although_transactions_count_lower(
             new = epoch_and_xid(ledger, "new")
 
             assert (new[0], new[1] < lost[1]) == (lost[0] + 1, True)
-            assert followed(ledger, cursor) == ["new", LAST]
+            assert followed(ledger, cursor, LAST)[0] == ["new", LAST]
             assert [header.summary for header in live.all()] == ["new", LAST]
             assert [header.seq for header in stored(ledger)] == [1, 2, 3]
             assert ledger.verify().intact
@@ -582,7 +571,7 @@ def test_a_writer_whose_connection_outlives_the_takeover_is_followed_from_an_old
     burn_xids(server.url())
     with open_ledger(both) as ledger:
         ledger.append([said("lost")])
-        cursor, lost = cursor_behind_all(ledger), epoch_and_xid(ledger, "lost")
+        (_, cursor), lost = followed(ledger, None, "lost"), epoch_and_xid(ledger, "lost")
         with crashed(server):
             replica.start()
             writer = threading.Thread(target=ledger.append, args=([said("new")],))
@@ -592,7 +581,7 @@ def test_a_writer_whose_connection_outlives_the_takeover_is_followed_from_an_old
             writer.join()
 
             assert epoch_and_xid(ledger, "new") > lost
-            assert followed(ledger, cursor) == ["new"]
+            assert followed(ledger, cursor, "new")[0] == ["new"]
 
 
 def visitors(server: Server) -> list[tuple[Any, ...]]:
@@ -614,12 +603,12 @@ def test_readers_follow_what_is_new_after_a_takeover_also_over_the_connections_t
         replica.promote()
         # Nobody has written here yet who would have noticed the takeover.
         with open_ledger(there, mode="ro") as other:
-            before = followed(other, None)
+            before = followed(other, None, "known to both")[0]
             with open_ledger(there) as writer:
                 writer.append([said(LAST)])
 
             assert before == ["known to both"]
-            assert followed(other, None) == ["known to both", LAST]
+            assert followed(other, None, LAST)[0] == ["known to both", LAST]
             assert [header.summary for header in following.all()] == ["known to both", LAST]
 
 
@@ -628,7 +617,7 @@ def test_a_follower_goes_on_in_a_restored_dump_although_transactions_count_lower
 ) -> None:
     burn_xids(server.url())
     ledger.append([said("before")])
-    cursor, before = cursor_behind_all(ledger), epoch_and_xid(ledger, "before")
+    (_, cursor), before = followed(ledger, None, "before"), epoch_and_xid(ledger, "before")
     dump = server.folder / "dump"
     server._run(
         *("pg_dump", f"--dbname={server.url('treering')}", f"--schema={schema_of(url)}"),
@@ -642,8 +631,8 @@ def test_a_follower_goes_on_in_a_restored_dump_although_transactions_count_lower
             after = epoch_and_xid(restored, "after")
 
             assert (after[0], after[1] < before[1]) == (before[0] + 1, True)
-            assert followed(restored, cursor) == ["after"]
-            assert followed(restored, None) == ["before", "after"]
+            assert followed(restored, cursor, "after")[0] == ["after"]
+            assert followed(restored, None, "after")[0] == ["before", "after"]
             assert restored.verify().intact
 
 
@@ -665,11 +654,11 @@ def test_a_follower_skips_nothing_when_a_crash_takes_back_what_it_has_seen(
     with open_ledger(url, durability="normal") as ledger:
         for number in range(20):
             ledger.append([said(f"soon lost {number}")])
-        follower = ledger.follow(HERE, idle_seconds=0)
+        follower = ledger.follow(HERE, idle_seconds=0.5)
         seen = {header.summary for header in follower}
         forgetful.restart("immediate")
         ledger.append([said("new")])
-        since = followed(ledger, follower.cursor)
+        since = followed(ledger, follower.cursor, "new")[0]
 
         assert "new" in since
         assert {header.summary for header in stored(ledger)} <= seen | set(since)

@@ -24,6 +24,7 @@ from concurrency.processes import check_order, colleagues, in_child
 from postgres_writers import (
     Account,
     check_account,
+    followed,
     held_open,
     in_threads,
     open_ledger,
@@ -485,7 +486,7 @@ def test_who_only_reads_reads_all_and_writes_nothing(url: str) -> None:
                 attempt(reader)
 
         assert reader.event(HERE, "before").payload == {"text": "before"}
-        assert [header.seq for header in reader.follow(HERE, idle_seconds=0)] == [1]
+        assert followed(reader, None, "before")[0] == ["before"]
         assert check_order(reader) == 1
 
 
