@@ -19,6 +19,7 @@ import pytest
 
 import treering
 from builders import DAY, HERE, NOON, called, said
+from treering.model.cursors import pack
 from treering.storage.sqlite import schema
 
 if TYPE_CHECKING:
@@ -379,3 +380,13 @@ def test_a_payload_that_is_erased_while_it_is_read_is_exported_as_erased(
 
     assert (receipt.complete, receipt.errors_sample) == (True, [])
     assert redacted == [True, False]
+
+
+def test_a_cursor_of_version_0_1_is_still_good(tmp_path: Path) -> None:
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        headers = ledger.append([said(str(n)) for n in range(3)])
+        kept = pack((HERE, headers[0].position))
+
+        followed = list(ledger.follow(HERE, after=kept, idle_seconds=0))
+
+    assert [header.summary for header in followed] == ["1", "2"]

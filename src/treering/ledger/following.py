@@ -110,7 +110,8 @@ class Follower(Generic[Item]):
 
 
 def _read_mark(cursor: str, scope: Scope) -> Mark:
-    name, mark = unpack(cursor, tuple[str, tuple[_Number, ...]])
+    name, mark = unpack(cursor, tuple[str, _Number | tuple[_Number, ...]])
     if name != scope:
         raise InvalidCursor("the cursor belongs to another scope", hint="follow that scope")
-    return mark
+    # Version 0.1 kept a position, which is all there is to a mark in a file.
+    return (mark,) if isinstance(mark, int) else mark
