@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 
-from treering.errors import TreeringError
-
 if TYPE_CHECKING:
     from treering.storage.news import News
-    from treering.storage.postgres.server import Server
+    from treering.storage.postgres.server import Connection, Server
 
 GAP_S: Final = 0.02
 """Announcements are at least this far apart."""
@@ -64,18 +62,21 @@ class Announcer:
         self._pause = threading.Event()
 
     def _run(self) -> None:
+        connection: Connection | None = None
         while True:
             self._pending.wait()
             self._pending.clear()
             # A follower that is not told finds out by itself, a little later.
-            with (
-                contextlib.suppress(psycopg.Error, TreeringError),
-                self._server.lend(timeout_s=PATIENCE_S) as connection,
-            ):
+            with contextlib.suppress(psycopg.Error):
+                # A connection of its own, so that appends keep to theirs.
+                if connection is None or connection.closed:
+                    connection = self._server.connect()
                 connection.execute("SELECT pg_notify(%s, '')", (channel(self._server),))
             if self._over:
-                return
+                break
             self._pause.wait(GAP_S)
+        if connection is not None:
+            connection.close()
 
 
 class Listener:

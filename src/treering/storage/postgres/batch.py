@@ -49,13 +49,13 @@ _HEADS: Final = """
 SELECT s.key, s.id, s.genesis, h.seq, h.link
 FROM sessions AS s
 JOIN heads AS h ON h.scope = s.scope AND h.session = s.id
-WHERE s.scope = %s AND s.key = ANY(%s)
+WHERE s.scope = %s AND s.key = ANY(%b)
 """
 _RUNS: Final = """
 SELECT r.session, r.run_id, r.state
 FROM sessions AS s
 JOIN runs AS r ON r.scope = s.scope AND r.session = s.id
-WHERE s.scope = %s AND s.key = ANY(%s) AND r.run_id = ANY(%s::text[])
+WHERE s.scope = %s AND s.key = ANY(%b) AND r.run_id = ANY(%s::text[])
 """
 _SEALED: Final = "SELECT round FROM seals WHERE scope = %s"
 _STATE_SCOPE: Final = "SELECT set_config('treering.scope', %s, true)"

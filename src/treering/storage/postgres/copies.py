@@ -5,6 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from psycopg.errors import UniqueViolation
+
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.drafts import compressed
 from treering.ledger.records import check_readable
@@ -60,16 +62,30 @@ class Copier:
         for scope in dict.fromkeys(record.scope for record in records):
             own = [record for record in records if record.scope == scope]
             added += self._writer.server.write(
-                lambda connection, _: self._restore(connection, sessions, own),  # noqa: B023
+                lambda connection, _: self._try(connection, sessions, own),  # noqa: B023
                 Scope(scope),
             )
         return added
+
+    def _try(
+        self,
+        connection: Connection,
+        sessions: Mapping[tuple[str, str], SessionRecord],
+        records: Sequence[Record],
+    ) -> int:
+        try:
+            return self._restore(connection, sessions, records, doubting=False)
+        except UniqueViolation:
+            # An id is taken: find out which.
+            return self._restore(connection, sessions, records, doubting=True)
 
     def _restore(
         self,
         connection: Connection,
         sessions: Mapping[tuple[str, str], SessionRecord],
         records: Sequence[Record],
+        *,
+        doubting: bool,
     ) -> int:
         scope = Scope(records[0].scope)
         names = list(dict.fromkeys(record.session_id for record in records))
@@ -86,7 +102,8 @@ class Copier:
             for name in names:
                 copy.open(sessions[scope, name])
             fresh = copy.leave_out_known(records)
-            copy.check_new(fresh)
+            if doubting:
+                copy.check_new(fresh)
             for record in fresh:
                 copy.add(sessions[scope, record.session_id], record)
             copy.flush()
@@ -152,7 +169,7 @@ class _Copy:
                 raise _taken(record)
             keys[key] = record
         found = self._connection.execute(
-            "SELECT event_id FROM events WHERE scope = %s AND event_id = ANY(%s) LIMIT 1",
+            "SELECT event_id FROM events WHERE scope = %s AND event_id = ANY(%b) LIMIT 1",
             (self._scope, [Bytes(key) for key in keys]),
             binary=True,
         ).fetchone()

@@ -46,13 +46,18 @@ _IN_ORDER: Final = "ORDER BY e.epoch, e.xid, e.position LIMIT %(limit)s"
 _MARK: Final = "e.epoch, e.xid::text::bigint"
 LIVE_HEADERS: Final = f"SELECT {HEADER}, {_MARK} {_FOLLOWED} AND e.flags < 64 {_IN_ORDER}"
 LIVE_EVENTS: Final = f"SELECT {EVENT}, {_MARK} {_FOLLOWED} AND e.flags < 64 {_IN_ORDER}"
+# Ordered, although there is but one: else an old plan may take any index of the scope.
+FIND: Final = (
+    f"SELECT {EVENT} FROM events AS e WHERE e.scope = %s AND e.event_id BETWEEN %s AND %s"
+    " AND e.flags < 64 ORDER BY e.event_id LIMIT 1"
+)
 _FLUSHED: Final = """
 SELECT CASE
   WHEN pg_is_in_recovery() THEN true
   ELSE pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()
 END
 """
-ANYTHING: Final = f"SELECT 1 {_FOLLOWED} LIMIT 1"
+ANYTHING: Final = f"SELECT 1 {_FOLLOWED} {_IN_ORDER}"
 RECORDS: Final = (
     f"SELECT {RECORD} FROM events AS e WHERE e.scope = %s AND e.session = %s AND e.seq > %s"
     " ORDER BY e.seq LIMIT %s"
@@ -221,9 +226,8 @@ class Reader:
                 return []
             return _fetch(
                 connection,
-                f"SELECT {EVENT} FROM events AS e"
-                " WHERE e.scope = %s AND e.event_id = %s AND e.flags < 64",
-                (scope, id_key(scope_key, event_id)[0]),
+                FIND,
+                (scope, key := id_key(scope_key, event_id)[0], key),
             )
 
         return next(iter(self._read(scope, look, self._to_events)), None)
@@ -345,7 +349,7 @@ class Reader:
         found = _fetch(
             connection,
             f"SELECT {HEADER}, e.event_id, e.salt FROM events AS e"
-            " WHERE e.scope = %s AND e.event_id = ANY(%s)",
+            " WHERE e.scope = %s AND e.event_id = ANY(%b)",
             (scope, [Bytes(key) for key in drafts]),
         )
         headers = self._to_headers(connection, scope, found)
@@ -366,7 +370,7 @@ def _blobs(connection: Connection, scope: Scope, found: list[Row]) -> dict[bytes
         return {}
     bodies = _fetch(
         connection,
-        "SELECT key, body FROM blobs WHERE scope = %s AND key = ANY(%s)",
+        "SELECT key, body FROM blobs WHERE scope = %s AND key = ANY(%b)",
         (scope, [Bytes(key) for key in keys]),
     )
     return dict(bodies)

@@ -29,6 +29,7 @@ def rebuild(connection: Connection) -> None:
     """Make the states of runs anew from their events. Call inside a transaction."""
     # Nobody appends meanwhile: whoever records an event of a run reads this table before.
     connection.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
+    connection.execute("SET LOCAL enable_seqscan = on")
     connection.execute("DELETE FROM runs")
     connection.execute(
         f"INSERT INTO runs (scope, session, run_id, state, first_seq, last_seq) {DERIVED}"

@@ -363,6 +363,10 @@ def prepare(
         " set_config('default_transaction_isolation', 'read committed', false),"
         " set_config('default_transaction_read_only',"
         " coalesce(%s, current_setting('default_transaction_read_only')), false),"
+        # Every statement is about few rows and has its index. Plans are made once, also while the
+        # tables are empty, and must be good for large ones.
+        " set_config('plan_cache_mode', 'force_generic_plan', false),"
+        " set_config('enable_seqscan', 'off', false),"
         " set_config('lock_timeout', %s, false),"
         " set_config('idle_in_transaction_session_timeout', %s, false)",
         (

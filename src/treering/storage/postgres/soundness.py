@@ -89,6 +89,7 @@ def first_flaw(connection: Connection, opener: Opener) -> str | None:
     """Say what is wrong beyond the events' own chain, if anything. One snapshot for all of it."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        connection.execute("SET LOCAL enable_seqscan = on")
         for complaint, statement in _STRAYS:
             row = connection.execute(statement).fetchone()
             if row and row[0]:

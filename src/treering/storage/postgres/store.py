@@ -183,10 +183,11 @@ class PostgresStore(Reader):
     def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
         found = self._sessions(
-            "SELECT e.link FROM sessions AS s"
-            " JOIN events AS e ON e.scope = s.scope AND e.session = s.id"
-            " WHERE s.genesis = %s AND e.seq = %s AND s.scope = coalesce(%s, s.scope)",
-            (genesis, seq, scope),
+            "SELECT e.link FROM sessions AS s CROSS JOIN LATERAL ("
+            " SELECT e.link FROM events AS e WHERE e.scope = s.scope AND e.session = s.id"
+            " AND e.seq BETWEEN %s AND %s ORDER BY e.seq LIMIT 1) AS e"
+            " WHERE s.genesis = %s AND s.scope = coalesce(%s, s.scope)",
+            (seq, seq, genesis, scope),
             scope,
         )
         return found[0][0] if found else None

@@ -30,6 +30,9 @@ APPENDED, REPEATED, NO_SESSION, MOVED_ON, RUN_STARTED, RUN_OVER, SEALED_ANEW = r
 """What append_event says became of an event."""
 _APPEND: Final = f"SELECT * FROM append_event({', '.join(['%s'] * 31)})"
 
+COPY_EVENTS_MIN: Final = 100
+"""From so many events on, COPY is worth that its transaction cannot be sent in one go."""
+
 Result = TypeVar("Result")
 
 
@@ -129,13 +132,15 @@ class Writer:
                 batch.open_sessions(scope, {d.session_id for d in own if d.event_id not in known})
                 batch.load_runs(scope, {(d.session_id, d.run_id) for d in own if d.run_id})
             headers = batch.place(drafts, expected_seq)
-            batch.flush()
+            batch.flush(copying=copying)
             return headers
+
+        copying = len(drafts) >= COPY_EVENTS_MIN and not self.server.walled
 
         scopes = list(dict.fromkeys(draft.scope for draft in drafts))
         keys = {scope: self.scope_key(connection, scope) for scope in scopes}
         places = {(draft.scope, draft.session_id) for draft in drafts}
-        return self.transact(connection, places, work)
+        return self.transact(connection, places, work, copying=copying)
 
     def transact(
         self,

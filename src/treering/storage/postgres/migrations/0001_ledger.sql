@@ -208,8 +208,12 @@ BEGIN
   outcome := 0;
   PERFORM set_config('treering.scope', a_scope, true);
   PERFORM pg_advisory_xact_lock(a_lock);
-  IF a_repeatable AND EXISTS (
-    SELECT 1 FROM events AS e WHERE e.scope = a_scope AND e.event_id = a_event_id
+  -- Ordered by the id, although there is but one: a plan that is made while the table is empty
+  -- would else take any index that begins with the scope, and keep to it.
+  IF a_repeatable AND (
+    SELECT true FROM events AS e
+    WHERE e.scope = a_scope AND e.event_id BETWEEN a_event_id AND a_event_id
+    ORDER BY e.event_id LIMIT 1
   ) THEN
     outcome := 1;
     RETURN;
