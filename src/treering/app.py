@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from treering.capture.secrets import Guard
     from treering.ledger.drafts import GuardMode
     from treering.ledger.ports import EventStore
+    from treering.storage.modes import Durability, Mode
     from treering.storage.postgres.address import Address
     from treering.storage.postgres.administration import Administration
-    from treering.storage.sqlite.database import Durability, Mode
 
 
 def open(  # noqa: A001  (the public door is treering.open)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from random import Random
 
-    from treering.storage.sqlite.database import Durability
+    from treering.storage.modes import Durability
 
 SCOPE: Final = "acme/app"
 AGENT: Final = "lyria"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event, NewEvent
-    from treering.storage.sqlite.database import Durability
+    from treering.storage.modes import Durability
 
 NAME: Final = "ledger.db"
 SESSIONS: Final = ("s1", "s2", "s3")

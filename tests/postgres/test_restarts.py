@@ -170,11 +170,12 @@ def under_load(url: str, ledger: Ledger) -> Iterator[Account]:
 def test_who_had_many_connections_finds_back_after_a_restart_as_soon_as_others(
     server: Server, ledger: Ledger, mode: StopMode
 ) -> None:
+    ledger.append([said("before")])
     gate = threading.Barrier(16)
 
     def hold(number: int) -> None:
         with held_open(ledger, said("x", session_id=f"s{number}")):
-            gate.wait()
+            gate.wait(30)
 
     in_threads(*(partial(hold, number) for number in range(16)))
     server.restart(mode)

@@ -348,7 +348,7 @@ def test_a_batch_is_not_mixed_with_what_others_append(ledger: Ledger) -> None:
     ids=["sessions", "blobs"],
 )
 def test_batches_that_touch_the_same_in_another_order_do_not_lock_each_other_out(
-    url: str, differing: Callable[[int], dict[str, Any]]
+    postgres: Places, differing: Callable[[int], dict[str, Any]]
 ) -> None:
     def write_batches(ledger: Ledger, number: int) -> None:
         dice = Random(number)
@@ -362,18 +362,18 @@ def test_batches_that_touch_the_same_in_another_order_do_not_lock_each_other_out
                 ]
             )
 
-    before = deadlocks(url)
-    with open_ledger(url) as ledger:
+    before = deadlocks(postgres.url)
+    with open_ledger(postgres.fresh()) as ledger:
         in_threads(*(partial(write_batches, ledger, number) for number in range(4)))
         events = check_order(ledger)
 
     assert events == 4 * 25 * 10
-    assert deadlocks(url) == before
+    assert deadlocks(postgres.url) == before
 
 
 def deadlocks(url: str) -> int:
     """Return how often the server had to take somebody's transaction back."""
-    with psycopg.connect(url.partition("&schema=")[0], autocommit=True) as connection:
+    with psycopg.connect(url, autocommit=True) as connection:
         # The others tell what they have counted when they go.
         until(lambda: not others(connection))
         row = connection.execute(

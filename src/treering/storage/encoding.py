@@ -6,8 +6,10 @@ import hmac
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from uuid_utils import UUID
 
+from treering.ledger.records import SessionRecord
 from treering.model.codec import SPILL_BYTES_MAX, decode, encode
 from treering.model.events import REDACTED
 from treering.model.upcast import upcast
@@ -22,6 +24,8 @@ ALWAYS: Final = 8
 SPILLED: Final = 16
 NAMED: Final = 32
 EXPIRED: Final = 64
+
+Row = tuple[Any, ...]
 
 PREVIEW_CHARACTERS: Final = 200
 PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -108,3 +112,40 @@ def erasure_of(flags: int) -> Erasure | None:
     if flags & PLACEHOLDER:
         return "placeholder"
     return "null" if flags & ERASED else None
+
+
+def bounded(rows: list[Row], payload_bytes: int) -> list[Row]:
+    """Return as many of ``rows`` as their payloads fit in memory together; at least one.
+
+    ``payload_bytes`` is the column that has their size.
+    """
+    total = 0
+    for count, row in enumerate(rows):
+        total += row[payload_bytes] or 0
+        if total > PAGE_BYTES_MAX and count:
+            return rows[:count]
+    return rows
+
+
+def session_record(
+    scope: str,
+    scope_key: bytes,
+    session_id: str | None,
+    salt: bytes,
+    genesis: bytes,
+    head_seq: int | None,
+    head_link: bytes | None,
+) -> SessionRecord:
+    """Return a session's place in the chain. Raises ValidationError if a column makes no sense."""
+    return msgspec.convert(
+        {
+            "scope": scope,
+            "scope_key": scope_key,
+            "session_id": session_id,
+            "salt": salt,
+            "genesis": genesis,
+            "head_seq": -1 if head_seq is None else head_seq,
+            "head_link": head_link or b"",
+        },
+        SessionRecord,
+    )

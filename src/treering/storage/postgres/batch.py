@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft
     from treering.model.scopes import Scope
+    from treering.storage.encoding import Row
     from treering.storage.postgres.known import Known
     from treering.storage.postgres.reader import Reader
-    from treering.storage.postgres.rows import Row
     from treering.storage.postgres.server import Connection
 
 PLAIN: Final = {"safe": ALWAYS, "private": ALWAYS | PRIVATE}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
@@ -23,8 +21,6 @@ from treering.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from treering.errors import TreeringError
 
 _PASSING: Final = (
@@ -41,15 +37,6 @@ _PASSING: Final = (
     TooManyRequests,
 )
 """What another try may get past: restarts, failovers, and two who got in each other's way."""
-_UNREADABLE: Final = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    msgspec.MsgspecError,
-)
-"""What comes up when stored values are not of the sort that they were written as."""
 
 
 def is_passing(error: psycopg.Error) -> bool:
@@ -157,18 +144,6 @@ def translate(error: psycopg.Error, shown: str) -> TreeringError:
         return StorageError(f"{shown}: {text}", hint="see the server's log")
     ours, said, hint = found
     return ours(said.format(shown=shown, text=text), hint=hint)
-
-
-@contextlib.contextmanager
-def naming_damage(shown: str) -> Iterator[None]:
-    """Raise Corrupt where stored values cannot be what was written."""
-    try:
-        yield
-    except _UNREADABLE as error:
-        raise Corrupt(
-            f"{shown} is damaged: an event cannot be read ({error})",
-            hint="run treering verify, and restore from a backup or an export",
-        ) from error
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from treering.errors import InvalidCursor
 from treering.ledger.records import Stretch
 from treering.model.kinds import ERASURE_KINDS
-from treering.storage.encoding import id_key
+from treering.storage.damage import naming_damage
+from treering.storage.encoding import bounded, id_key
 from treering.storage.postgres import rows, timeline
-from treering.storage.postgres.faults import naming_damage
-from treering.storage.postgres.rows import BLOB, EVENT, HEADER, RECORD, SESSION, WIDTH
+from treering.storage.postgres.rows import (
+    BLOB,
+    EVENT,
+    HEADER,
+    PAYLOAD_BYTES,
+    RECORD,
+    SESSION,
+    WIDTH,
+)
 from treering.storage.postgres.server import Bytes
 from treering.storage.repeats import taken
 from treering.storage.sealing import Opener
@@ -23,8 +31,8 @@ if TYPE_CHECKING:
     from treering.model.events import Event, Header
     from treering.model.queries import Query
     from treering.model.scopes import Scope
+    from treering.storage.encoding import Row
     from treering.storage.postgres.known import Known
-    from treering.storage.postgres.rows import Row
     from treering.storage.postgres.server import Connection, Server
 
 LAST: Final = 2**62
@@ -109,7 +117,7 @@ class Reader:
                 return []
         found = timeline.page(connection, query, session, columns)
         if columns is EVENT:
-            found = rows.bounded(found)
+            found = bounded(found, PAYLOAD_BYTES)
         return found[::-1] if query.backwards else found
 
     # By seq, within a session.
@@ -159,7 +167,7 @@ class Reader:
             if session is None:
                 return []
             found = _fetch(connection, statement, (scope, session, after, before, limit))
-            return rows.bounded(found)
+            return bounded(found, PAYLOAD_BYTES)
 
         return self._read(scope, look, build)
 
@@ -171,7 +179,7 @@ class Reader:
             if session is None:
                 return []
             found = _fetch(connection, RECORDS, (scope, session, after_seq, limit))
-            return rows.bounded(found)
+            return bounded(found, PAYLOAD_BYTES)
 
         return self._read(scope, look, self._to_records)
 
@@ -254,7 +262,7 @@ class Reader:
     ) -> Stretch[Item]:
         def look(connection: Connection) -> Stretch[Item]:
             found = _fetch(connection, statement, _place(scope, mark, limit))
-            kept = rows.bounded(found)
+            kept = bounded(found, PAYLOAD_BYTES)
             if kept:
                 _await_durable(connection)
             marks = [(*row[-2:], row[0]) for row in kept]
@@ -289,7 +297,7 @@ class Reader:
                 cursor.execute(statement, place)
                 while found := cursor.fetchmany(RECORDS_PAGE):
                     while found:
-                        page = rows.bounded(found)
+                        page = bounded(found, PAYLOAD_BYTES)
                         found = found[len(page) :]
                         with naming_damage(self._server.address.shown):
                             records = self._to_records(connection, scope, page)

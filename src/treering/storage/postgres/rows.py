@@ -15,7 +15,6 @@ from treering.storage.encoding import (
     ERASED,
     EXPIRED,
     NAMED,
-    PAGE_BYTES_MAX,
     PRIVATE,
     erasure_of,
     name_of,
@@ -25,9 +24,8 @@ from treering.storage.encoding import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from treering.storage.encoding import Row
     from treering.storage.sealing import Opener
-
-Row = tuple[Any, ...]
 
 _READ: Final = (
     "position", "session", "seq", "event_id", "event_name", "kind", "source", "origin", "run_id",
@@ -171,13 +169,3 @@ def records(
             summary, refs, payload, blob, salt, *_,
         ) in rows
     ]  # fmt: skip
-
-
-def bounded(rows: list[Row]) -> list[Row]:
-    """Return as many of ``rows`` as their payloads fit in memory together; at least one."""
-    total = 0
-    for count, row in enumerate(rows):
-        total += row[PAYLOAD_BYTES] or 0
-        if total > PAGE_BYTES_MAX and count:
-            return rows[:count]
-    return rows

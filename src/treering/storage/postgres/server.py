@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
 from psycopg.adapt import AdaptersMap
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.model.scopes import Scope
+    from treering.storage.modes import Durability, Mode
     from treering.storage.postgres.address import Address
 
-Durability = Literal["full", "normal"]
-Mode = Literal["rw", "ro"]
 
 CONNECTIONS_MAX: Final = 32
 CONNECT_S: Final = 10

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.ledger.chain import SALT_BYTES
-from treering.ledger.records import SessionRecord
-from treering.model.events import REDACTED
 from treering.model.receipts import RebuildReceipt
 from treering.model.scopes import Scope
 from treering.storage import forks
-from treering.storage.encoding import name_key
+from treering.storage.damage import naming_damage
+from treering.storage.encoding import name_key, session_record
 from treering.storage.news import News
 from treering.storage.postgres import runs
 from treering.storage.postgres.announcements import Announcer, Listener
 from treering.storage.postgres.copies import Copier
 from treering.storage.postgres.eraser import Eraser
-from treering.storage.postgres.faults import naming_damage
 from treering.storage.postgres.known import Known
 from treering.storage.postgres.reader import Reader
 from treering.storage.postgres.soundness import first_flaw
@@ -30,11 +28,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Cover, Draft, Erased, Erasure, Mark, Record, Selection
+    from treering.ledger.records import (
+        Cover,
+        Draft,
+        Erased,
+        Erasure,
+        Mark,
+        Record,
+        Selection,
+        SessionRecord,
+    )
     from treering.model.events import Header
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
-    from treering.storage.postgres.rows import Row
+    from treering.storage.encoding import Row
     from treering.storage.postgres.server import Connection, Server
 
 SESSIONS_PAGE: Final = 1_000
@@ -156,7 +163,7 @@ class PostgresStore(Reader):
                 f"{_SESSIONS} WHERE {where} ORDER BY s.scope, s.id LIMIT %s", values, scope
             )
             with naming_damage(self._server.address.shown):
-                yield from (_session_record(*row) for row in found)
+                yield from (session_record(*row[1:]) for row in found)
             if len(found) < SESSIONS_PAGE:
                 return
             after = (found[-1][1], found[-1][0])
@@ -171,7 +178,7 @@ class PostgresStore(Reader):
             scope,
         )
         with naming_damage(self._server.address.shown):
-            return [_session_record(*row) for row in found]
+            return [session_record(*row[1:]) for row in found]
 
     def _sessions(
         self, statement: str, values: tuple[object, ...], scope: Scope | None
@@ -291,27 +298,3 @@ class PostgresStore(Reader):
     def _spread(self) -> None:
         self._news.spread()
         self._announcer.announce()
-
-
-def _session_record(
-    _: int,
-    scope: str,
-    scope_key: bytes,
-    session_id: str | None,
-    salt: bytes,
-    genesis: bytes,
-    head_seq: int | None,
-    head_link: bytes | None,
-) -> SessionRecord:
-    return msgspec.convert(
-        {
-            "scope": scope,
-            "scope_key": scope_key,
-            "session_id": REDACTED if session_id is None else session_id,
-            "salt": salt,
-            "genesis": genesis,
-            "head_seq": -1 if head_seq is None else head_seq,
-            "head_link": head_link or b"",
-        },
-        SessionRecord,
-    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from treering.model.queries import Query
     from treering.model.scopes import Scope
-    from treering.storage.postgres.rows import Row
+    from treering.storage.encoding import Row
     from treering.storage.postgres.server import Connection
 
 # From one kind straight to the next, however many events there are of each.

@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import apsw
 
@@ -30,8 +30,8 @@ from treering.storage.sqlite.sql import fetch_value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Durability = Literal["full", "normal"]
-Mode = Literal["rw", "ro"]
+    from treering.storage.modes import Durability, Mode
+
 
 PATIENCE_S: Final = 30.0
 """How long a writer waits for others before it gives up."""

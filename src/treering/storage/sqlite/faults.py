@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import apsw
-import msgspec
 
 from treering.errors import (
     Busy,
@@ -19,19 +17,7 @@ from treering.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from treering.errors import TreeringError
-
-_UNREADABLE: Final = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    msgspec.MsgspecError,
-)
-"""What comes up when stored values are not of the sort that they were written as."""
 
 
 def translate(error: apsw.Error, path: str) -> TreeringError:
@@ -74,18 +60,6 @@ def translate(error: apsw.Error, path: str) -> TreeringError:
                 f"SQLite cannot use {path}: {error}",
                 hint="if it is a ledger, it may be damaged: keep a copy, then try treering verify",
             )
-
-
-@contextlib.contextmanager
-def naming_damage(path: str) -> Iterator[None]:
-    """Raise Corrupt where stored values cannot be what was written."""
-    try:
-        yield
-    except _UNREADABLE as error:
-        raise Corrupt(
-            f"{path} is damaged: an event cannot be read ({error})",
-            hint="keep a copy, then run treering verify and restore from an export",
-        ) from error
 
 
 def translate_commit(error: apsw.Error, path: str, event_ids: list[str]) -> TreeringError:

@@ -10,12 +10,12 @@ from treering.model.codec import encode
 from treering.model.events import REDACTED
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
-from treering.storage.encoding import name_key
+from treering.storage.damage import naming_damage
+from treering.storage.encoding import bounded, name_key
 from treering.storage.sealing import Opener
 from treering.storage.sqlite import rows, timeline
-from treering.storage.sqlite.faults import naming_damage
 from treering.storage.sqlite.known import Blobs, SessionTexts, Texts
-from treering.storage.sqlite.rows import EVENT, HEADER, RECORD, WITH_CONTENT
+from treering.storage.sqlite.rows import EVENT, HEADER, PAYLOAD_BYTES, RECORD, WITH_CONTENT
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Reader:
             text, bindings = timeline.statement(query, places, columns, joins)
             found = fetch_all(connection, text, bindings)
         if joins:
-            found = rows.bounded(found)
+            found = bounded(found, PAYLOAD_BYTES)
         return found[::-1] if query.backwards else found
 
     # By seq, within a session.
@@ -126,7 +126,7 @@ class Reader:
         """Return events of a session in order, behind ``after_seq``; fewer if they are large."""
         statement = seq_statement(EVENT, WITH_CONTENT, "ASC")
         found = self._by_seq(scope, session_id, statement, after_seq, LAST, limit)
-        return self._to_events(rows.bounded(found))
+        return self._to_events(bounded(found, PAYLOAD_BYTES))
 
     def last_headers(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
@@ -142,12 +142,12 @@ class Reader:
         """Return the last events before ``before_seq``, in order; fewer if they are large."""
         statement = seq_statement(EVENT, WITH_CONTENT, "DESC")
         found = self._by_seq(scope, session_id, statement, 0, before_seq or LAST, limit)
-        return self._to_events(rows.bounded(found)[::-1])
+        return self._to_events(bounded(found, PAYLOAD_BYTES)[::-1])
 
     def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
         """Return stored events of a session in order, erased ones included."""
         found = self._by_seq(scope, session_id, RECORDS, after_seq, LAST, limit)
-        return self._to_records(rows.bounded(found))
+        return self._to_records(bounded(found, PAYLOAD_BYTES))
 
     def covers(self, scope: Scope, session_id: str) -> list[Event]:
         """Return the events that vouch for erasures in a session, in order."""
@@ -296,7 +296,7 @@ class Reader:
                 statement,
                 (position, last, number, limit),
             )
-        kept = found if statement is LIVE_HEADERS else rows.bounded(found)
+        kept = found if statement is LIVE_HEADERS else bounded(found, PAYLOAD_BYTES)
         if len(kept) == limit or len(kept) < len(found):
             last = kept[-1][0]
         last = max(last, position)

@@ -18,7 +18,6 @@ from treering.storage.encoding import (
     ERASED,
     EXPIRED,
     NAMED,
-    PAGE_BYTES_MAX,
     PRIVATE,
     erasure_of,
     name_of,
@@ -46,7 +45,7 @@ NAME_COLUMNS: Final = tuple(
 )
 POSITION: Final = _READ.index("position")
 EVENT_ID: Final = _READ.index("event_id")
-_PAYLOAD_BYTES: Final = _READ.index("payload_bytes")
+PAYLOAD_BYTES: Final = _READ.index("payload_bytes")
 _PAYLOAD: Final = len(_READ)
 _BLOB: Final = len(_READ) + 1
 
@@ -208,15 +207,5 @@ def records(
 def sealed(rows: Iterable[Row]) -> list[Row]:
     """Return those of ``rows`` whose payload is sealed."""
     return [
-        row for row in rows if row[_PAYLOAD] is None and row[_BLOB] is None and row[_PAYLOAD_BYTES]
+        row for row in rows if row[_PAYLOAD] is None and row[_BLOB] is None and row[PAYLOAD_BYTES]
     ]
-
-
-def bounded(rows: list[Row]) -> list[Row]:
-    """Return as many of ``rows`` as their payloads fit in memory together; at least one."""
-    total = 0
-    for count, row in enumerate(rows):
-        total += row[_PAYLOAD_BYTES] or 0
-        if total > PAGE_BYTES_MAX and count:
-            return rows[:count]
-    return rows

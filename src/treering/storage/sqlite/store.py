@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.ledger.chain import SALT_BYTES
-from treering.ledger.records import SessionRecord
 from treering.model.receipts import RebuildReceipt
 from treering.model.scopes import Scope
-from treering.storage.encoding import name_key
+from treering.storage.damage import naming_damage
+from treering.storage.encoding import name_key, session_record
 from treering.storage.news import News
 from treering.storage.sealing import generation_of
 from treering.storage.sqlite import runs, timeline
 from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
 from treering.storage.sqlite.eraser import Eraser
-from treering.storage.sqlite.faults import naming_damage
 from treering.storage.sqlite.known import SEALED_MARK, Known, sealed_scopes
 from treering.storage.sqlite.reader import Reader
 from treering.storage.sqlite.soundness import first_flaw
@@ -29,7 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Cover, Draft, Erased, Erasure, Mark, Record, Selection
+    from treering.ledger.records import (
+        Cover,
+        Draft,
+        Erased,
+        Erasure,
+        Mark,
+        Record,
+        Selection,
+        SessionRecord,
+    )
     from treering.model.events import Header
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
@@ -157,7 +165,7 @@ class SqliteStore(Reader):
                     },
                 )
             with naming_damage(self._database.path):
-                records = [_session_record(*row) for row in found]
+                records = [session_record(*row[1:]) for row in found]
             yield from records
             if len(found) < SESSIONS_PAGE:
                 return
@@ -174,7 +182,7 @@ class SqliteStore(Reader):
                 (scope, name_key(key, session_id)),
             )
         with naming_damage(self._database.path):
-            return [_session_record(*row) for row in found]
+            return [session_record(*row[1:]) for row in found]
 
     def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
@@ -256,27 +264,3 @@ class SqliteStore(Reader):
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
-
-
-def _session_record(
-    _: int,
-    scope: str,
-    scope_key: bytes,
-    session_id: str,
-    salt: bytes,
-    genesis: bytes,
-    head_seq: int | None,
-    head_link: bytes | None,
-) -> SessionRecord:
-    return msgspec.convert(
-        {
-            "scope": scope,
-            "scope_key": scope_key,
-            "session_id": session_id,
-            "salt": salt,
-            "genesis": genesis,
-            "head_seq": -1 if head_seq is None else head_seq,
-            "head_link": head_link or b"",
-        },
-        SessionRecord,
-    )
