@@ -141,7 +141,7 @@ def session_record(
         {
             "scope": scope,
             "scope_key": scope_key,
-            "session_id": session_id,
+            "session_id": REDACTED if session_id is None else session_id,
             "salt": salt,
             "genesis": genesis,
             "head_seq": -1 if head_seq is None else head_seq,
