@@ -75,10 +75,10 @@ def destroy_all(store: EventStore, drafter: Drafter, scope: Scope, *, at_ms: int
     _check_encrypted(store, scope)
     # Nobody seals any more, so that no payload is recorded between the two and lost.
     store.vault.retire(scope)
+    known = [one.generation for one in store.vault.records(scope)]
     store.await_writers(scope)
     redacted, blobs = erasure.redact_all(store, drafter, scope)
     physical = store.finish_erasure()
-    known = [one.generation for one in store.vault.records(scope)]
     return DestroyReceipt(
         scope=scope,
         generations=store.vault.destroy(scope, known, at_ms=at_ms),

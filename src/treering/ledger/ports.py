@@ -136,7 +136,10 @@ class EventStore(Protocol):
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
-        """Take in ``records`` verbatim and in order, all or none; return how many were new."""
+        """Take in ``records`` of one scope verbatim and in order, all or none.
+
+        Return how many were new.
+        """
 
     def seal_scope(self, scope: Scope) -> None:
         """Note, for every writer, that payloads of the scope are sealed from now on."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 GAP_S: Final = 0.02
 """Announcements are at least this far apart."""
 LISTENING_S: Final = 0.5
+PAUSE_MAX_S: Final = 30.0
+"""Between two tries of a listener who is refused."""
 PATIENCE_S: Final = 1.0
 
 
@@ -111,10 +114,14 @@ class Listener:
         self._over = threading.Event()
 
     def _run(self) -> None:
+        pause = LISTENING_S
         while not self._over.is_set():
+            begun = time.monotonic()
             with contextlib.suppress(psycopg.Error):
                 self._hear()
-            self._over.wait(LISTENING_S)
+            # A replica does not let anybody listen, until it is promoted.
+            pause = LISTENING_S if time.monotonic() - begun > pause else min(pause * 2, PAUSE_MAX_S)
+            self._over.wait(pause)
 
     def _hear(self) -> None:
         with self._server.connect() as connection:

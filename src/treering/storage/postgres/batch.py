@@ -123,6 +123,9 @@ class Batch:
         names = {name_key(scope_key, name): name for name in sessions}
         keys = [Bytes(key) for key in names]
         self.connection.execute(_STATE_SCOPE, (scope,))
+        self.connection.execute(
+            "SELECT pg_advisory_xact_lock_shared(%s)", (self.known.lock_of(scope, ""),)
+        )
         sealed = self.connection.execute(_SEALED, (scope,), binary=True)
         heads = self.connection.execute(_HEADS, (scope, keys), binary=True)
         numbers = self.connection.execute(_POSITIONS, (events,), binary=True)

@@ -58,32 +58,36 @@ class Copier:
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
         """Take in ``records`` in their order, all or none; return how many were new."""
-        added = 0
-        for scope in dict.fromkeys(record.scope for record in records):
-            own = [record for record in records if record.scope == scope]
-            added += self._writer.server.write(
-                lambda connection, _: self._try(connection, sessions, own),  # noqa: B023
-                Scope(scope),
-            )
-        return added
+        if not records:
+            return 0
+        added = [0]
+
+        def work(connection: Connection, again: bool) -> int:  # noqa: FBT001
+            new = self._try(connection, sessions, records, added)
+            # One that went through without an answer has left nothing new for the next.
+            return max(added) if again else new
+
+        return self._writer.server.write(work, Scope(records[0].scope))
 
     def _try(
         self,
         connection: Connection,
         sessions: Mapping[tuple[str, str], SessionRecord],
         records: Sequence[Record],
+        added: list[int],
     ) -> int:
         try:
-            return self._restore(connection, sessions, records, doubting=False)
+            return self._restore(connection, sessions, records, added, doubting=False)
         except UniqueViolation:
             # An id is taken: find out which.
-            return self._restore(connection, sessions, records, doubting=True)
+            return self._restore(connection, sessions, records, added, doubting=True)
 
     def _restore(
         self,
         connection: Connection,
         sessions: Mapping[tuple[str, str], SessionRecord],
         records: Sequence[Record],
+        added: list[int],
         *,
         doubting: bool,
     ) -> int:
@@ -107,6 +111,7 @@ class Copier:
             for record in fresh:
                 copy.add(sessions[scope, record.session_id], record)
             copy.flush()
+            added.append(len(fresh))
             return len(fresh)
 
         places = {(scope, name) for name in names}

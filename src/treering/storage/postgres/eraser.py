@@ -101,6 +101,26 @@ _Found = tuple[int, int, bytes, str]
 """session, seq, link, kind"""
 
 
+NOTHING: Final = Erased(by_kind={}, sessions=[], blobs_erased=0, blobs_shared=0, more=False)
+
+
+class _Attempt:
+    """What the last try at an erasure did, if its commit went through."""
+
+    def __init__(self) -> None:
+        self.voucher: bytes | None = None
+        self.erased = NOTHING
+
+    def went_through(self, connection: Connection, scope: Scope) -> bool:
+        """Whether the event is there that vouches for it."""
+        found = _fetch(
+            connection,
+            "SELECT 1 FROM events WHERE scope = %s AND event_id = %s",
+            (scope, self.voucher),
+        )
+        return bool(found)
+
+
 class Eraser:
     """Blanks events and drives their bytes out."""
 
@@ -117,9 +137,18 @@ class Eraser:
         vouch: Callable[[Cover], Draft],
     ) -> Erased:
         """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
+        last = _Attempt()
 
-        def work(connection: Connection, _: bool) -> Erased:  # noqa: FBT001
-            return self._erase(connection, selection, erasure, limit, vouch)
+        def vouching(cover: Cover) -> Draft:
+            draft = vouch(cover)
+            last.voucher = draft.made_id
+            return draft
+
+        def work(connection: Connection, again: bool) -> Erased:  # noqa: FBT001
+            if again and last.went_through(connection, selection.scope):
+                return last.erased
+            last.voucher = None
+            return self._erase(connection, selection, erasure, limit, vouching, last)
 
         return self._server.write(work, selection.scope)
 
@@ -130,16 +159,16 @@ class Eraser:
         erasure: Erasure,
         limit: int,
         vouch: Callable[[Cover], Draft],
+        attempt: _Attempt,
     ) -> Erased:
         known, scope = self._writer.known, selection.scope
-        nothing = Erased(by_kind={}, sessions=[], blobs_erased=0, blobs_shared=0, more=False)
         scope_key = known.scope_key(connection, scope)
         if scope_key is None:
-            return nothing
+            return NOTHING
         # Looked for without a lock to know the sessions, and again under their locks.
         before = self._select(connection, selection, scope_key, limit)
         if not before:
-            return nothing
+            return NOTHING
         names = known.session_names(connection, scope, {row[0] for row in before})
 
         def work(batch: Batch) -> Erased:
@@ -158,13 +187,14 @@ class Eraser:
             batch.flush()
             places = [(row[0], row[1]) for row in found]
             erased, shared = blank(connection, scope, places, erasure)
-            return Erased(
+            attempt.erased = Erased(
                 by_kind=dict(Counter(row[3] for row in found)),
                 sessions=sessions,
                 blobs_erased=erased,
                 blobs_shared=shared,
                 more=len(before) >= limit,
             )
+            return attempt.erased
 
         places = {(scope, name) for name in names.values()}
         return self._writer.transact(connection, places, work)

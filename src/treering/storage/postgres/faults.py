@@ -43,8 +43,9 @@ def is_passing(error: psycopg.Error) -> bool:
     """Whether the same may go well on a new connection, or a little later."""
     if isinstance(error, _PASSING):
         return True
-    # No code from the server: the connection was lost, or could not be had.
-    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+    # No code from the server, or a pooler's: the connection was lost, or could not be had.
+    lost = error.sqlstate is None or error.sqlstate.startswith("08")
+    return isinstance(error, psycopg.OperationalError) and lost
 
 
 _LOGIN: Final = (
@@ -121,6 +122,14 @@ _TRANSLATIONS: Final[
             StorageError,
             "{shown} lacks a part of the ledger: {text}",
             "run treering db init; treering db status shows what is there",
+        ),
+    ),
+    (
+        (PoolTimeout, TooManyRequests),
+        (
+            Busy,
+            "every connection of this process to {shown} is in use",
+            "use fewer threads at a time, and take exports to their end",
         ),
     ),
     ((psycopg.OperationalError,), _UNREACHABLE),

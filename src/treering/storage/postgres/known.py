@@ -30,14 +30,17 @@ class Known:
     def forget(self) -> None:
         """Drop everything; it will be read again."""
         self._scopes: dict[str, bytes] = {}
-        self._names: dict[int, str] = {}
+        self._names: dict[tuple[str, int], str] = {}
         self.sealed: dict[str, int] = {}
         """The round of each scope's seal; 0 if it is not sealed."""
         self.places: dict[tuple[str, str], tuple[int, int, bytes, bytes]] = {}
         """Lock, session id, scope key and session key by the names of scope and session."""
 
     def lock_of(self, scope: str, session_id: str) -> int:
-        """Return the number of the advisory lock that orders a session's appends."""
+        """Return the number of the advisory lock that orders a session's appends.
+
+        That of no session is the scope's own: whoever seals shares it.
+        """
         text = f"{scope}\0{session_id}".encode()
         digest = blake2b(text, digest_size=8, key=self._lock_key).digest()
         return int.from_bytes(digest, "big", signed=True)
@@ -54,6 +57,8 @@ class Known:
             ).fetchone()
             if row is None:
                 return None
+            if len(self._scopes) >= REMEMBERED_MAX:
+                self._scopes, self.sealed = {}, {}
             known, self.sealed[scope] = row
             self._scopes[scope] = known
         return known
@@ -61,17 +66,17 @@ class Known:
     def remember_session(self, scope: str, session_id: str, session: int, scope_key: bytes) -> None:
         """Remember a session that is there to stay."""
         if len(self.places) >= REMEMBERED_MAX:
-            self.places.clear()
+            self.places = {}
         key = name_key(scope_key, session_id)
         lock = self.lock_of(scope, session_id)
         self.places[scope, session_id] = (lock, session, scope_key, key)
-        self.name_session(session, session_id)
+        self._remember_name(scope, session, session_id)
 
-    def name_session(self, session: int, name: str) -> None:
-        """Remember what a session is called."""
+    def _remember_name(self, scope: str, session: int, name: str) -> None:
+        # Never emptied in place: another thread may be reading it.
         if len(self._names) >= REMEMBERED_MAX:
-            self._names.clear()
-        self._names[session] = name
+            self._names = {}
+        self._names[scope, session] = name
 
     def session(self, connection: Connection, scope: Scope, session_id: str) -> int | None:
         """Return the id of a session, or None if it is not there."""
@@ -95,10 +100,9 @@ class Known:
         self, connection: Connection, scope: Scope, sessions: Iterable[int]
     ) -> dict[int, str]:
         """Return the names of ``sessions``."""
-        wanted = set(sessions)
         known = self._names
-        unknown = [session for session in wanted if session not in known]
-        found: dict[int, str] = {}
+        found = {session: known.get((scope, session)) for session in set(sessions)}
+        unknown = [session for session, name in found.items() if name is None]
         if unknown:
             rows = connection.execute(
                 "SELECT id, coalesce(name, %s) FROM sessions"
@@ -108,8 +112,8 @@ class Known:
             ).fetchall()
             for session, name in rows:
                 found[session] = name
-                self.name_session(session, name)
-        return {session: found.get(session) or known[session] for session in wanted}
+                self._remember_name(scope, session, name)
+        return {session: name for session, name in found.items() if name is not None}
 
 
 def open_session(

@@ -39,6 +39,8 @@ LAST: Final = 2**62
 """Behind every seq and position."""
 RUN_PAGE: Final = 1_000
 RECORDS_PAGE: Final = 500
+PAGES_PATIENCE: Final = "1h"
+"""So long may whoever takes the pages of an export think about one."""
 
 Item = TypeVar("Item", bound="Header")
 
@@ -65,7 +67,7 @@ SELECT CASE
   ELSE pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()
 END
 """
-ANYTHING: Final = f"SELECT 1 {_FOLLOWED} {_IN_ORDER}"
+ANYTHING: Final = f"SELECT 1 {_FOLLOWED} AND e.flags < 64 {_IN_ORDER}"
 RECORDS: Final = (
     f"SELECT {RECORD} FROM events AS e WHERE e.scope = %s AND e.session = %s AND e.seq > %s"
     " ORDER BY e.seq LIMIT %s"
@@ -283,25 +285,21 @@ class Reader:
     ) -> Iterator[list[Record]]:
         """Return what a scope, or one session, holds when asked, erased events included."""
         # All of it from one snapshot, so that each erasure comes with what vouches for it.
-        with (
-            self._server.naming_faults(),
-            self._server.lend(scope) as connection,
-            connection.transaction(),
-        ):
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with self._server.naming_faults(), self._server.aside(scope) as connection:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             # Whoever takes the pages may be slow. One who only reads holds no follower up.
-            connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            connection.execute(
+                f"SET LOCAL idle_in_transaction_session_timeout = '{PAGES_PATIENCE}'"
+            )
             statement, place = self._records_from(connection, scope, session_id, behind or {})
-            with connection.cursor(name="records", binary=True) as cursor:
-                cursor.itersize = RECORDS_PAGE
-                cursor.execute(statement, place)
-                while found := cursor.fetchmany(RECORDS_PAGE):
-                    while found:
-                        page = bounded(found, PAYLOAD_BYTES)
-                        found = found[len(page) :]
-                        with naming_damage(self._server.address.shown):
-                            records = self._to_records(connection, scope, page)
-                        yield records
+            connection.execute(f"DECLARE records NO SCROLL CURSOR FOR {statement}", place)
+            while found := _fetch(connection, f"FETCH {RECORDS_PAGE} FROM records", ()):
+                while found:
+                    page = bounded(found, PAYLOAD_BYTES)
+                    found = found[len(page) :]
+                    with naming_damage(self._server.address.shown):
+                        records = self._to_records(connection, scope, page)
+                    yield records
 
     def _records_from(
         self,
@@ -402,7 +400,7 @@ def _await_durable(connection: Connection) -> None:
 
 
 def _place(scope: Scope, mark: Mark, limit: int) -> dict[str, Any]:
-    if len(mark) not in {0, 3}:
+    if len(mark) not in {0, 3} or (mark and mark[0] >= 2**31):
         raise InvalidCursor("the cursor belongs to another ledger", hint="follow that one")
     epoch, xid, position = mark or (0, 0, 0)
     return {

@@ -27,7 +27,9 @@ _PRIVILEGES: Final = """
 GRANT USAGE ON SCHEMA {schema} TO {app}, {scoped};
 GRANT SELECT ON ledger, grants, episodic_events TO {app}, {scoped};
 GRANT SELECT, INSERT ON
-  scopes, seals, sessions, heads, events, blobs, runs, retention, scrubs TO {app}, {scoped};
+  scopes, seals, heads, events, blobs, runs, retention, scrubs TO {app}, {scoped};
+GRANT SELECT, INSERT (scope, key, name, salt, genesis) ON sessions TO {app}, {scoped};
+GRANT UPDATE (days) ON retention TO {app}, {scoped};
 GRANT UPDATE (round) ON seals TO {app}, {scoped};
 GRANT UPDATE (seq, link) ON heads TO {app}, {scoped};
 GRANT UPDATE (state, last_seq) ON runs TO {app}, {scoped};
@@ -84,8 +86,7 @@ def make(connection: Connection, address: Address) -> bool:
     try:
         with connection.transaction():
             for role in ("app", "scoped"):
-                if not _exists(connection, getattr(address, f"{role}_role")):
-                    connection.execute(sql.SQL(_MAKE).format(role=names[role]))
+                _make_group(connection, address, getattr(address, f"{role}_role"), names[role])
     except InsufficientPrivilege:
         return False
     with connection.transaction():
@@ -96,6 +97,26 @@ def make(connection: Connection, address: Address) -> bool:
         if connection.info.server_version >= MAINTAIN_VERSION:
             _let_maintain(connection, names)
     return True
+
+
+def _make_group(connection: Connection, address: Address, role: str, name: sql.Identifier) -> None:
+    """Make a group of the ledger's. Raises InvalidInput if it is another ledger's.
+
+    Roles belong to the whole server: members of one in another database would be let in here.
+    """
+    row = connection.execute("SELECT value FROM ledger WHERE name = 'id'").fetchone()
+    mark = f"treering ledger {row[0] if row else ''}"
+    found = connection.execute(
+        "SELECT shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = %s", (role,)
+    ).fetchone()
+    if found is None:
+        connection.execute(sql.SQL(_MAKE).format(role=name))
+        connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(name, sql.Literal(mark)))
+    elif (found[0] or mark) != mark:
+        raise InvalidInput(
+            f"the role {role} belongs to a ledger in another database of this server",
+            hint=f"give this one a schema of its own: ?schema={address.schema}_2",
+        )
 
 
 def grant(

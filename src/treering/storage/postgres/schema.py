@@ -23,10 +23,11 @@ PARTITIONS: Final = 16
 PARTITIONED: Final = ("events", "blobs")
 ERASABLE: Final = {
     "events": (
-        "agent_id", "content_digest", "event_name", "origin", "payload", "recorded_ms", "refs",
-        "run_seq", "salt", "source", "summary", "turn_id", "user_id",
+        "agent_id", "blob", "content_digest", "event_name", "origin", "payload", "payload_bytes",
+        "recorded_ms", "refs", "run_seq", "salt", "source", "summary", "ts_ms", "turn_id",
+        "user_id",
     ),
-    "blobs": ("body",),
+    "blobs": ("body", "key"),
 }  # fmt: skip
 """Columns that an erasure blanks."""
 _LAYING_OUT: Final = 0x74726E67

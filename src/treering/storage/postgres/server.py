@@ -7,11 +7,13 @@ import logging
 import os
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
 from psycopg.adapt import AdaptersMap
-from psycopg.errors import UndefinedFunction, UndefinedTable
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import ReadOnlySqlTransaction, UndefinedFunction, UndefinedTable
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper, StrDumperUnknown
 from psycopg_pool import ConnectionPool, PoolTimeout
@@ -32,6 +34,14 @@ CONNECTIONS_MAX: Final = 32
 CONNECT_S: Final = 10
 PATIENCE_S: Final = 30.0
 """How long a lost server is waited for."""
+_PATIENCE: Final = {
+    "connect_timeout": CONNECT_S,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""A host that is gone without a word is given up within 20 seconds."""
 LOCK_PATIENCE: Final = "10s"
 IDLE_PATIENCE: Final = "60s"
 """A transaction that is left open stalls every follower."""
@@ -91,6 +101,7 @@ class Server:
         self._lock = threading.Lock()
         self._pool: tuple[int, ConnectionPool[Connection]] | None = None
         """The process that made it, and the pool."""
+        self._aside: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._closed = False
         self._started: str | None = None
         """When the server was started that we last connected to."""
@@ -127,6 +138,8 @@ class Server:
         def entering(connection: Connection, again: bool) -> Result:  # noqa: FBT001
             if connection.epoch < 0:
                 self._enter(connection)
+            if connection.epoch < 0:
+                raise ReadOnlySqlTransaction("the server is a replica")
             return work(connection, again)
 
         return self._persevere(entering, scope, event_ids)
@@ -145,6 +158,21 @@ class Server:
         finally:
             pool.putconn(connection)
 
+    @contextlib.contextmanager
+    def aside(self, scope: Scope) -> Iterator[Connection]:
+        """Lend a connection of its own, for something that may take long."""
+        owner, connection = os.getpid(), self.connect()
+        self._aside.add(connection)
+        try:
+            if self.walled:
+                enter_scope(connection, scope)
+            yield connection
+        finally:
+            if os.getpid() == owner:
+                connection.close()
+            else:
+                _abandoned.append(connection)
+
     def close(self) -> None:
         """Let go of every connection."""
         with self._lock:
@@ -152,10 +180,14 @@ class Server:
             made, self._pool = self._pool, None
         if made is not None and made[0] == os.getpid():
             made[1].close()
+        for connection in list(self._aside):
+            connection.close()
 
     def after_fork(self) -> None:
         """Go on as the only thread of a child: with another lock, and connections of its own."""
         self._lock = threading.Lock()
+        _abandoned.extend(self._aside)
+        self._aside = weakref.WeakSet()
         self._abandon_pool()
 
     def _persevere(
@@ -197,9 +229,10 @@ class Server:
         """Throw out the connections that went down together with one that was lost."""
         if _may_have_gone_through(error) and not isinstance(error, PoolTimeout):
             self.on_loss()
-            if self._pool is not None:
+            made = self._pool
+            if made is not None:
                 with contextlib.suppress(psycopg.Error):
-                    self._pool[1].check()
+                    made[1].check()
 
     def _failure(self, error: psycopg.Error, event_ids: Sequence[str]) -> TreeringError:
         if event_ids:
@@ -277,7 +310,7 @@ class Server:
         pool = ConnectionPool(
             self.address.conninfo(),
             connection_class=Connection,
-            kwargs=connection_arguments(),
+            kwargs=connection_arguments(self.address),
             min_size=1,
             max_size=CONNECTIONS_MAX,
             open=False,
@@ -314,15 +347,15 @@ class _Context:
 
 
 _ADAPTERS: Final = _Context(_adapters())
-_abandoned: list[ConnectionPool[Connection]] = []
-"""Pools of a parent process, kept so that nothing closes them."""
+_abandoned: list[ConnectionPool[Connection] | Connection] = []
+"""What belongs to a parent process, kept so that nothing closes it."""
 
 
 def connect(
     address: Address, durability: Durability = "full", *, read_only: bool = False
 ) -> Connection:
     """Return a connection that is ready for the ledger."""
-    connection: Connection = Connection.connect(address.conninfo(), **connection_arguments())
+    connection: Connection = Connection.connect(address.conninfo(), **connection_arguments(address))
     try:
         prepare(connection, address, durability, read_only=read_only)
     except BaseException:
@@ -340,13 +373,13 @@ def naming_faults(address: Address) -> Iterator[None]:
         raise translate(error, address.shown) from error
 
 
-def connection_arguments() -> dict[str, Any]:
-    """Return how every connection is made."""
-    return {
+def connection_arguments(address: Address) -> dict[str, Any]:
+    """Return how every connection is made, as far as the address does not say."""
+    given = conninfo_to_dict(address.conninfo())
+    return {name: value for name, value in _PATIENCE.items() if name not in given} | {
         "autocommit": True,
         "prepare_threshold": 2,
         "context": _ADAPTERS,
-        "connect_timeout": CONNECT_S,
         "client_encoding": "utf8",
         "fallback_application_name": "treering",
     }
@@ -369,7 +402,7 @@ def prepare(
         " set_config('lock_timeout', %s, false),"
         " set_config('idle_in_transaction_session_timeout', %s, false)",
         (
-            f'"{address.schema}", pg_catalog',
+            f'"{address.schema}"',  # Behind what is built in, which always comes first.
             "off" if durability == "normal" else "on",
             "on" if read_only else None,
             LOCK_PATIENCE,
@@ -388,4 +421,5 @@ def enter_scope(connection: Connection, scope: Scope | None) -> None:
 def _may_have_gone_through(error: psycopg.Error) -> bool:
     """Whether what was sent may have been committed although we got ``error``."""
     # A server that says what was wrong has taken all back, unless it is just being shut down.
-    return error.sqlstate is None or error.sqlstate.startswith("57P")
+    # A pooler in between has codes of its own for a server that it lost.
+    return error.sqlstate is None or error.sqlstate.startswith(("57P", "08"))

@@ -61,13 +61,6 @@ FROM events
 WHERE scope = %s AND length(salt) > %s
 GROUP BY 1
 """
-# Whoever appends holds the lock of a session until his transaction ends.
-_WRITING: Final = """
-SELECT DISTINCT virtualtransaction
-FROM pg_locks
-WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()
-  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-"""
 
 
 class PostgresStore(Reader):
@@ -95,12 +88,13 @@ class PostgresStore(Reader):
     def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:
         """Return True once something may be found behind ``seen``, False after the timeout."""
         self._listener.listen()
-        waited, step = 0.0, POLL_FIRST_S
+        deadline, step = time.monotonic() + timeout_s, POLL_FIRST_S
         while not self.anything_after(scope, seen):
-            if waited >= timeout_s:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 return False
-            self._news.wait(min(step, timeout_s - waited))
-            waited, step = waited + step, min(step * 2, POLL_LAST_S)
+            self._news.wait(min(step, left))
+            step = min(step * 2, POLL_LAST_S)
         return True
 
     def erase(
@@ -140,9 +134,13 @@ class PostgresStore(Reader):
 
         def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
             with connection.transaction(), connection.cursor() as cursor:
-                cursor.execute("DELETE FROM retention WHERE scope = %s", (scope,))
+                cursor.execute(
+                    "DELETE FROM retention WHERE scope = %s AND kind <> ALL(%s::text[])",
+                    (scope, list(policy)),
+                )
                 cursor.executemany(
-                    "INSERT INTO retention (scope, kind, days) VALUES (%s, %s, %s)",
+                    "INSERT INTO retention (scope, kind, days) VALUES (%s, %s, %s)"
+                    " ON CONFLICT (scope, kind) DO UPDATE SET days = excluded.days",
                     [(scope, kind, days) for kind, days in policy.items()],
                 )
 
@@ -268,10 +266,9 @@ class PostgresStore(Reader):
 
         def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
             connection.execute("UPDATE seals SET round = round + 1 WHERE scope = %s", (scope,))
-            writing = {row[0] for row in connection.execute(_WRITING)}
-            while writing:
-                time.sleep(POLL_FIRST_S)
-                writing &= {row[0] for row in connection.execute(_WRITING)}
+            lock = self._known.lock_of(scope, "")
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
 
         self._server.write(work, scope)
         self._known.forget()

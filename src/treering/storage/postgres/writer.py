@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from psycopg.errors import UniqueViolation
@@ -26,14 +27,24 @@ if TYPE_CHECKING:
     from treering.storage.postgres.reader import Reader
     from treering.storage.postgres.server import Connection, Server
 
-APPENDED, REPEATED, NO_SESSION, MOVED_ON, RUN_STARTED, RUN_OVER, SEALED_ANEW = range(7)
-"""What append_event says became of an event."""
-_APPEND: Final = f"SELECT * FROM append_event({', '.join(['%s'] * 31)})"
+_APPEND: Final = f"SELECT * FROM append_event({', '.join(['%s'] * 32)})"
 
 COPY_EVENTS_MIN: Final = 100
 """From so many events on, COPY is worth that its transaction cannot be sent in one go."""
 
 Result = TypeVar("Result")
+
+
+class Outcome(IntEnum):
+    """What append_event says became of an event."""
+
+    APPENDED = 0
+    REPEATED = 1
+    NO_SESSION = 2
+    MOVED_ON = 3
+    RUN_STARTED = 4
+    RUN_OVER = 5
+    SEALED_ANEW = 6
 
 
 class Writer:
@@ -78,6 +89,9 @@ class Writer:
         key, name, flags = stored_id(draft, scope_key)
         salt: bytes | None = draft.salt
         payload, sealed = draft.payload, self.known.sealed.get(scope)
+        if sealed is None:
+            return None
+        scope_lock = self.known.lock_of(scope, "") if sealed else 0
         if sealed and payload is not None and is_sealable(kind):
             secret = self._vault.in_use(scope)
             salt, payload, _, _ = stored_content(
@@ -86,9 +100,8 @@ class Writer:
         row = connection.execute(
             _APPEND,
             (
-                lock, connection.epoch, session, again or draft.made_id is None, expected_seq,
-                session_key, sealed,
-                key, name, scope, kind, source, origin, run_id, run_seq, turn_id, agent_id,
+                lock, scope_lock, connection.epoch, session, again or draft.made_id is None,
+                expected_seq, session_key, sealed, key, name, scope, kind, source, origin, run_id, run_seq, turn_id, agent_id,
                 user_id, ts_ms, recorded_ms, flags, SCHEMA_VERSION, draft.payload_bytes, summary,
                 draft.refs, payload, salt, draft.content_digest, draft.header_digest,
                 state_after(kind), kind == "run.started",
@@ -99,14 +112,14 @@ class Writer:
             raise AssertionError
         outcome, position, seq, last = row
         match outcome:
-            case 0:
+            case Outcome.APPENDED:
                 return header_of(draft, position, seq, last)
-            case 1:
+            case Outcome.REPEATED:
                 return self._repeated(connection, draft, scope_key)
-            case 3:
+            case Outcome.MOVED_ON:
                 raise moved_on(draft, seq - 1, expected_seq or 0)
-            case 4 | 5:
-                check_run(draft, RUN_OPEN if outcome == RUN_STARTED else 1)
+            case Outcome.RUN_STARTED | Outcome.RUN_OVER:
+                check_run(draft, RUN_OPEN if outcome == Outcome.RUN_STARTED else 1)
         # The scope was sealed meanwhile, or has another key, or another ledger stands in its place.
         self.known.forget()
         return None

@@ -54,7 +54,7 @@ CREATE TABLE events (
   ts_ms bigint NOT NULL,
   recorded_ms bigint NOT NULL,
   run_seq bigint,
-  epoch integer NOT NULL,          -- xids count anew in another cluster: see enter_epoch
+  epoch integer NOT NULL CHECK (epoch >= 0),  -- xids count anew in another cluster: see enter_epoch
   payload_bytes integer NOT NULL,
   flags smallint NOT NULL,         -- see storage/encoding.py; 64 and above is expired
   schema_version smallint NOT NULL,
@@ -191,7 +191,7 @@ $$;
 -- One event, in one round trip. The lock comes before anything is written: a transaction gets its
 -- xid with its first write, so within a session xids go up with seq.
 CREATE FUNCTION append_event(
-  a_lock bigint, a_epoch bigint, a_session bigint, a_repeatable boolean, a_expected bigint,
+  a_lock bigint, a_scope_lock bigint, a_epoch bigint, a_session bigint, a_repeatable boolean, a_expected bigint,
   a_key bytea, a_sealed bigint,
   a_event_id bytea, a_event_name text, a_scope text, a_kind text, a_source text, a_origin text,
   a_run_id text, a_run_seq bigint, a_turn_id text, a_agent_id text, a_user_id text,
@@ -218,7 +218,13 @@ BEGIN
     outcome := 1;
     RETURN;
   END IF;
-  IF a_sealed <> coalesce((SELECT s.round FROM seals AS s WHERE s.scope = a_scope), 0) THEN
+  IF a_sealed > 0 THEN
+    -- Shared by all who seal; whoever takes a key out of use waits until they are done.
+    PERFORM pg_advisory_xact_lock_shared(a_scope_lock);
+  END IF;
+  IF a_sealed IS DISTINCT FROM
+    coalesce((SELECT s.round FROM seals AS s WHERE s.scope = a_scope), 0)
+  THEN
     outcome := 6;
     RETURN;
   END IF;
