@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from treering.config import keys_folder, mask_key
 from treering.errors import InvalidInput, Unsupported
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from treering.storage.modes import Durability, Mode
     from treering.storage.postgres.address import Address
     from treering.storage.postgres.administration import Administration
+
+
+_CONNINFO: Final = re.compile(r"(host|hostaddr|port|dbname|user|service|password) ?=")
+"""How libpq's other sort of address begins."""
 
 
 def open(  # noqa: A001  (the public door is treering.open)
@@ -92,14 +97,18 @@ def _address(location: str) -> Address:
         raise InvalidInput(
             f"{location} is no database server", hint="name one: postgresql://user@host/database"
         )
-    if find_spec("psycopg") is None or find_spec("psycopg_pool") is None:
-        raise Unsupported(
-            "PostgreSQL needs psycopg, which is not installed",
-            hint="pip install 'treering[postgres]'",
-        )
-    from treering.storage.postgres.address import parse_address  # noqa: PLC0415
-
+    missing = next((name for name in ("psycopg", "psycopg_pool") if find_spec(name) is None), None)
+    if missing is not None:
+        raise _uninstalled(f"{missing}, which is not installed")
+    try:
+        from treering.storage.postgres.address import parse_address  # noqa: PLC0415
+    except ImportError as error:
+        raise _uninstalled("a psycopg that finds its libpq") from error
     return parse_address(location)
+
+
+def _uninstalled(what: str) -> Unsupported:
+    return Unsupported(f"PostgreSQL needs {what}", hint="pip install 'treering[postgres]'")
 
 
 def _path(location: str | os.PathLike[str]) -> str:
@@ -111,9 +120,16 @@ def _path(location: str | os.PathLike[str]) -> str:
         ) from error
     if not path or not isinstance(path, str):
         raise InvalidInput("a location is required", hint="name a file, or :memory:")
+    scheme = path.split(":")[0]
+    misspelt = scheme in {"postgres", "postgresql"} or _CONNINFO.match(path)
+    if misspelt and not is_server(location):
+        raise InvalidInput(
+            "a server is named by a URL, as text",
+            hint="write postgresql://user@host/database",
+        )
     if not is_server(path) and ("://" in path or path.startswith("file:")):
         raise InvalidInput(
-            f"{path.split(':')[0]} locations are not supported",
+            f"{scheme} locations are not supported",
             hint="name a file by its path, or a server as postgresql://user@host/database",
         )
     return path

@@ -255,7 +255,7 @@ class DatabaseStatus(msgspec.Struct, frozen=True, kw_only=True):
     replicas: list[Replica]
     erasure_pending: list[str]
     """Tables whose files still hold erased bytes."""
-    roles: dict[str, list[str]]
-    """Who may use the ledger, and the scopes that each is held to."""
+    roles: dict[str, list[str] | None]
+    """Who may use the ledger, and the scopes that each is held to; None states its own."""
     extensions: dict[str, str | None]
     """Version, ``available``, or None."""

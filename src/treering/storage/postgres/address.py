@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from treering.errors import InvalidInput
 
@@ -64,12 +65,12 @@ def parse_address(location: str) -> Address:
             hint="use up to 50 small letters, digits and _, beginning with a letter",
         )
     query = urlencode([option for option in options if option[0] != "schema"], quote_via=quote)
-    conninfo = urlunsplit(parts._replace(query=query))
+    conninfo = _joined(parts, parts.netloc, query)
     try:
         conninfo_to_dict(conninfo)
     except psycopg.Error:
         # Not from it: what it says may hold a part of the password.
-        raise _unreadable() from None
+        raise _unknown_option(options) or _unreadable() from None
     return Address(conninfo, schema, _shown(parts, options))
 
 
@@ -102,7 +103,23 @@ def _shown(parts: SplitResult, options: list[tuple[str, str]]) -> str:
     name, colon, _ = user.partition(":")
     netloc = f"{name}{':***' if colon else ''}{at}{host}"
     safe = [(name, "***" if name in _SECRETS else value) for name, value in options]
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(safe, safe="/*")))
+    return _joined(parts, netloc, urlencode(safe, safe="/*"))
+
+
+def _joined(parts: SplitResult, netloc: str, query: str) -> str:
+    # By hand: of a URL without a host, urlunsplit would drop the slashes.
+    return f"{parts.scheme}://{netloc}{parts.path}{'?' if query else ''}{query}"
+
+
+def _unknown_option(options: list[tuple[str, str]]) -> InvalidInput | None:
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    unknown = [name for name, _ in options if name not in known and name != "schema"]
+    if not unknown or not unknown[0].isidentifier():
+        return None
+    return InvalidInput(
+        f"the address has an option that nobody knows: {unknown[0]}",
+        hint="check its spelling; libpq's options and schema may stand there",
+    )
 
 
 def _unreadable() -> InvalidInput:

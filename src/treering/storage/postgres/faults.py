@@ -61,7 +61,7 @@ _UNREACHABLE: Final = (
 _FORBIDDEN: Final = (
     NotPermitted,
     "{shown}: {text}",
-    "connect as the ledger's owner, or have him run treering db init and db grant",
+    "connect as the ledger's owner, or have treering db init and db grant run by the owner",
 )
 _NO_DATABASE: Final = (
     Unavailable,
@@ -93,7 +93,7 @@ _TRANSLATIONS: Final[
         (
             ReadOnly,
             "{shown} is a read-only replica, or the database is set read-only",
-            "write to the primary; read here with mode='ro'",
+            "write to the primary; it can be read here, in Python with mode='ro'",
         ),
     ),
     (
@@ -144,6 +144,11 @@ def translate(error: psycopg.Error, shown: str) -> TreeringError:
         return Corrupt(
             f"{shown} is damaged: {text}", hint="restore from a backup, then run treering verify"
         )
+    if isinstance(error, pg.InsufficientPrivilege) and "row-level security" in text:
+        return NotPermitted(
+            f"{shown} lets this role not into that scope",
+            hint="have the ledger's owner run treering db grant with --scope",
+        )
     found = next((said for kinds, said in _TRANSLATIONS if isinstance(error, kinds)), None)
     if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
         found = next((said for word, said in _REFUSALS if word in text), found)
@@ -158,4 +163,6 @@ def translate(error: psycopg.Error, shown: str) -> TreeringError:
 def _first_line(error: psycopg.Error) -> str:
     primary = error.diag.message_primary or str(error)
     lines = [line.strip() for line in primary.splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    text = lines[0] if lines else type(error).__name__
+    # Said before by whoever repeats it.
+    return text.removeprefix("connection failed: ")

@@ -125,6 +125,7 @@ def grant(
     """Let ``role`` use the ledger; it is made if it is not there."""
     with connection.transaction():
         _check_walls(connection, address)
+        _check_name(address, role)
         if not _exists(connection, role):
             connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
         _check_holdable(connection, address, role, scope)
@@ -154,8 +155,14 @@ def revoke(connection: Connection, address: Address, role: str, scope: str | Non
     with connection.transaction():
         if not _is_granted(connection, address, role, scope):
             what = "the ledger" if scope is None else f"scope {scope}"
+            held = connection.execute(
+                "SELECT string_agg(scope, ', ' ORDER BY scope) FROM grants WHERE role = %s", (role,)
+            ).fetchone()
             raise NotFound(
-                f"{role} was not granted {what}", hint="treering db status shows who was"
+                f"{role} was not granted {what}",
+                hint=f"it is held to {held[0]}: name one of them"
+                if held and held[0]
+                else "treering db status shows who was",
             )
         if scope is not None:
             connection.execute("DELETE FROM grants WHERE role = %s AND scope = %s", (role, scope))
@@ -170,14 +177,15 @@ def revoke(connection: Connection, address: Address, role: str, scope: str | Non
         )
 
 
-def members(connection: Connection, address: Address) -> dict[str, list[str]]:
-    """Return who may use the ledger, and the scopes that each is held to; none is held to none."""
+def members(connection: Connection, address: Address) -> dict[str, list[str] | None]:
+    """Return who may use the ledger, and the scopes that each is held to; None states its own."""
     found = connection.execute(_MEMBERS, (address.app_role, address.scoped_role)).fetchall()
     held: dict[str, list[str]] = {}
     for role, scope in connection.execute("SELECT role, scope FROM grants ORDER BY 1, 2"):
         held.setdefault(role, []).append(scope)
     return {
-        member: [] if group == address.app_role else held.get(member, []) for member, group in found
+        member: None if group == address.app_role else held.get(member, [])
+        for member, group in found
     }
 
 
@@ -197,8 +205,27 @@ def _let_maintain(connection: Connection, names: dict[str, sql.Identifier]) -> N
     connection.execute(sql.SQL("GRANT MAINTAIN ON {} TO {}").format(sql.SQL(tables), names["app"]))
 
 
+def _check_name(address: Address, role: str) -> None:
+    if (
+        not role.strip()
+        or role.startswith("pg_")
+        or role
+        in {
+            address.app_role,
+            address.scoped_role,
+        }
+    ):
+        raise InvalidInput(
+            f"{role!r} cannot be granted anything", hint="name a role of the users that connect"
+        )
+
+
 def _check_walls(connection: Connection, address: Address) -> None:
-    if not _exists(connection, address.scoped_role):
+    laid = connection.execute(
+        "SELECT 1 FROM pg_policies WHERE schemaname = %s AND policyname = 'granted' LIMIT 1",
+        (address.schema,),
+    ).fetchone()
+    if laid is None:
         raise InvalidInput(
             f"the roles of {address.shown} are not there yet", hint="run treering db init first"
         )

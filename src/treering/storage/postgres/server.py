@@ -270,7 +270,7 @@ class Server:
         if fixed and not self.read_only:
             raise ReadOnly(
                 f"{self.address.shown} is a read-only replica, or the database is set read-only",
-                hint="write to the primary; read here with mode='ro'",
+                hint="write to the primary; it can be read here, in Python with mode='ro'",
             )
         if not schema.is_current(version):
             if self.read_only:

@@ -101,10 +101,10 @@ class Writer:
             _APPEND,
             (
                 lock, scope_lock, connection.epoch, session, again or draft.made_id is None,
-                expected_seq, session_key, sealed, key, name, scope, kind, source, origin, run_id, run_seq, turn_id, agent_id,
-                user_id, ts_ms, recorded_ms, flags, SCHEMA_VERSION, draft.payload_bytes, summary,
-                draft.refs, payload, salt, draft.content_digest, draft.header_digest,
-                state_after(kind), kind == "run.started",
+                expected_seq, session_key, sealed, key, name, scope, kind, source, origin, run_id,
+                run_seq, turn_id, agent_id, user_id, ts_ms, recorded_ms, flags, SCHEMA_VERSION,
+                draft.payload_bytes, summary, draft.refs, payload, salt, draft.content_digest,
+                draft.header_digest, state_after(kind), kind == "run.started",
             ),
             binary=True,
         ).fetchone()  # fmt: skip

@@ -130,7 +130,7 @@ def _erasure(status: DatabaseStatus) -> str:
     return f"{', '.join(pending)} still {hold} erased bytes: run treering db scrub"
 
 
-def _roles(roles: dict[str, list[str]]) -> Iterator[str]:
+def _roles(roles: dict[str, list[str] | None]) -> Iterator[str]:
     if not roles:
         yield "none but the owner: see treering db grant"
         return
@@ -139,8 +139,10 @@ def _roles(roles: dict[str, list[str]]) -> Iterator[str]:
         yield f"{role:<{width}}  {_held(scopes)}"
 
 
-def _held(scopes: Sequence[str]) -> str:
-    return f"held to {', '.join(scopes)}" if scopes else "states its scope"
+def _held(scopes: Sequence[str] | None) -> str:
+    if scopes is None:
+        return "states its scope"
+    return f"held to {', '.join(scopes)}" if scopes else "held, to no scope that can be seen here"
 
 
 def _extensions(status: DatabaseStatus) -> str:
