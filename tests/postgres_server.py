@@ -214,7 +214,7 @@ class Replica(Server):
         Raises TimeoutError if that takes too long.
         """
         with psycopg.connect(self._primary.url(), autocommit=True) as connection:
-            row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+            row = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
         deadline = time.monotonic() + seconds_max
         with psycopg.connect(self.url(), autocommit=True) as connection:
             while connection.execute(

@@ -355,3 +355,18 @@ def until(happened: Callable[[], object], *, seconds_max: float = 30) -> None:
     while not happened():
         assert time.monotonic() < deadline, "it has not happened"
         time.sleep(0.005)
+
+
+class Pauses(threading.Event):
+    """Is set after a dozen waits, which take no time; knows how long each should have been."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lasted: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Note the wait."""
+        self.lasted.append(timeout or 0)
+        if len(self.lasted) == 12:
+            self.set()
+        return self.is_set()

@@ -255,9 +255,10 @@ def test_what_was_not_granted_cannot_be_revoked(place: Place) -> None:
     for role, scope in ((application, HERE), (held, ELSEWHERE), (held, None), ("nobody", HERE)):
         with pytest.raises(NotFound) as refused:
             place.administration.revoke(role, scope)
-        assert "treering db status" in str(refused.value.hint)
+        told = f"it is held to {HERE}" if role == held else "treering db status"
+        assert told in str(refused.value.hint)
 
-    assert place.administration.status().roles == {application: [], held: [HERE]}
+    assert place.administration.status().roles == {application: None, held: [HERE]}
 
 
 def test_whoever_has_nothing_left_is_no_longer_listed(place: Place) -> None:
@@ -269,6 +270,47 @@ def test_whoever_has_nothing_left_is_no_longer_listed(place: Place) -> None:
     none = place.administration.status().roles
 
     assert (less, none) == ({role: [ELSEWHERE]}, {})
+
+
+def test_roles_of_a_ledger_in_another_database_are_refused_with_what_to_do(
+    place: Place, server: Server
+) -> None:
+    """Roles are the whole server's: who was let in there would be let in here, too."""
+    database = f"d_{secrets.token_hex(4)}"
+    server.create_database(database)
+    role, twin = place.role(None), Place(server, database=database, schema=place.schema)
+
+    for _ in range(2):
+        with pytest.raises(treering.InvalidInput, match="another database") as refused:
+            twin.administration.init(partitions=2)
+        assert f"?schema={place.schema}_2" in str(refused.value.hint)
+
+    with treering.open(twin.url) as ledger:
+        ledger.append([said("of the other database")])
+    with pytest.raises(treering.TreeringError):
+        treering.open(twin.url_of(role))
+    apart = Place(server, database=database, schema=f"{place.schema}_2")
+    assert len(apart.administration.init(partitions=2).roles) == 2
+    assert place.administration.init().roles == [f"{place.schema}_app", f"{place.schema}_scoped"]
+    assert list(place.administration.status().roles) == [role]
+
+
+def test_nobody_is_let_into_a_ledger_by_a_grant_in_another_database(
+    place: Place, server: Server
+) -> None:
+    database = f"d_{secrets.token_hex(4)}"
+    server.create_database(database)
+    twin = Place(server, database=database, schema=place.schema)
+    twin.administration.init(partitions=2, with_roles=False)
+
+    for number, scope in enumerate((None, HERE)):
+        role = f"{place.schema}_{number}"
+        with pytest.raises(treering.InvalidInput):
+            twin.administration.grant(role, scope)
+        with pytest.raises(treering.TreeringError):
+            treering.open(place.url_of(role))
+
+    assert place.administration.status().roles == {}
 
 
 def test_a_role_is_made_with_its_password_and_the_server_s_log_does_not_tell_it(

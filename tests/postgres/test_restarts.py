@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import socket
 import tempfile
 import threading
@@ -15,13 +16,14 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from builders import HERE, run_of, said
+from builders import DAY, HERE, NOON, run_of, said
 from concurrency.processes import colleagues
 from postgres_server import Places, Replica, Server
 from postgres_writers import (
     LAST,
     Account,
     Following,
+    Pauses,
     check_account,
     check_followed,
     follow,
@@ -39,6 +41,7 @@ from postgres_writers import (
 )
 from treering.app import administer
 from treering.errors import OutcomeUnknown, ReadOnly, StorageError
+from treering.storage.postgres import announcements
 from treering.storage.postgres import server as server_module
 
 if TYPE_CHECKING:
@@ -393,6 +396,64 @@ def test_what_was_committed_but_not_answered_is_unknown_if_somebody_is_in_the_wa
     assert [header.summary for header in stored(ledger)] == ["before", "a", "in the way"]
 
 
+LARGE: Final = {"text": "a long story " * 2_000}
+
+
+def redact(ledger: Ledger) -> tuple[int, int]:
+    """Redact what was said in s2; return how many events and blobs that took."""
+    receipt = ledger.redact(HERE, session_id="s2")
+    return receipt.redacted_count, receipt.blobs_erased
+
+
+def expire(ledger: Ledger) -> tuple[int, int]:
+    """Have the same expire by its age; return how many events and blobs that took."""
+    receipt = ledger.expire(HERE, policy={"conversation.user": 1}, now_ms=NOON + 2 * DAY)
+    return receipt.deleted_total, receipt.blobs_erased
+
+
+@pytest.mark.parametrize("erase", [redact, expire])
+def test_an_erasure_that_was_committed_but_not_answered_says_what_it_took(
+    wire: Wire, wired: Ledger, erase: Callable[[Ledger], tuple[int, int]]
+) -> None:
+    old = {"session_id": "s2", "ts_ms": NOON}
+    wired.append([said("one", **old), said("two", payload=LARGE, **old), said("three", **old)])
+    wire.lose_answer_to(b"COMMIT")
+
+    taken = erase(wired)
+
+    assert wire.lost == 1
+    assert taken == (3, 1)
+    assert erase(wired) == (0, 0)
+    assert len([h for h in stored(wired) if h.kind.startswith("ledger.")]) == 1
+    assert wired.verify().intact
+
+
+@pytest.mark.parametrize("known", [0, 2])
+def test_a_restore_that_was_committed_but_not_answered_says_what_was_new(
+    wire: Wire, wired: Ledger, server: Server, known: int
+) -> None:
+    with open_ledger(Places(server.url("treering")).fresh()) as source:
+        for number in range(5):
+            if number == known != 0:
+                wired.restore(exported(source))
+            source.append([said(f"event {number}", session_id="copied")])
+        wire.lose_answer_to(b"COMMIT")
+
+        receipt = wired.restore(exported(source))
+
+    assert wire.lost == 1
+    assert (receipt.imported, receipt.duplicates, receipt.complete) == (5 - known, known, True)
+    assert len(wired.query(HERE, session_id="copied").items) == 5
+    assert wired.verify().intact
+
+
+def exported(ledger: Ledger) -> io.BytesIO:
+    stream = io.BytesIO()
+    ledger.export(HERE, stream, payloads="included")
+    stream.seek(0)
+    return stream
+
+
 # Replicas.
 
 
@@ -477,6 +538,30 @@ def test_a_replica_is_read_and_followed_and_refuses_to_be_written(
         check_followed(heard, reader)
         assert reader.verify().intact
         assert [header.summary for header in heard] == ["known to both", "early", "later", LAST]
+
+
+def test_who_follows_a_replica_does_not_try_to_listen_again_and_again(
+    url: str, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = f"{replica.url('treering')}&schema={schema_of(url)}"
+    with open_ledger(there, mode="ro") as reader:
+        server, pauses = store_of(reader)._server, Pauses()
+        connect, made = server.connect, []
+
+        def counting() -> server_module.Connection:
+            made.append(pauses.lasted[-1:])
+            return connect()
+
+        monkeypatch.setattr(server, "connect", counting)
+        store_of(reader)._listener._over = pauses
+        texts = [header.summary for header in reader.follow(HERE, idle_seconds=0.1)]
+        until(pauses.is_set)
+
+    # One connection behind each pause, and each pause longer, to the longest.
+    assert texts == ["known to both"]
+    assert made == [[], *([pause] for pause in pauses.lasted[:-1])]
+    assert pauses.lasted == sorted(pauses.lasted)
+    assert pauses.lasted[-1] == announcements.PAUSE_MAX_S
 
 
 def test_nothing_acknowledged_by_both_is_lost_when_a_replica_takes_over_under_load() -> None:
@@ -664,6 +749,18 @@ def test_a_follower_skips_nothing_when_a_crash_takes_back_what_it_has_seen(
         assert "new" in since
         assert {header.summary for header in stored(ledger)} <= seen | set(since)
         assert ledger.verify().intact
+
+
+def test_who_only_reads_follows_what_is_not_yet_safe_too(forgetful: Server) -> None:
+    url = Places(forgetful.url("treering")).fresh()
+    with (
+        open_ledger(url, durability="normal") as ledger,
+        open_ledger(url, mode="ro") as reader,
+    ):
+        for text in ("one", "two", "three"):
+            ledger.append([said(text)])
+
+        assert followed(reader, None, "three")[0] == ["one", "two", "three"]
 
 
 def test_what_a_crash_has_taken_back_is_not_mistaken_for_what_others_made_since(

@@ -148,14 +148,63 @@ WALLED: Final = [table for table in TABLES if table != "episodic_events"]
 @pytest.mark.parametrize("table", WALLED)
 def test_no_row_can_be_put_into_another_scope(guarded: Guarded, sort: str, table: str) -> None:
     """Not even one that is like a row of its own in all but the scope."""
-    moved = f"""jsonb_populate_record(t, '{{"scope": "{ELSEWHERE}"}}')"""
+    # The id of a session is the ledger's to give: see below.
+    found = guarded.sql(
+        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+        " AND (attrelid, attname) <> ('sessions'::regclass, 'id') ORDER BY attnum",
+        table,
+    )
+    columns = ", ".join(row[0] for row in found)
+    moved = ", ".join(f"'{ELSEWHERE}'" if row[0] == "scope" else row[0] for row in found)
 
     with pytest.raises(InsufficientPrivilege, match="row-level security"):
         guarded.sql(
-            f"INSERT INTO {table} SELECT ({moved}).* FROM {table} AS t LIMIT 1",
+            f"INSERT INTO {table} ({columns}) SELECT {moved} FROM {table} LIMIT 1",
             role=getattr(guarded, sort),
             stating=HERE,
         )
+
+
+@pytest.mark.parametrize("sort", ["application", "held"])
+@pytest.mark.parametrize("overriding", ["", "OVERRIDING SYSTEM VALUE"])
+def test_no_session_can_be_given_the_id_of_another_scope_s(
+    guarded: Guarded, sort: str, overriding: str
+) -> None:
+    [(theirs,)] = guarded.sql("SELECT id FROM sessions WHERE scope = %s", ELSEWHERE)
+    row = f"SELECT scope, {theirs}, 'x', name, salt, genesis FROM sessions"
+
+    for statement in (
+        f"INSERT INTO sessions (scope, id, key, name, salt, genesis) {overriding} {row}",
+        f"INSERT INTO sessions {overriding} {row}",
+        f"UPDATE sessions SET id = {theirs}",
+        f"SELECT setval('sessions_id_seq', {theirs}, false)",
+    ):
+        with pytest.raises(InsufficientPrivilege, match="permission denied"):
+            guarded.sql(statement, role=getattr(guarded, sort), stating=HERE)
+
+    assert guarded.sql("SELECT count(*) FROM sessions WHERE id = %s", theirs) == [(1,)]
+
+
+@pytest.mark.parametrize("scopes", [(HERE, ELSEWHERE), (ELSEWHERE, HERE)])
+def test_sessions_of_two_scopes_that_have_the_same_id_keep_their_names_apart(
+    place: Place, scopes: tuple[str, str]
+) -> None:
+    names = {HERE: "our-session", ELSEWHERE: "their-session"}
+    with treering.open(place.url) as ledger:
+        for scope, name in names.items():
+            ledger.append([said(scope=scope, session_id=name, event_id="e1")])
+    for table, column in (("sessions", "id"), ("heads", "session"), ("events", "session")):
+        place.sql(f"UPDATE {table} SET {column} = 1")
+
+    with treering.open(place.url) as ledger:
+        for scope in scopes * 2:
+            assert {header.session_id for header in ledger.query(scope).items} == {names[scope]}
+            ledger.append([said("more", scope=scope, session_id=names[scope])])
+        for scope in scopes:
+            assert ledger.redact(scope, event_id="e1").redacted_count == 1
+            followed = ledger.follow(scope, idle_seconds=0)
+            assert {header.session_id for header in followed} == {names[scope]}
+        assert ledger.verify().intact
 
 
 @pytest.mark.parametrize("sort", ["application", "held"])
@@ -675,7 +724,7 @@ def test_a_role_is_of_one_sort(place: Place) -> None:
             place.administration.grant(role, scope)
         assert "revoke" in str(refused.value.hint)
 
-    assert place.administration.status().roles == {application: [], held: [HERE]}
+    assert place.administration.status().roles == {application: None, held: [HERE]}
 
 
 def test_a_grant_before_the_roles_are_there_says_what_to_do(server: Server) -> None:

@@ -41,6 +41,13 @@ def test_every_help_shows_examples_before_options(
     assert -1 < outcome.out.find("Examples:\n  ") < outcome.out.find("\nOptions:\n")
 
 
+@pytest.mark.parametrize("words", [(), ("episodes",), ("db",), ("keys",)])
+def test_no_command_is_explained_by_half(cli: CommandLine, words: tuple[str, ...]) -> None:
+    listed = cli.bare(*words, "-h").out.split("\nCommands:\n")[1]
+
+    assert "..." not in listed
+
+
 @pytest.mark.parametrize("words", [(), ("episodes",)])
 def test_a_group_alone_explains_itself(cli: CommandLine, words: tuple[str, ...]) -> None:
     outcome = cli.bare(*words)

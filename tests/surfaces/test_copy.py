@@ -200,6 +200,23 @@ def test_a_password_is_never_shown(told: CommandLine) -> None:
     ]
 
 
+def test_an_encrypted_scope_is_encrypted_in_the_target_first(
+    told: CommandLine, copy: CommandLine
+) -> None:
+    told("keys", "create", "--scope", "s")
+
+    refused = told.bare("copy", *names(told, copy))
+    copy("keys", "create", "--scope", "s")
+    copied = told.bare("copy", *names(told, copy))
+
+    assert refused.status == 2
+    assert refused.err == (
+        "error: scope s is encrypted, and its copy would not be\n"
+        "hint: encrypt it in the target first: treering keys create --scope s --db TARGET\n"
+    )
+    assert copied.status == 0
+
+
 def test_a_person_who_looks_on_sees_how_much_is_done(
     long: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -212,8 +229,9 @@ def test_a_person_who_looks_on_sees_how_much_is_done(
 
     assert process.returncode == 0
     assert b"copying" in drawn
-    assert b"500/2000" in drawn
-    assert b"2000/2000" in drawn
+    assert b"500/2,000" in drawn
+    assert b"2,000/2,000" in drawn
+    assert drawn.rindex(b"proving") > drawn.index(b"2,000/2,000")
 
 
 def all_drawn(terminal: int) -> bytes:

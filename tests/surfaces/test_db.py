@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import secrets
+import select
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -187,7 +188,7 @@ def told(**changes: Any) -> list[str]:
     return list(lines_of(msgspec.structs.replace(STATUS, **changes)))
 
 
-def test_a_quiet_ledger_is_told_of_in_nine_lines() -> None:
+def test_a_quiet_ledger_is_told_of_in_eight_lines() -> None:
     assert told() == [
         "server      PostgreSQL 18.1",
         "ledger      schema treering, version 1",
@@ -197,7 +198,6 @@ def test_a_quiet_ledger_is_told_of_in_nine_lines() -> None:
         "replicas    none",
         "erasure     nothing is left to scrub",
         "roles       none but the owner: see treering db grant",
-        "extensions  vector available, pg_trgm missing",
     ]
 
 
@@ -236,7 +236,7 @@ def test_a_quiet_ledger_is_told_of_in_nine_lines() -> None:
         (
             {
                 "replicas": [
-                    Replica(name="db-2", state="streaming", bytes_behind=0),
+                    Replica(name="db-2", state="streaming", bytes_behind=65_535),
                     Replica(name="db-3", state="catchup", bytes_behind=5_000_000),
                     Replica(name="db-4", state="startup", bytes_behind=None),
                 ]
@@ -252,7 +252,7 @@ def test_a_quiet_ledger_is_told_of_in_nine_lines() -> None:
             ["erasure     blobs_01, events_00 still hold erased bytes: run treering db scrub"],
         ),
         (
-            {"roles": {"app": [], "lyria": ["acme/app", "acme/other"]}},
+            {"roles": {"app": None, "lyria": ["acme/app", "acme/other"]}},
             [
                 "roles       app    states its scope",
                 "            lyria  held to acme/app, acme/other",
@@ -378,20 +378,69 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 def test_at_a_terminal_a_password_is_asked_for_twice_and_not_shown(site: Site) -> None:
     role = site.role()
+
+    status, shown = granted_at_terminal(
+        site,
+        role,
+        (f"Password of {role}: ", f"{PASSWORD}\n"),
+        ("Repeat for confirmation: ", f"{PASSWORD}\n"),
+        ("its password is set", ""),
+    )
+
+    assert status == 0
+    assert PASSWORD not in shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "status", "said"),
+    [
+        (
+            [f"{PASSWORD}\n", "another\n"],
+            2,
+            "error: the two passwords differ\nhint: nothing was granted; run it again\n",
+        ),
+        (["\n"], 2, "error: the password is empty or too long\nhint: give up to 1,000 characters"),
+        (
+            ["\x04"],
+            2,
+            "error: the password is empty or too long\nhint: give up to 1,000 characters",
+        ),
+        (
+            ["\x03"],
+            130,
+            "error: interrupted\nhint: a role has all of a grant or nothing of it; run it again\n",
+        ),
+    ],
+    ids=["differ", "empty", "end", "interrupted"],
+)
+def test_at_a_terminal_nothing_is_granted_without_a_password(
+    site: Site, typed: list[str], status: int, said: str
+) -> None:
+    role = site.role()
+    prompts = (f"Password of {role}: ", "Repeat for confirmation: ")
+    *_, last = said.rstrip("\n").splitlines()
+
+    found, shown = granted_at_terminal(site, role, *zip(prompts, typed, strict=False), (last, ""))
+
+    assert found == status
+    assert f"\n{said}" in shown
+    assert "none but the owner" in site("db", "status").out
+
+
+def granted_at_terminal(site: Site, role: str, *answers: tuple[str, str]) -> tuple[int, str]:
+    """Grant, answer each prompt, and return the status and what was on the screen."""
     ours, theirs = pty.openpty()
     grant = ("db", "grant", "--db", site.url, "--role", role, "--set-password")
     with subprocess.Popen(
         [sys.executable, "-c", ON_TERMINAL, os.ttyname(theirs), PROGRAM, *grant]
     ) as process:
-        shown = answered(ours, f"Password of {role}: ", PASSWORD)
-        shown += answered(ours, "Repeat for confirmation: ", PASSWORD)
-        shown += answered(ours, "its password is set", "")
+        shown = "".join(answered(ours, prompt, answer) for prompt, answer in answers)
         status = process.wait(PATIENCE_S)
+    while select.select([ours], [], [], 0)[0]:
+        shown += os.read(ours, 1_000).decode()
     os.close(ours)
     os.close(theirs)
-
-    assert status == 0
-    assert PASSWORD not in shown
+    return status, shown.replace("\r\n", "\n")
 
 
 def answered(terminal: int, prompt: str, answer: str) -> str:
@@ -399,7 +448,7 @@ def answered(terminal: int, prompt: str, answer: str) -> str:
     screen = b""
     while prompt.encode() not in screen:
         screen += os.read(terminal, 1_000)
-    os.write(terminal, f"{answer}\n".encode())
+    os.write(terminal, answer.encode())
     return screen.decode()
 
 
@@ -441,13 +490,14 @@ def test_a_scrub_waits_for_older_readers_and_then_ends_what_they_held_up(site: S
     done = site("db", "scrub")
 
     assert redacted.out == (
-        "redacted event e1 in scope s; the bytes leave the tables with treering db scrub\n"
+        "redacted event e1 in scope s; the bytes are still in the tables: run treering db scrub\n"
     )
     assert "still holds erased bytes: run treering db scrub" in shown
     assert (waiting.status, waiting.receipt["ok"], waiting.receipt["code"]) == (1, False, "pending")
     [table] = waiting.receipt["pending"]
     assert said.status == 1
     assert f"error: erased bytes are left in {table}: " in said.err
+    assert "or this role may not\n" in said.err
     assert done.out == f"wrote 1 table anew, no erased bytes are left: {table}\n"
 
 
@@ -502,7 +552,7 @@ def test_every_command_works_on_a_server(site: Site, tmp_path: Path) -> None:
             ["episodes", "gc", "--scope", "s"],
             "removed 1 event of scope s; the bytes are gone from the tables",
         ),
-        (["rebuild"], "rebuilt the orders of 4 events"),
+        (["rebuild"], "rebuilt the states of 0 runs"),
         (["episodes", "verify", "--scope", "s"], "intact: 5 events (1 redacted, 1 expired)"),
         (["verify", "--anchor", str(anchor)], "intact: 5 events"),
         (
@@ -514,6 +564,21 @@ def test_every_command_works_on_a_server(site: Site, tmp_path: Path) -> None:
         outcome = site(*arguments)
         assert (outcome.status, outcome.err) == (0, ""), arguments
         assert outcome.out.startswith(start)
+
+
+@pytest.mark.parametrize("command", [["anchor", "--out", "-"], ["rebuild"]])
+def test_what_takes_the_whole_ledger_is_for_its_owner(site: Site, command: list[str]) -> None:
+    role = site.role()
+    site("db", "grant", "--role", role)
+    as_role = f"postgresql://{role}@{site.url.rpartition('@')[2]}"
+
+    refused = site.cli.bare(*command, "--db", as_role)
+
+    assert refused.status == 1
+    assert refused.err == (
+        "error: this role sees one scope at a time\n"
+        "hint: this takes the whole ledger: connect as its owner\n"
+    )
 
 
 def test_asking_where_no_ledger_is_makes_none(empty: Site, tmp_path: Path) -> None:

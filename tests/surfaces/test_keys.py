@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
 from typing import TYPE_CHECKING
 
+import apsw
 import pytest
+
+from surfaces.processes import recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from surfaces.command_line import CommandLine, Outcome
+    from surfaces.processes import Run
 
 
 @pytest.fixture
@@ -119,6 +124,26 @@ def test_destroying_accounts_for_keys_and_events(sealed: CommandLine) -> None:
     assert generations(sealed("keys", "list", "--json")) == [(1, "destroyed", 0)]
 
 
+def test_destroying_says_where_the_bytes_are_and_which_keys_there_were(
+    sealed: CommandLine,
+) -> None:
+    sealed("keys", "rotate", "--scope", "s")
+    with contextlib.closing(apsw.Connection(str(sealed.database))) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM events").fetchone()
+        pending = sealed("keys", "destroy", "--scope", "s", "--yes")
+        again = sealed("keys", "destroy", "--scope", "s", "--yes")
+
+    later = "the bytes leave the file once other programs stop reading it\n"
+    assert pending.out == (
+        f"redacted 2 events of scope s; {later}"
+        "destroyed generations 1 and 2 of the key of scope s\n"
+    )
+    assert again.out == (
+        f"what was redacted in scope s before: {later}no key was left to destroy in scope s\n"
+    )
+
+
 def test_an_old_key_is_destroyed_when_it_seals_nothing(sealed: CommandLine) -> None:
     sealed("keys", "rotate", "--scope", "s")
     refused = sealed("keys", "destroy", "--scope", "s", "--generation", "1", "--yes", "--json")
@@ -164,6 +189,53 @@ def test_the_folder_of_keys_can_be_named(
 
     (key,) = folder.glob("*.key")
     assert json.loads(key.read_bytes())["scope"] == "s"
+
+
+def test_whatever_reads_payloads_takes_the_folder_after_its_name(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    named = ["--keys", str(tmp_path / "elsewhere")]
+    cli("keys", "create", "--scope", "s", *named)
+    cli(*recorded("a", "--payload-json", '{"word":"shut"}', *named))
+
+    query = ["query", "--scope", "s", "--include-payload", "--json"]
+    after = cli("episodes", *query, *named)
+    between = cli("episodes", *named, *query)
+
+    assert [item["payload"] for item in after.receipt["items"]] == [{"word": "shut"}]
+    assert between.receipt["items"] == after.receipt["items"]
+    assert cli("verify", *named, "--json").receipt["sealed"] == 0
+    assert cli("verify", "--json").receipt["sealed"] == 1
+
+
+@pytest.mark.parametrize("below", ["", "keys"])
+@pytest.mark.parametrize("command", [["keys", "create"], ["episodes", "query"]])
+def test_a_folder_that_is_none_is_named_as_it_was_given(
+    told: CommandLine, tmp_path: Path, command: list[str], below: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / below
+
+    refused = told(*command, "--scope", "s", "--keys", str(folder))
+
+    assert refused.status == 1
+    reason = f"{tmp_path / 'file'} is no folder" if below else "it is no folder"
+    assert refused.err == (
+        f"error: {folder} cannot be the folder of keys: {reason}\n"
+        "hint: name another with --keys or TREERING_KEYS, or check its permissions\n"
+    )
+
+
+def test_a_folder_that_may_not_be_made_is_named_as_it_was_given(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "shut").mkdir(mode=0o500)
+    folder = tmp_path / "shut" / "keys"
+
+    refused = run("keys", "create", "--scope", "s", "--keys", str(folder))
+
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(
+        f"error: {folder} cannot be the folder of keys: permission denied\n"
+    )
 
 
 def test_without_the_key_nothing_is_recorded_in_plain_text(

@@ -156,7 +156,8 @@ def _check_seal(source: EventStore, target: EventStore, scope: Scope) -> None:
     if source.is_sealed(scope) and not target.is_sealed(scope):
         raise InvalidInput(
             f"scope {scope} is encrypted, and its copy would not be",
-            hint=f"encrypt it in the target first: treering keys create --scope {scope}",
+            hint="encrypt it in the target first:"
+            f" treering keys create --scope {scope} --db TARGET",
         )
 
 

@@ -185,7 +185,8 @@ class Batch:
         if copying:
             self._copy()
         with self.connection.cursor() as cursor:
-            for scope in self._keys:
+            # Scopes, too, in an order that all keep to.
+            for scope in sorted(self._keys):
                 if len(self._keys) > 1:
                     cursor.execute(_STATE_SCOPE, (scope,))
                 self._write(cursor, scope)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 CONNECTIONS_MAX: Final = 32
 CONNECT_S: Final = 10
+SLICE_S: Final = 2.0
+"""The pool takes ever longer to try again; so it is asked anew."""
 PATIENCE_S: Final = 30.0
 """How long a lost server is waited for."""
 _PATIENCE: Final = {
@@ -205,7 +207,7 @@ class Server:
         while True:
             lent = False
             try:
-                with self.lend(scope, max(deadline - time.monotonic(), 0.1)) as connection:
+                with self.lend(scope, self._slice(deadline)) as connection:
                     lent = True
                     return work(connection, sent)
             except psycopg.Error as found:
@@ -216,6 +218,10 @@ class Server:
                 self._drop_dead(error)
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
+
+    def _slice(self, deadline: float) -> float:
+        """Return how long to wait for a connection at a time: a server that is back is new."""
+        return min(max(deadline - time.monotonic(), 0.1), SLICE_S)
 
     def _reason(self, error: PoolTimeout) -> psycopg.Error:
         """Return why the pool has no connection: it keeps that to itself."""
@@ -317,7 +323,7 @@ class Server:
             configure=self._configure,
             name="treering",
             num_workers=1,
-            reconnect_timeout=PATIENCE_S,
+            reconnect_timeout=SLICE_S,
         )
         pool.open()
         return pool
@@ -391,7 +397,8 @@ def prepare(
     """Make a new connection the ledger's own."""
     connection.execute(
         "SELECT set_config('search_path', %s, false),"
-        " set_config('synchronous_commit', %s, false),"
+        " set_config('synchronous_commit', coalesce(%s, nullif("
+        " current_setting('synchronous_commit'), 'off'), 'on'), false),"
         " set_config('default_transaction_isolation', 'read committed', false),"
         " set_config('default_transaction_read_only',"
         " coalesce(%s, current_setting('default_transaction_read_only')), false),"
@@ -403,7 +410,7 @@ def prepare(
         " set_config('idle_in_transaction_session_timeout', %s, false)",
         (
             f'"{address.schema}"',  # Behind what is built in, which always comes first.
-            "off" if durability == "normal" else "on",
+            "off" if durability == "normal" else None,
             "on" if read_only else None,
             LOCK_PATIENCE,
             IDLE_PATIENCE,

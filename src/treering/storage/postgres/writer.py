@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _APPEND: Final = f"SELECT * FROM append_event({', '.join(['%s'] * 32)})"
 
+ATTEMPTS_MAX: Final = 3
 COPY_EVENTS_MIN: Final = 100
 """From so many events on, COPY is worth that its transaction cannot be sent in one go."""
 
@@ -61,16 +62,16 @@ class Writer:
         one = drafts[0] if len(drafts) == 1 and drafts[0].blob is None else None
 
         def work(connection: Connection, again: bool) -> list[Header]:  # noqa: FBT001
-            try:
-                header = one and self._append_one(connection, one, expected_seq, again=again)
-                return (
-                    [header]
-                    if header
-                    else self._append_all(connection, drafts, expected_seq, again=again)
-                )
-            except UniqueViolation:
-                # Somebody else recorded one of these ids at the same moment.
-                return self._append_all(connection, drafts, expected_seq, again=True)
+            for _ in range(ATTEMPTS_MAX):
+                try:
+                    header = one and self._append_one(connection, one, expected_seq, again=again)
+                    if header:
+                        return [header]
+                    return self._append_all(connection, drafts, expected_seq, again=again)
+                except UniqueViolation:
+                    # Somebody else recorded one of these ids at the same moment.
+                    again = True
+            return self._append_all(connection, drafts, expected_seq, again=True)
 
         return self.server.write(work, drafts[0].scope, [draft.event_id for draft in drafts])
 

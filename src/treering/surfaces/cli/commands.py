@@ -32,6 +32,8 @@ class Invocation(msgspec.Struct):
     """The ledger that ``--db`` names; the innermost one counts."""
     keys: str | None = None
     """The folder that ``--keys`` names; the innermost one counts."""
+    has_begun: bool = False
+    """Whether a command runs, or ran: only then can something have been changed."""
 
 
 class _Shown(click.Command):
@@ -72,6 +74,7 @@ class Command(_Shown):
         """Run the command; an error becomes text or JSON and an exit status."""
         with reporting(ctx, kind_of(ctx)):
             try:
+                invocation().has_begun = True
                 return super().invoke(ctx)
             except KeyboardInterrupt as stopped:
                 print_error(

@@ -9,7 +9,12 @@ import click
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, fail, invocation, show
 from treering.surfaces.cli.ledgers import open_pair, shown
-from treering.surfaces.cli.options import json_option, resolve_scope, scope_options
+from treering.surfaces.cli.options import (
+    any_scope_options,
+    json_option,
+    keys_option,
+    resolve_any_scope,
+)
 from treering.surfaces.cli.output import counted, note
 from treering.surfaces.cli.progress import filling
 
@@ -30,7 +35,8 @@ if TYPE_CHECKING:
 )
 @click.argument("source")
 @click.argument("target")
-@scope_options
+@any_scope_options
+@keys_option
 @json_option
 def copy(*, source: str, target: str, scope: str | None, is_global: bool) -> None:
     """Bring to TARGET what it lacks of SOURCE, with the chain that proves it.
@@ -39,14 +45,16 @@ def copy(*, source: str, target: str, scope: str | None, is_global: bool) -> Non
     a scope all scopes are copied. What is there already is not doubled, so a copy that was stopped
     goes on where it ended, and one that is repeated brings what is new, erasures too.
 
+    Payloads of an encrypted scope are sealed again under the key that the scope has in TARGET;
+    without one there, the copy is refused.
+
     Sessions that are broken, or differ from those in TARGET, are reported and do not stop the
     rest; the exit status is then 1. Secrets are neither masked nor refused, for the chain holds
     only over the bytes that were recorded.
     """
     if invocation().database is not None:
         raise InvalidInput("a copy names both of its ledgers", hint="leave --db out")
-    is_scoped = is_global or scope is not None
-    name = resolve_scope(scope, is_global=is_global) if is_scoped else None
+    name = resolve_any_scope(scope, is_global=is_global)
     with (
         open_pair(source, target) as (ledger, other),
         filling("copying", then="proving") as advance,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +37,7 @@ role_option = click.option("--role", required=True, metavar="ROLE", help="A role
         "scrub": f"{_HERE}:scrub",
     },
     invoke_without_command=True,
+    short_help="Look after a ledger on PostgreSQL.",
     examples="""
     treering db init --db postgresql://owner@db.example.org/agents
     treering db grant --role lyria --scope acme/app --set-password
@@ -188,16 +190,17 @@ def scrub() -> None:
     """Write the tables anew whose files still hold bytes of erased events.
 
     Each is locked while that lasts. The exit status is 1 if some have to wait: for a transaction
-    that began before the erasure, or for a lock.
+    that began before the erasure, or for a lock; or if this role may not: run it as the owner.
     """
     receipt = _administration().scrub()
     if receipt.pending:
         fail(
             receipt,
             f"erased bytes are left in {', '.join(receipt.pending)}: an older transaction or a lock"
-            " is in the way",
+            " is in the way, or this role may not",
             code="pending",
-            hint="run it again once it has ended; pg_stat_activity shows the oldest xact_start",
+            hint="run it again once that has ended (pg_stat_activity shows the oldest xact_start),"
+            " or run it as the owner",
         )
     show(receipt, _scrubbed(receipt), done="the tables were written anew")
 
@@ -243,10 +246,9 @@ def _show_file(path: str) -> None:
 
 
 def _ask_password(role: str) -> str:
-    if sys.stdin.isatty():
-        prompt = f"Password of {role}"
-        given = click.prompt(prompt, hide_input=True, confirmation_prompt=True, err=True)
-        password = str(given)
+    is_typed = sys.stdin.isatty()
+    if is_typed:
+        password = _ask_hidden(f"Password of {role}: ")
     else:
         password = sys.stdin.readline(PASSWORD_BYTES_MAX + 1).rstrip("\r\n")
     if not password.strip() or len(password) > PASSWORD_BYTES_MAX or "\0" in password:
@@ -254,7 +256,19 @@ def _ask_password(role: str) -> str:
             "the password is empty or too long",
             hint=f"give up to {PASSWORD_BYTES_MAX:,} characters, on one line",
         )
+    if is_typed and _ask_hidden("Repeat for confirmation: ") != password:
+        raise InvalidInput("the two passwords differ", hint="nothing was granted; run it again")
     return password
+
+
+def _ask_hidden(prompt: str) -> str:
+    try:
+        return getpass(prompt, sys.stderr)
+    except (EOFError, KeyboardInterrupt) as stopped:
+        click.echo(err=True)  # What was asked stands on a line of its own.
+        if isinstance(stopped, EOFError):
+            return ""
+        raise
 
 
 def _scrubbed(receipt: ScrubReceipt) -> str:

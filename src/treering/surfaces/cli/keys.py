@@ -9,11 +9,13 @@ import click
 from treering.config import keys_folder
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
-from treering.surfaces.cli.ledgers import open_existing, open_to_write
+from treering.surfaces.cli.ledgers import check_keys, open_existing, open_to_write, physically
 from treering.surfaces.cli.options import (
+    any_scope_options,
     db_option,
     json_option,
     keys_option,
+    resolve_any_scope,
     resolve_scope,
     scope_options,
 )
@@ -77,6 +79,7 @@ def create(*, scope: str | None, is_global: bool) -> None:
     the key in another place: without it the payloads are lost.
     """
     name = resolve_scope(scope, is_global=is_global)
+    check_keys("change")
     with open_to_write() as ledger:
         receipt = ledger.encrypt(name)
     under = f"under generation {receipt.generation} of its key"
@@ -99,7 +102,7 @@ def create(*, scope: str | None, is_global: bool) -> None:
     treering keys list --scope acme/app --json
     """,
 )
-@scope_options
+@any_scope_options
 @keys_option
 @json_option
 @db_option
@@ -108,9 +111,9 @@ def list_(*, scope: str | None, is_global: bool) -> None:
 
     A key is in use, kept for what is sealed under it, destroyed, or missing from the folder.
     """
-    is_scoped = is_global or scope is not None
-    name = resolve_scope(scope, is_global=is_global) if is_scoped else None
+    name = resolve_any_scope(scope, is_global=is_global)
     with open_existing() as ledger:
+        check_keys()
         found = ledger.list_keys(name)
     show({"keys": found}, *_lines(found))
 
@@ -135,6 +138,7 @@ def rotate(*, scope: str | None, is_global: bool) -> None:
     """
     name = resolve_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
+        check_keys("change")
         receipt = ledger.rotate_key(name)
     show(
         receipt,
@@ -180,8 +184,9 @@ def destroy(*, scope: str | None, is_global: bool, generation: int | None, yes: 
         )
         raise InvalidInput(f"this {what}, for good", hint="add --yes to do it")
     with open_existing("change") as ledger:
+        check_keys("change")
         receipt = ledger.destroy_key(name, generation=generation)
-    show(receipt, _destroyed(receipt), done="the keys were destroyed")
+    show(receipt, *_destroyed(receipt), done="the keys were destroyed")
 
 
 def _lines(found: Sequence[KeyGeneration]) -> Iterator[str]:
@@ -198,11 +203,16 @@ def _lines(found: Sequence[KeyGeneration]) -> Iterator[str]:
         )
 
 
-def _destroyed(receipt: DestroyReceipt) -> str:
-    numbers = ", ".join(map(str, receipt.generations))
-    keys = f"destroyed generation {numbers} of the key of scope {receipt.scope}"
+def _destroyed(receipt: DestroyReceipt) -> Iterator[str]:
+    scope, physical = receipt.scope, receipt.physical
+    if receipt.redacted_count:
+        events = counted(receipt.redacted_count, "event")
+        yield f"redacted {events} of scope {scope}; {physically(physical)}"
+    elif physical == "pending":
+        yield f"what was redacted in scope {scope} before: {physically(physical)}"
     if not receipt.generations:
-        keys = f"no key was left to destroy in scope {receipt.scope}"
-    if not receipt.redacted_count:
-        return keys
-    return f"redacted {counted(receipt.redacted_count, 'event')}; {keys}"
+        yield f"no key was left to destroy in scope {scope}"
+        return
+    *others, last = map(str, receipt.generations)
+    numbers = f"generations {', '.join(others)} and {last}" if others else f"generation {last}"
+    yield f"destroyed {numbers} of the key of scope {scope}"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from treering.config import DATABASE_VARIABLE, default_database
-from treering.errors import InvalidInput, NotFound, SchemaTooOld, StorageError
+from treering.config import DATABASE_VARIABLE, default_database, keys_folder
+from treering.errors import InvalidInput, NotFound, NotPermitted, SchemaTooOld, StorageError
 from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.output import note
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.ledger.ledger import Ledger
+    from treering.model.receipts import Physical
 
 MEMORY: Final = ":memory:"
 
@@ -32,7 +33,7 @@ def open_to_write() -> Ledger:
     """Open the ledger for writing, as given: nothing is masked. Made if it is not there."""
     from treering.app import open as open_ledger  # noqa: PLC0415  (after the input was checked)
 
-    return open_ledger(database_path(), guard="off", keys=invocation().keys)
+    return open_ledger(database_path(), guard="off", keys=_named_keys())
 
 
 def open_if_there(access: Access = "read") -> Ledger:
@@ -67,7 +68,7 @@ def open_pair(source: str, target: str) -> Iterator[tuple[Ledger, Ledger]]:
     # The source goes first: if it cannot be opened, no target is made.
     with (
         _open_found(here, "read", hint="check the path of the source") as ledger,
-        open_ledger(there, guard="off", keys=invocation().keys) as other,
+        open_ledger(there, guard="off", keys=_named_keys()) as other,
     ):
         yield ledger, other
 
@@ -81,9 +82,47 @@ def database_path() -> str:
     return _checked(named or default_database(), is_named=is_named)
 
 
+@contextlib.contextmanager
+def of_all_scopes() -> Iterator[None]:
+    """Do inside what takes the whole ledger, where no scope can be named."""
+    try:
+        yield
+    except NotPermitted as error:
+        raise NotPermitted(
+            str(error), hint="this takes the whole ledger: connect as its owner"
+        ) from error
+
+
+def check_keys(access: Access = "read") -> None:
+    """Raise StorageError if the folder of keys cannot be used, or not be made."""
+    folder = keys_folder(invocation().keys)
+    place = next(path for path in (folder, *folder.absolute().parents) if os.path.exists(path))  # noqa: PTH110  (False where it may not look)
+    if not place.is_dir():
+        reason = "it is no folder" if place == folder else f"{place} is no folder"
+    elif not os.access(place, os.X_OK | (os.W_OK if access == "change" else 0)):
+        reason = "permission denied"
+    else:
+        return
+    raise StorageError(
+        f"{folder} cannot be the folder of keys: {reason}",
+        hint="name another with --keys or TREERING_KEYS, or check its permissions",
+    )
+
+
 def is_on_server() -> bool:
     """Whether the ledger is on a server, and not in a file."""
     return _is_url(database_path())
+
+
+def physically(physical: Physical) -> str:
+    """Say whether the bytes of what was erased are gone, and if not, what it takes."""
+    if is_on_server():
+        if physical == "done":
+            return "the bytes are gone from the tables"
+        return "the bytes are still in the tables: run treering db scrub"
+    if physical == "done":
+        return "the bytes are gone from the file"
+    return "the bytes leave the file once other programs stop reading it"
 
 
 def shown(location: str) -> str:
@@ -131,7 +170,15 @@ def _open(path: str, access: Access) -> Ledger:
 
     # What may not be written to can still be read, from a copy that leaves no trace.
     shared = access == "change" or path == MEMORY or _is_writable(path)
-    return open_ledger(path, mode="rw" if shared else "ro", keys=invocation().keys)
+    return open_ledger(path, mode="rw" if shared else "ro", keys=_named_keys())
+
+
+def _named_keys() -> str | None:
+    """Return the folder of keys that the command line names, if it does."""
+    named = invocation().keys
+    if named is not None:
+        check_keys()
+    return named
 
 
 def _is_writable(path: str) -> bool:

@@ -40,15 +40,18 @@ def main(arguments: Sequence[str]) -> int:
     if COMPLETION_VARIABLE in os.environ:
         return _complete()
     as_json = _wants_json(arguments)
+    invocation = Invocation(as_json=as_json)
     try:
-        return _carry_out(arguments, as_json=as_json)
+        return _carry_out(arguments, invocation)
     except (KeyboardInterrupt, click.Abort) as stopped:
         # Between commands: while one runs, it speaks for itself.
         print_error(
             PROGRAM,
             str(stopped) or "interrupted",
             code="interrupted",
-            hint="look at what is recorded before you run it again",
+            hint="look at what is recorded before you run it again"
+            if invocation.has_begun
+            else "nothing was changed; run it again",
             as_json=as_json,
         )
         return status_of(stopped)
@@ -92,9 +95,8 @@ def root(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-def _carry_out(arguments: Sequence[str], *, as_json: bool) -> int:
+def _carry_out(arguments: Sequence[str], invocation: Invocation) -> int:
     try:
-        invocation = Invocation(as_json=as_json)
         with root.make_context(PROGRAM, list(arguments), obj=invocation) as context:
             root.invoke(context)
     except click.exceptions.Exit as leaving:
@@ -105,7 +107,7 @@ def _carry_out(arguments: Sequence[str], *, as_json: bool) -> int:
             _message(error),
             code="usage",
             hint=_hint(error),
-            as_json=as_json,
+            as_json=invocation.as_json,
         )
         return USAGE
     return 0

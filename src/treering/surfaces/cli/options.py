@@ -63,7 +63,16 @@ anchor_option = click.option(
 
 def scope_options(command: Decorated) -> Decorated:
     """Add ``--scope`` and ``--global``; read them with ``resolve_scope``."""
-    scope = click.option("--scope", metavar="SCOPE", help="The scope; there is no default.")
+    return _scoped(command, "The scope; there is no default.")
+
+
+def any_scope_options(command: Decorated) -> Decorated:
+    """Add the same for a command that takes all scopes; read them with ``resolve_any_scope``."""
+    return _scoped(command, "This scope only. All scopes, if none is named.")
+
+
+def _scoped(command: Decorated, text: str) -> Decorated:
+    scope = click.option("--scope", metavar="SCOPE", help=text)
     everyone = click.option(
         "--global", "is_global", is_flag=True, help="Use the scope named global (not all scopes)."
     )
@@ -95,6 +104,11 @@ def resolve_scope(scope: str | None, *, is_global: bool) -> Scope:
             "--global cannot be combined with non-global --scope", hint="drop one of the two"
         )
     return name
+
+
+def resolve_any_scope(scope: str | None, *, is_global: bool) -> Scope | None:
+    """Return the scope that was named, None if none was: all of them."""
+    return None if scope is None and not is_global else resolve_scope(scope, is_global=is_global)
 
 
 def require(text: str | None, field: str, *, hint: str | None = None) -> str:

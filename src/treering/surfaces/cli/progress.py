@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -58,16 +60,45 @@ def filling(verb: str, *, then: str) -> Iterator[Fill]:
     with contextlib.ExitStack() as stack:
         bar: ProgressBar[int] | None = None
 
+        def place(_: int | None) -> str | None:
+            return f"{bar.pos:,}/{bar.length:,}" if bar is not None else None
+
         def advance(done: int, total: int) -> None:
             nonlocal bar
             if bar is None:
-                shown = click.progressbar(length=total, label=verb, show_pos=True, file=sys.stderr)
-                bar = stack.enter_context(shown)
+                stack.close()  # There was more to come.
+                bar = click.progressbar(
+                    length=total, label=verb, item_show_func=place, file=sys.stderr
+                )
+                stack.enter_context(bar)
             bar.length = total
-            bar.label = verb if done < total else then
             bar.update(done - bar.pos)
+            if done >= total:
+                stack.close()
+                bar = None
+                stack.enter_context(_lasting(then))
 
         yield advance
+
+
+@contextlib.contextmanager
+def _lasting(verb: str) -> Iterator[None]:
+    """Count the seconds on one line, for work that does not tell how far it is."""
+    began, ended = time.monotonic(), threading.Event()
+
+    def count() -> None:
+        while not ended.wait(1):
+            _draw(f"\r{verb}, {time.monotonic() - began:.0f} s")
+
+    _draw(f"\r{verb}")
+    clock = threading.Thread(target=count, daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        clock.join(1)
+        _draw("\r\033[K")
 
 
 def _draw(text: str) -> None:

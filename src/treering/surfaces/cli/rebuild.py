@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from treering.surfaces.cli.commands import Command, show
-from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.ledgers import is_on_server, of_all_scopes, open_existing
 from treering.surfaces.cli.options import db_option, json_option
 from treering.surfaces.cli.output import counted
 
@@ -28,11 +28,12 @@ def rebuild() -> None:
     The events themselves are not touched. Use it when verify says that the orders of time or the
     states of runs are not what the events say.
     """
-    with open_existing("change") as ledger:
+    with open_existing("change") as ledger, of_all_scopes():
         receipt = ledger.rebuild()
+    # A server keeps the orders of time itself.
+    orders = "" if is_on_server() else f"the orders of {counted(receipt.events, 'event')} and "
     show(
         receipt,
-        f"rebuilt the orders of {counted(receipt.events, 'event')}"
-        f" and the states of {counted(receipt.runs, 'run')}",
+        f"rebuilt {orders}the states of {counted(receipt.runs, 'run')}",
         done="the ledger was rebuilt",
     )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 PARTITIONS_SHOWN_MAX: Final = 8
 EVEN: Final = 1.5
 """A partition stands out if it is more than so many times the smallest."""
+BEHIND_BYTES_MIN: Final = 64 * 1024
+"""A replica that lacks less is up to date: there is always a little on its way."""
 _MARGIN: Final = 12
 
 
@@ -28,7 +30,6 @@ def lines_of(status: DatabaseStatus) -> Iterator[str]:
         ("replicas", _replicas(status)),
         ("erasure", [_erasure(status)]),
         ("roles", _roles(status.roles)),
-        ("extensions", [_extensions(status)]),
     ):
         yield from _titled(title, lines)
 
@@ -118,8 +119,11 @@ def _replicas(status: DatabaseStatus) -> Iterator[str]:
         yield "none"
     for replica in status.replicas:
         behind = replica.bytes_behind
-        lag = "how far is unknown" if behind is None else f"{sized(behind)} behind"
-        yield f"{replica.name}: {replica.state}, {'up to date' if behind == 0 else lag}"
+        if behind is None:
+            lag = "how far is unknown"
+        else:
+            lag = "up to date" if behind < BEHIND_BYTES_MIN else f"{sized(behind)} behind"
+        yield f"{replica.name}: {replica.state}, {lag}"
 
 
 def _erasure(status: DatabaseStatus) -> str:
@@ -143,7 +147,3 @@ def _held(scopes: Sequence[str] | None) -> str:
     if scopes is None:
         return "states its scope"
     return f"held to {', '.join(scopes)}" if scopes else "held, to no scope that can be seen here"
-
-
-def _extensions(status: DatabaseStatus) -> str:
-    return ", ".join(f"{name} {found or 'missing'}" for name, found in status.extensions.items())

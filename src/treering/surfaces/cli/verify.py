@@ -10,14 +10,15 @@ import click
 from treering.errors import InvalidInput, NotFound
 from treering.surfaces.cli.commands import Command, fail, show, show_aside
 from treering.surfaces.cli.files import STANDARD, input_stream, output_stream
-from treering.surfaces.cli.ledgers import database_path, open_existing
+from treering.surfaces.cli.ledgers import database_path, of_all_scopes, open_existing
 from treering.surfaces.cli.options import (
     anchor_option,
+    any_scope_options,
     db_option,
     json_option,
+    keys_option,
     require,
-    resolve_scope,
-    scope_options,
+    resolve_any_scope,
 )
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.progress import counting
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     treering verify --scope acme/app --session-id s1
     """,
 )
-@scope_options
+@any_scope_options
 @click.option("--session-id", metavar="ID", help="This session of the scope only.")
 @anchor_option
+@keys_option
 @json_option
 @db_option
 def verify(
@@ -50,16 +52,13 @@ def verify(
     Without a scope the whole ledger is proved. Only an anchor that was kept elsewhere shows that
     the newest events were cut off. The exit status is 1 if the proof fails.
     """
-    is_scoped = is_global or scope is not None
-    if session_id is not None and not is_scoped:
+    name = resolve_any_scope(scope, is_global=is_global)
+    if session_id is not None and name is None:
         raise InvalidInput(
             "a session is verified within its scope", hint="add --scope, or drop --session-id"
         )
-    prove(
-        resolve_scope(scope, is_global=is_global) if is_scoped else None,
-        None if session_id is None else require(session_id, "session_id"),
-        anchor_file=anchor_file,
-    )
+    session = None if session_id is None else require(session_id, "session_id")
+    prove(name, session, anchor_file=anchor_file)
 
 
 @click.command(
@@ -83,7 +82,11 @@ def anchor(*, out: str) -> None:
     An anchor holds digests, no content. Keep it, or only its root, where whoever might change the
     ledger cannot reach it.
     """
-    with open_existing() as ledger, output_stream(out, database=database_path()) as stream:
+    with (
+        open_existing() as ledger,
+        output_stream(out, database=database_path()) as stream,
+        of_all_scopes(),
+    ):
         receipt = ledger.anchor(stream)
     if out == STANDARD:
         show_aside(receipt)

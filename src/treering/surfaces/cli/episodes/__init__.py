@@ -9,7 +9,7 @@ import click
 
 from treering.errors import Disabled
 from treering.surfaces.cli.commands import LazyGroup, kind_of, reporting
-from treering.surfaces.cli.options import db_option
+from treering.surfaces.cli.options import db_option, keys_option
 
 SWITCH_VARIABLE: Final = "TREERING_EPISODES"
 _OFF: Final = frozenset({"off", "disabled", "false", "no", "0"})
@@ -37,6 +37,7 @@ _HERE: Final = "treering.surfaces.cli.episodes"
     treering episodes replay s1 --scope acme/app --include-payload
     """,
 )
+@keys_option
 @db_option
 @click.pass_context
 def episodes(context: click.Context) -> None:

@@ -23,6 +23,7 @@ from treering.surfaces.cli.ledgers import open_to_write
 from treering.surfaces.cli.options import (
     db_option,
     json_option,
+    keys_option,
     parse_episode_kind,
     parse_time,
     require,
@@ -65,6 +66,7 @@ _OVERSIZE_HINT: Final = "pass --spill to keep it whole beside the event, or refe
 @click.option("--spill", is_flag=True, help="Accept a larger payload and keep it as a blob.")
 @click.option("--allow-sensitive", is_flag=True, help="Record it as it is, whatever it looks like.")
 @click.option("--allow-tool-output", is_flag=True, hidden=True)
+@keys_option
 @json_option
 @db_option
 def append(

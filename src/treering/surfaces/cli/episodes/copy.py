@@ -13,6 +13,7 @@ from treering.surfaces.cli.ledgers import database_path, open_existing, open_to_
 from treering.surfaces.cli.options import (
     db_option,
     json_option,
+    keys_option,
     require,
     resolve_scope,
     scope_options,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 @click.option(
     "--include-payload", is_flag=True, help="Include payloads; only then can it be imported."
 )
+@keys_option
 @json_option
 @db_option
 def export(
@@ -105,6 +107,7 @@ def export(
 )
 @click.argument("file")
 @scope_options
+@keys_option
 @json_option
 @db_option
 def import_(*, file: str, scope: str | None, is_global: bool) -> None:

@@ -9,10 +9,11 @@ import click
 from treering.errors import InvalidInput
 from treering.model.retention import parse_retention_entry
 from treering.surfaces.cli.commands import Command, show
-from treering.surfaces.cli.ledgers import is_on_server, open_existing, open_if_there
+from treering.surfaces.cli.ledgers import open_existing, open_if_there, physically
 from treering.surfaces.cli.options import (
     db_option,
     json_option,
+    keys_option,
     parse_any_kind,
     parse_time,
     require,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.ledger.erasure import Replacement
-    from treering.model.receipts import ExpireReceipt, Physical, RedactReceipt
+    from treering.model.receipts import ExpireReceipt, RedactReceipt
 
 
 @click.command(
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     default="placeholder",
     help='What a payload reads as afterwards: "[REDACTED]" (the default) or null.',
 )
+@keys_option
 @json_option
 @db_option
 def redact(
@@ -92,6 +94,7 @@ def redact(
 )
 @click.option("--now-ts-ms", metavar="MS", help="Count ages from this time instead of now.")
 @click.option("--dry-run", is_flag=True, help="Count what would be removed; remove nothing.")
+@keys_option
 @json_option
 @db_option
 def gc(
@@ -130,7 +133,7 @@ def _redacted(receipt: RedactReceipt) -> str:
         return f"nothing to redact: {what} in scope {target.scope} is unknown or redacted already"
     if not target.event_id:
         what = f"{counted(receipt.redacted_count, 'event')} of {what}"
-    return f"redacted {what} in scope {target.scope}; {_physically(receipt.physical)}"
+    return f"redacted {what} in scope {target.scope}; {physically(receipt.physical)}"
 
 
 def _expired(receipt: ExpireReceipt) -> Iterator[str]:
@@ -140,20 +143,10 @@ def _expired(receipt: ExpireReceipt) -> Iterator[str]:
     elif not receipt.deleted_total:
         yield f"nothing to remove: no event of scope {receipt.scope} is past its retention"
     else:
-        yield f"removed {count} of scope {receipt.scope}; {_physically(receipt.physical)}"
+        yield f"removed {count} of scope {receipt.scope}; {physically(receipt.physical)}"
     for kind, number in receipt.deleted_by_type.items():
         if number:
             yield f"  {kind}: {number:,} older than {receipt.policy_days.get(kind)} days"
     if receipt.sessions_kept_open:
         kept = counted(receipt.sessions_kept_open, "session")
         yield f"left alone: {kept} with a run that has not ended"
-
-
-def _physically(physical: Physical) -> str:
-    if is_on_server():
-        if physical == "done":
-            return "the bytes are gone from the tables"
-        return "the bytes leave the tables with treering db scrub"
-    if physical == "done":
-        return "the bytes are gone from the file"
-    return "the bytes leave the file once other programs stop reading it"

@@ -16,6 +16,7 @@ from treering.surfaces.cli.options import (
     db_option,
     include_payload_option,
     json_option,
+    keys_option,
     limit_option,
     parse_kinds,
     parse_time,
@@ -55,6 +56,7 @@ REPLAY_ITEMS: Final = 200
 @limit_option(QUERY_ITEMS)
 @cursor_option
 @include_payload_option
+@keys_option
 @json_option
 @db_option
 def query(
@@ -118,6 +120,7 @@ def query(
 @limit_option(REPLAY_ITEMS)
 @cursor_option
 @include_payload_option
+@keys_option
 @json_option
 @db_option
 def replay(

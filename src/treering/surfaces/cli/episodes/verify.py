@@ -9,6 +9,7 @@ from treering.surfaces.cli.options import (
     anchor_option,
     db_option,
     json_option,
+    keys_option,
     require,
     resolve_scope,
     scope_options,
@@ -29,6 +30,7 @@ from treering.surfaces.cli.verify import prove
 @scope_options
 @click.option("--session-id", metavar="ID", help="This session only.")
 @anchor_option
+@keys_option
 @json_option
 @db_option
 def verify(
