@@ -555,6 +555,8 @@ def test_an_export_that_was_left_half_way_does_not_outlive_the_ledger(
 
     with open_ledger(f"{url}&application_name={name}") as ledger:
         ledger.append([said("x") for _ in range(MANY)])
+        # The pool's, and that of the thread which announces.
+        until(lambda: connected() > 1)
         before = connected()
         pages = store_of(ledger).record_pages(parse_scope(HERE))
         taken = [len(next(pages)) for _ in range(pages_taken)]

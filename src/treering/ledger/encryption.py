@@ -75,7 +75,8 @@ def destroy_all(store: EventStore, drafter: Drafter, scope: Scope, *, at_ms: int
     _check_encrypted(store, scope)
     # Nobody seals any more, so that no payload is recorded between the two and lost.
     store.vault.retire(scope)
-    known = [one.generation for one in store.vault.records(scope)]
+    # One that is in use was made since, and stays.
+    known = [one.generation for one in store.vault.records(scope) if not one.in_use]
     store.await_writers(scope)
     redacted, blobs = erasure.redact_all(store, drafter, scope)
     physical = store.finish_erasure()

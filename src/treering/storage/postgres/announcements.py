@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -112,20 +111,23 @@ class Listener:
         self._lock = threading.Lock()
         self._thread = None
         self._over = threading.Event()
+        self._heard = False
+        """Whether the server has let us listen."""
 
     def _run(self) -> None:
         pause = LISTENING_S
         while not self._over.is_set():
-            begun = time.monotonic()
+            self._heard = False
             with contextlib.suppress(psycopg.Error):
                 self._hear()
             # A replica does not let anybody listen, until it is promoted.
-            pause = LISTENING_S if time.monotonic() - begun > pause else min(pause * 2, PAUSE_MAX_S)
+            pause = LISTENING_S if self._heard else min(pause * 2, PAUSE_MAX_S)
             self._over.wait(pause)
 
     def _hear(self) -> None:
         with self._server.connect() as connection:
             connection.execute(f"LISTEN {channel(self._server)}")
+            self._heard = True
             self._news.spread()
             while not self._over.is_set():
                 for _ in connection.notifies(timeout=LISTENING_S, stop_after=1):

@@ -104,8 +104,10 @@ def _make_group(connection: Connection, address: Address, role: str, name: sql.I
 
     Roles belong to the whole server: members of one in another database would be let in here.
     """
-    row = connection.execute("SELECT value FROM ledger WHERE name = 'id'").fetchone()
-    mark = f"treering ledger {row[0] if row else ''}"
+    row = connection.execute(
+        "SELECT oid::text FROM pg_database WHERE datname = current_database()"
+    ).fetchone()
+    mark = f"treering, schema {address.schema} of database {row[0] if row else ''}"
     found = connection.execute(
         "SELECT shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = %s", (role,)
     ).fetchone()
