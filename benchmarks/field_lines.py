@@ -1,4 +1,7 @@
-"""Lines from configuration, logs, code and chats, with a secret for @@; «words» are filled in."""
+"""Lines from configuration, logs, code and chats, with a secret for @@; «words» are filled in.
+
+They are as people write them: a FIXME or TODO in one is a part of the line.
+"""
 
 from typing import Final
 

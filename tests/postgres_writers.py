@@ -13,6 +13,7 @@ import psycopg
 
 import treering
 from builders import HERE, said
+from threads import in_threads
 from treering.errors import Conflict, DuplicateEvent, StorageError
 from treering.storage.postgres.store import PostgresStore
 
@@ -328,25 +329,6 @@ def unless(over: threading.Event) -> Iterator[int]:
         if over.is_set():
             return
         yield number
-
-
-def in_threads(*works: Callable[[], object]) -> None:
-    """Do each of ``works`` in a thread; raise what the first of them raised."""
-    failures: list[BaseException] = []
-
-    def attempt(work: Callable[[], object]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001  (raised again below)
-            failures.append(error)
-
-    threads = [threading.Thread(target=attempt, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def until(happened: Callable[[], object], *, seconds_max: float = 30) -> None:

@@ -16,6 +16,7 @@ from broken.ledgers import SCOPE, open_ledger, said
 from broken.stories import NAME
 from broken.test_failing_syncs import FailingDisk
 from concurrency.processes import check_order
+from threads import in_threads
 from treering.errors import Conflict, DuplicateEvent, OutcomeUnknown, TreeringError
 from treering.storage.sqlite.store import SqliteStore
 
@@ -45,7 +46,7 @@ def test_threads_lose_double_and_reorder_nothing(ledger: Ledger) -> None:
             headers = ledger.append([said("x", event_id=event_id) for event_id in ids])
             heard[number] += [(header.event_id, header.seq) for header in headers]
 
-    _in_threads([partial(write, number) for number in range(THREADS)])
+    in_threads(*[partial(write, number) for number in range(THREADS)])
 
     acked = {pair for pairs in heard.values() for pair in pairs}
     session = ledger.session("s1", scope=SCOPE, agent="a")
@@ -63,7 +64,7 @@ def test_a_batch_of_one_thread_is_not_mixed_with_those_of_others(ledger: Ledger)
             seqs = [header.seq for header in headers]
             assert seqs == list(range(seqs[0], seqs[0] + 4))
 
-    _in_threads([partial(write, number) for number in range(4)])
+    in_threads(*[partial(write, number) for number in range(4)])
 
     assert check_order(ledger) == 4 * APPENDS * 4
 
@@ -176,7 +177,7 @@ def test_a_ledger_that_is_being_written_and_erased_still_verifies(ledger: Ledger
             verification = ledger.verify()
             assert verification.intact, verification.first_broken
 
-    _in_threads([write, erase, verify])
+    in_threads(*[write, erase, verify])
 
     assert ledger.verify().intact
 
@@ -201,25 +202,6 @@ def _in_one_commit(ledger: Ledger, works: list[Callable[[], None]]) -> None:
 
 def _is_queueing(store: SqliteStore, count: int) -> bool:
     return store._commits._busy and len(store._commits._queue) == count
-
-
-def _in_threads(works: list[Callable[[], None]]) -> None:
-    """Do ``works`` in a thread each; raise what the first of them raised."""
-    failures: list[BaseException] = []
-
-    def attempt(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001  (raised again below)
-            failures.append(error)
-
-    threads = [threading.Thread(target=attempt, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def _until(happened: Callable[[], bool]) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import treering
-from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
+from builders import DAY, ELSEWHERE, HERE, NOON, called, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,20 +43,6 @@ def stopping_after(events: int) -> Callable[[int, int], None]:
             raise Stopped
 
     return look
-
-
-@pytest.fixture
-def source(open_ledger: Callable[[], Ledger]) -> Ledger:
-    """Return a ledger with all that can happen to events."""
-    ledger = open_ledger()
-    ledger.append(run_of("r1", "a", "b", ts_ms=NOON))
-    ledger.append([called(session_id="s2", ts_ms=NOON), said("x", scope=ELSEWHERE)])
-    ledger.append([said("large", event_id="big", payload={"t": "long " * 5_000})])
-    ledger.append([said("named", event_id="mine", refs={"é": [1]}, user_id="u1", origin="kernel")])
-    ledger.redact(HERE, event_id="mine")
-    ledger.expire(HERE, now_ms=NOON + 45 * DAY)
-    ledger.append([said("after", session_id="s2")])
-    return ledger
 
 
 @pytest.fixture

@@ -27,7 +27,6 @@ from postgres_writers import (
     followed,
     held_open,
     hold_now_and_then,
-    in_threads,
     open_ledger,
     store_of,
     stored,
@@ -38,6 +37,7 @@ from postgres_writers import (
     write_runs,
     write_some,
 )
+from threads import in_threads
 from treering.errors import InvalidCursor
 from treering.ledger import following
 from treering.model.cursors import pack

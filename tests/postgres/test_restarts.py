@@ -29,7 +29,6 @@ from postgres_writers import (
     follow,
     followed,
     held_open,
-    in_threads,
     open_ledger,
     store_of,
     stored,
@@ -39,6 +38,7 @@ from postgres_writers import (
     write_some,
     write_until_told,
 )
+from threads import in_threads
 from treering.app import administer
 from treering.errors import OutcomeUnknown, ReadOnly, StorageError
 from treering.storage.postgres import announcements

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from builders import ELSEWHERE, HERE, called, said
-from postgres_writers import held_open, in_threads, open_ledger, store_of
+from postgres_writers import held_open, open_ledger, store_of
+from threads import in_threads
 from treering.errors import Busy
 from treering.ledger import erasure
 from treering.ledger.chain import SALT_BYTES

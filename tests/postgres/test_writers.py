@@ -28,7 +28,6 @@ from postgres_writers import (
     check_account,
     followed,
     held_open,
-    in_threads,
     open_ledger,
     race_for_id,
     race_for_seq,
@@ -40,6 +39,7 @@ from postgres_writers import (
     write_some,
     write_to,
 )
+from threads import in_threads
 from treering.errors import Busy, Closed, Conflict, DuplicateEvent, ReadOnly, StorageError
 from treering.model.scopes import parse_scope
 from treering.storage.postgres import faults
