@@ -41,7 +41,7 @@ from postgres_writers import (
 from threads import in_threads
 from treering.app import administer
 from treering.errors import OutcomeUnknown, ReadOnly, StorageError
-from treering.storage.postgres import announcements
+from treering.storage.postgres import announcements, connections
 from treering.storage.postgres import server as server_module
 
 if TYPE_CHECKING:
@@ -378,7 +378,7 @@ def test_what_was_committed_but_not_answered_is_recorded_once(
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up soon where somebody keeps a session locked."""
-    monkeypatch.setattr(server_module, "LOCK_PATIENCE", "300ms")
+    monkeypatch.setattr(connections, "LOCK_PATIENCE", "300ms")
 
 
 @pytest.mark.usefixtures("hasty")
@@ -548,7 +548,7 @@ def test_who_follows_a_replica_does_not_try_to_listen_again_and_again(
         server, pauses = store_of(reader)._server, Pauses()
         connect, made = server.connect, []
 
-        def counting() -> server_module.Connection:
+        def counting() -> connections.Connection:
             made.append(pauses.lasted[-1:])
             return connect()
 

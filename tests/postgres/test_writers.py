@@ -42,7 +42,7 @@ from postgres_writers import (
 from threads import in_threads
 from treering.errors import Busy, Closed, Conflict, DuplicateEvent, ReadOnly, StorageError
 from treering.model.scopes import parse_scope
-from treering.storage.postgres import faults
+from treering.storage.postgres import connections, faults
 from treering.storage.postgres import known as known_module
 from treering.storage.postgres import server as server_module
 from treering.storage.postgres.reader import RECORDS_PAGE
@@ -440,7 +440,7 @@ def test_a_call_that_fails_leaves_nothing_behind(ledger: Ledger) -> None:
 def test_a_writer_that_is_kept_waiting_too_long_says_who_is_in_the_way(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "LOCK_PATIENCE", "300ms")
+    monkeypatch.setattr(connections, "LOCK_PATIENCE", "300ms")
     with open_ledger(url) as ledger:
         ledger.append([said("before")])
         with held_open(ledger, said("in the way")):
@@ -473,7 +473,7 @@ class Promotion:
         self.left = looks
         enter = server_module.Server._enter
 
-        def entering(server: server_module.Server, connection: server_module.Connection) -> None:
+        def entering(server: server_module.Server, connection: connections.Connection) -> None:
             enter(server, connection)
             if self.left > 0:
                 self.left -= 1

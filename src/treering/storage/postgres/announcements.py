@@ -14,7 +14,8 @@ import psycopg
 
 if TYPE_CHECKING:
     from treering.storage.news import News
-    from treering.storage.postgres.server import Connection, Server
+    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.server import Server
 
 GAP_S: Final = 0.02
 """Announcements are at least this far apart."""

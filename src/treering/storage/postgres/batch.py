@@ -8,8 +8,8 @@ from treering.errors import Conflict, InvalidInput
 from treering.ledger.chain import link
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage.encoding import ALWAYS, NAMED, PRIVATE, SPILLED, id_key, name_key
+from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.known import open_session
-from treering.storage.postgres.server import Bytes
 from treering.storage.repeats import find_repeats, in_call_order
 from treering.storage.runs import RUN_OPEN, check_run, state_after
 from treering.storage.sealing import is_sealable, stored_content
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
+    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.known import Known
     from treering.storage.postgres.reader import Reader
-    from treering.storage.postgres.server import Connection
 
 PLAIN: Final = {"safe": ALWAYS, "private": ALWAYS | PRIVATE}
 """Flags of an event with nothing out of the ordinary, by its visibility."""

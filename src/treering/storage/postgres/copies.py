@@ -24,15 +24,15 @@ from treering.storage.encoding import (
     erasure_flags,
     id_key,
 )
+from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.eraser import blank
-from treering.storage.postgres.server import Bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from treering.ledger.records import Record, SessionRecord
     from treering.storage.postgres.batch import Batch, Place
-    from treering.storage.postgres.server import Connection
+    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.writer import Writer
 
 _LINKS: Final = """

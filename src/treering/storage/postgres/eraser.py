@@ -19,8 +19,8 @@ from treering.ledger.records import Erased
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.claims import cover_of
 from treering.storage.encoding import erasure_flags, id_key
+from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
-from treering.storage.postgres.server import LOCK_PATIENCE, Bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treering.model.receipts import Physical
     from treering.model.scopes import Scope
     from treering.storage.postgres.batch import Batch
-    from treering.storage.postgres.server import Connection
+    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.writer import Writer
 
 SCRUB_BYTES_MAX: Final = 256 * 1024 * 1024

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from treering.model.scopes import Scope
-    from treering.storage.postgres.server import Connection
+    from treering.storage.postgres.connections import Connection
 
 REMEMBERED_MAX: Final = 50_000
 """Entries of each sort that are remembered; then it starts afresh."""

@@ -10,6 +10,7 @@ from treering.model.kinds import ERASURE_KINDS
 from treering.storage.damage import naming_damage
 from treering.storage.encoding import bounded, id_key
 from treering.storage.postgres import rows, timeline
+from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.rows import (
     BLOB,
     EVENT,
@@ -19,7 +20,6 @@ from treering.storage.postgres.rows import (
     SESSION,
     WIDTH,
 )
-from treering.storage.postgres.server import Bytes
 from treering.storage.repeats import taken
 from treering.storage.sealing import Opener
 
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from treering.model.queries import Query
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
+    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.known import Known
-    from treering.storage.postgres.server import Connection, Server
+    from treering.storage.postgres.server import Server
 
 LAST: Final = 2**62
 """Behind every seq and position."""

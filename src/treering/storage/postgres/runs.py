@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from treering.storage.postgres.server import Connection
+    from treering.storage.postgres.connections import Connection
 
 STORED: Final = "SELECT scope, session, run_id, state, first_seq, last_seq FROM runs"
 DERIVED: Final = """

@@ -16,7 +16,7 @@ from treering.errors import NotFound, SchemaTooNew, SchemaTooOld, Unsupported
 
 if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
-    from treering.storage.postgres.server import Connection
+    from treering.storage.postgres.connections import Connection
 
 SERVER_VERSION_MIN: Final = 15
 PARTITIONS: Final = 16

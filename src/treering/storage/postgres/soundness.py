@@ -13,7 +13,7 @@ from treering.storage.encoding import name_key
 from treering.storage.postgres import runs
 
 if TYPE_CHECKING:
-    from treering.storage.postgres.server import Connection
+    from treering.storage.postgres.connections import Connection
     from treering.storage.sealing import Opener
 
 _HOMELESS: Final = """

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
     from treering.storage.encoding import Row
-    from treering.storage.postgres.server import Connection, Server
+    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.server import Server
 
 SESSIONS_PAGE: Final = 1_000
 POLL_FIRST_S: Final = 0.05

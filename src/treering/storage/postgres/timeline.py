@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from treering.model.queries import Query
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
-    from treering.storage.postgres.server import Connection
+    from treering.storage.postgres.connections import Connection
 
 # From one kind straight to the next, however many events there are of each.
 _KINDS: Final = """

@@ -11,8 +11,8 @@ from psycopg.errors import UniqueViolation
 from treering.model.events import SCHEMA_VERSION
 from treering.storage.encoding import id_key
 from treering.storage.postgres.batch import Batch, header_of, moved_on, stored_id
+from treering.storage.postgres.connections import enter_scope
 from treering.storage.postgres.known import open_scope
-from treering.storage.postgres.server import enter_scope
 from treering.storage.runs import RUN_OPEN, check_run, state_after
 from treering.storage.sealing import is_sealable, stored_content
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft
     from treering.model.events import Header
     from treering.model.scopes import Scope
+    from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.known import Known
     from treering.storage.postgres.reader import Reader
-    from treering.storage.postgres.server import Connection, Server
+    from treering.storage.postgres.server import Server
 
 _APPEND: Final = f"SELECT * FROM append_event({', '.join(['%s'] * 32)})"
 
