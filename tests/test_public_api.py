@@ -12,13 +12,13 @@ from typing import Final
 import pytest
 
 import treering
-from treering import Ledger, Session, ToolCall, TreeringError, Turn
+from treering import Ledger, Run, Session, ToolCall, TreeringError
 from treering.errors import Disabled
 from treering.version import __version__
 
 PAGE: Final = (Path(__file__).parents[1] / "docs" / "python.md").read_text()
 NAMES: Final = list(treering.__all__)
-SUBJECTS: Final = {"ledger": Ledger, "session": Session, "turn": Turn, "call": ToolCall}
+SUBJECTS: Final = {"ledger": Ledger, "session": Session, "turn": Run, "call": ToolCall}
 """What the docs call a value of each class."""
 NOT_FOR_CALLERS: Final = {Disabled}
 """Errors of the command line alone."""

@@ -31,13 +31,16 @@ if TYPE_CHECKING:
         NotPermitted,
         OutcomeUnknown,
         ReadOnly,
+        RunActive,
         RunClosed,
+        RunInterrupted,
         SchemaTooNew,
         SchemaTooOld,
         SensitiveContent,
         StorageError,
         StorageFull,
         TooLarge,
+        ToolDenied,
         TreeringError,
         Unavailable,
         Unsupported,
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     from treering.ledger.following import Follower
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
-    from treering.ledger.turns import ToolCall, Turn
+    from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Event, Header, NewEvent
     from treering.model.queries import Page
     from treering.model.receipts import (
@@ -65,6 +68,12 @@ if TYPE_CHECKING:
         ScrubReceipt,
         Verification,
     )
+    from treering.model.runs import Message
+    from treering.model.tools import SyntheticPolicy
+    from treering.spine.ports import Delivery, SinkStatus
+    from treering.spine.runs import Run
+    from treering.spine.spine import Spine
+    from treering.spine.tools import ToolCall
 
 __all__ = [
     "AnchorReceipt",
@@ -75,6 +84,7 @@ __all__ = [
     "CopyReceipt",
     "Corrupt",
     "DatabaseStatus",
+    "Delivery",
     "DestroyReceipt",
     "DuplicateEvent",
     "Event",
@@ -92,27 +102,36 @@ __all__ = [
     "KeyMissing",
     "KeyReceipt",
     "Ledger",
+    "Message",
     "NewEvent",
     "NotALedger",
     "NotFound",
     "NotPermitted",
     "OutcomeUnknown",
     "Page",
+    "PrivateEvent",
     "ReadOnly",
     "RebuildReceipt",
     "RedactReceipt",
+    "Run",
+    "RunActive",
     "RunClosed",
+    "RunInterrupted",
+    "SafeEvent",
     "SchemaTooNew",
     "SchemaTooOld",
     "ScrubReceipt",
     "SensitiveContent",
     "Session",
+    "SinkStatus",
+    "Spine",
     "StorageError",
     "StorageFull",
+    "SyntheticPolicy",
     "TooLarge",
     "ToolCall",
+    "ToolDenied",
     "TreeringError",
-    "Turn",
     "Unavailable",
     "Unsupported",
     "Verification",
@@ -126,6 +145,7 @@ _HOMES: Final = {
     "Broken": "treering.model.receipts",
     "CopyReceipt": "treering.model.receipts",
     "DatabaseStatus": "treering.model.receipts",
+    "Delivery": "treering.spine.ports",
     "DestroyReceipt": "treering.model.receipts",
     "Event": "treering.model.events",
     "ExpireReceipt": "treering.model.receipts",
@@ -137,14 +157,20 @@ _HOMES: Final = {
     "KeyGeneration": "treering.model.receipts",
     "KeyReceipt": "treering.model.receipts",
     "Ledger": "treering.ledger.ledger",
+    "Message": "treering.model.runs",
     "NewEvent": "treering.model.events",
     "Page": "treering.model.queries",
+    "PrivateEvent": "treering.model.carried",
     "RebuildReceipt": "treering.model.receipts",
     "RedactReceipt": "treering.model.receipts",
+    "Run": "treering.spine.runs",
+    "SafeEvent": "treering.model.carried",
     "ScrubReceipt": "treering.model.receipts",
     "Session": "treering.ledger.sessions",
-    "ToolCall": "treering.ledger.turns",
-    "Turn": "treering.ledger.turns",
+    "SinkStatus": "treering.spine.ports",
+    "Spine": "treering.spine.spine",
+    "SyntheticPolicy": "treering.model.tools",
+    "ToolCall": "treering.spine.tools",
     "Verification": "treering.model.receipts",
     "administer": "treering.app",
     "open": "treering.app",

@@ -58,7 +58,10 @@ def open(  # noqa: A001  (the public door is treering.open)
             raise InvalidInput(f"invalid {name}: {value}", hint=f"use {' or '.join(allowed)}")
     drafter = Drafter(guard=_guard, mode=guard, clock=now_ms)
     store = _store(path, durability, mode, partial(keys_folder, keys))
-    return Ledger(store, drafter=drafter, clock=now_ms)
+    ledger = Ledger(store, drafter=drafter, clock=now_ms)
+    if mode == "rw":
+        ledger.spine().recover()
+    return ledger
 
 
 def administer(location: str) -> Administration:

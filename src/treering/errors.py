@@ -10,6 +10,9 @@
     ├── Conflict                  the session has moved on
     ├── DuplicateEvent            the event id is taken by something else
     ├── RunClosed                 the run has ended
+    │   └── RunInterrupted        it was interrupted while its author was at work
+    ├── RunActive                 the session is busy with another run
+    ├── ToolDenied                the tool may not run in this session
     ├── NotFound
     ├── StorageError              the database could not do it
     │   ├── Busy                  other writers kept the lock too long
@@ -101,6 +104,24 @@ class RunClosed(TreeringError):
     """The run has ended and takes no more events."""
 
     code = "run_closed"
+
+
+class RunInterrupted(RunClosed):
+    """The run was interrupted from outside and takes no more events."""
+
+    code = "run_interrupted"
+
+
+class RunActive(TreeringError):
+    """The session is busy with another run."""
+
+    code = "run_active"
+
+
+class ToolDenied(TreeringError):
+    """The tool may not run here; the call is recorded as denied."""
+
+    code = "tool_denied"
 
 
 class NotFound(TreeringError):

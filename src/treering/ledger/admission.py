@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput, InvalidKind, TooLarge
 from treering.ledger import chain
-from treering.ledger.drafts import TIME_MS_MAX, check_id, check_name, check_summary, check_time
 from treering.ledger.records import check_readable
 from treering.model.codec import REFS_BYTES_MAX, SPILL_BYTES_MAX
+from treering.model.fields import TIME_MS_MAX, check_id, check_name, check_summary, check_time
 from treering.model.kinds import KINDS, SOURCES, VISIBILITIES
 
 if TYPE_CHECKING:

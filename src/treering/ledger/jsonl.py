@@ -13,9 +13,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.ledger.drafts import check_name
 from treering.ledger.records import Erasure, Record, SessionRecord
 from treering.model.codec import canonical, decode
+from treering.model.fields import check_name
 
 FORMAT: Final = "treering.export.v1"
 

@@ -6,31 +6,32 @@ from typing import IO, TYPE_CHECKING, Self
 
 import msgspec
 
-from treering.errors import DuplicateEvent, InvalidInput, NotFound
+from treering.errors import InvalidInput, NotFound
 from treering.ledger import encryption, erasure
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.copying import copy
-from treering.ledger.drafts import check_id, check_name, check_time
 from treering.ledger.exporting import write_export
 from treering.ledger.following import Follower
 from treering.ledger.importing import read_export
+from treering.ledger.journal import LedgerJournal
 from treering.ledger.paging import make_query, read_page
 from treering.ledger.sessions import Session
 from treering.ledger.verification import verify
 from treering.model.events import NewEvent
+from treering.model.fields import check_id, check_name, check_time
 from treering.model.retention import check_retention
 from treering.model.scopes import parse_scope
+from treering.spine.spine import Spine
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from treering.ledger.drafts import Drafter
     from treering.ledger.erasure import Replacement
     from treering.ledger.jsonl import Payloads
     from treering.ledger.ports import Clock, EventStore
-    from treering.ledger.sessions import Mode
     from treering.model.events import Event, Header
     from treering.model.queries import Page
     from treering.model.receipts import (
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
         Verification,
     )
     from treering.model.retention import Retention
+    from treering.model.sessions import Mode
+    from treering.model.tools import SyntheticPolicy
+    from treering.spine.ports import Sink
 
 
 class Ledger:
@@ -56,6 +60,8 @@ class Ledger:
         self._store = store
         self._drafter = drafter
         self._clock = clock
+        self._journal = LedgerJournal(store, drafter, clock)
+        self._spine = Spine(self._journal)
 
     def __enter__(self) -> Self:
         return self
@@ -69,7 +75,8 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Interrupt the runs that are still under way here, and let go of the database."""
+        self._spine.close()
         self._store.close()
 
     # Writing.
@@ -86,19 +93,11 @@ class Ledger:
             raise InvalidInput("append takes a list of events", hint="write append([event])")
         if not events:
             return []
-        return self._store.append(self._drafter.draft(events), expected_seq=expected_seq)
+        return self._spine.append(events, expected_seq=expected_seq)
 
     def append_new(self, event: NewEvent) -> Header:
         """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
-        drafts = self._drafter.draft([event])
-        header = self._store.append(drafts, expected_seq=None)[0]
-        # The digest is salted afresh for each draft: it comes back only if this one was kept.
-        if header.content_digest != drafts[0].content_digest:
-            raise DuplicateEvent(
-                f"event_id already exists: {header.event_id}",
-                hint="give another id, or leave it out to have one made",
-            )
-        return header
+        return self._spine.append_new(event)
 
     def session(
         self,
@@ -108,16 +107,20 @@ class Ledger:
         agent: str,
         user: str | None = None,
         channel: str | None = None,
-        mode: Mode = "main",
+        mode: Mode | None = None,
         participants: Sequence[str] = (),
         key: str | None = None,
+        tools: Sequence[str] | None = None,
     ) -> Session:
         """Return a handle on a session; it is recorded with its first event.
 
-        ``key`` is the name that another system knows the session by.
+        ``mode`` is main, group or queue: that of a session that is there already, or main. ``key``
+        is the name that another system knows the session by. ``tools`` are those that may run in
+        it; if none are named, all may, and in a group the few that are harmless.
         """
         return Session(
-            self,
+            self._spine,
+            self._journal,
             self._store,
             session_id,
             scope=scope,
@@ -127,7 +130,18 @@ class Ledger:
             mode=mode,
             participants=participants,
             key=key,
+            tools=tools,
         )
+
+    def spine(
+        self, sinks: Sequence[Sink] = (), *, synthetic: SyntheticPolicy | None = None
+    ) -> Spine:
+        """Return the ledger's spine, on which every turn runs, with ``sinks`` added to it.
+
+        ``synthetic`` says what stands in for results of tools that never came.
+        """
+        self._spine.add(sinks, synthetic)
+        return self._spine
 
     # Reading.
 
@@ -173,6 +187,14 @@ class Ledger:
         if found is None:
             raise NotFound(f"no event {event_id} in scope {scope}", hint="check id and scope")
         return found
+
+    def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
+        """Return the headers of one run, in order."""
+        return self._store.run_headers(parse_scope(scope), session_id, run_id)
+
+    def run_events(self, scope: str, session_id: str, run_id: str) -> Iterator[Event]:
+        """Return the same as ``run_headers``, with payloads."""
+        return self._store.run_events(parse_scope(scope), session_id, run_id)
 
     def follow(
         self,

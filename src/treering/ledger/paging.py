@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.ledger.drafts import check_name, check_time
+from treering.model.fields import check_name, check_time
 from treering.model.kinds import parse_kind
 from treering.model.queries import (
     PAGE_ITEMS_DEFAULT,

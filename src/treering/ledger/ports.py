@@ -19,12 +19,15 @@ if TYPE_CHECKING:
         SessionRecord,
         Stretch,
     )
+    from treering.ledger.tool_calls import Step
     from treering.model.codec import Json
     from treering.model.events import Event, Header
     from treering.model.queries import Query
     from treering.model.receipts import Physical, RebuildReceipt
     from treering.model.retention import Retention
+    from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
+    from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
 
 
 class EventStore(Protocol):
@@ -71,6 +74,9 @@ class EventStore(Protocol):
 
     def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the events of one run, in order."""
+
+    def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
+        """Return the runs that have begun and not ended, as far as this user may see them."""
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
         """Return headers of the scope behind ``mark``, in the order they are followed."""
@@ -133,6 +139,18 @@ class EventStore(Protocol):
     def stray(self) -> str | None:
         """Say what lies in the tables that no session accounts for, if anything."""
 
+    def follow_tools(self, scope: Scope) -> Step:
+        """Have the tool records of a scope follow the next stretch of its events."""
+
+    def tool_calls(self, query: ToolQuery) -> list[ToolRecord]:
+        """Return up to ``query.limit`` tool records, as far as they were followed.
+
+        They read forwards, also where the query goes backwards.
+        """
+
+    def tool_statistics(self, query: ToolQuery) -> list[ToolStatistics]:
+        """Return what is known of each tool, the most called first, as far as followed."""
+
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
@@ -155,6 +173,36 @@ class EventStore(Protocol):
 
     def await_writers(self, scope: Scope) -> None:
         """Return when all that was being written to the scope is recorded, or given up."""
+
+    def cursor(self, scope: Scope, follower: str) -> str | None:
+        """Return how far a follower has come that keeps its place here; None if it has none."""
+
+    def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
+        """Keep durably how far a follower has come."""
+
+    def owner(self) -> str:
+        """Return the name under which this process holds its runs.
+
+        It is held from the first call on, until the store is closed or the process ends.
+        """
+
+    def is_gone(self, owner: str, seen_ms: int) -> bool:
+        """Whether the process behind ``owner`` is certainly not carrying on.
+
+        ``seen_ms`` is when it was last heard of. One that is stopped, busy or cut off is not gone.
+        """
+
+    def is_elsewhere(self, owner: str) -> bool:
+        """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
+
+    def hold(self, name: str) -> bool:
+        """Hold ``name`` alone, until the store is closed or the process ends.
+
+        Return False if another store has it; asked again, whether we still have it.
+        """
+
+    def let_go(self, name: str) -> None:
+        """Let another store have ``name``."""
 
     def rebuild(self) -> RebuildReceipt:
         """Make every derived table anew from the events."""

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from treering.errors import Conflict, InvalidInput
-from treering.ledger.drafts import check_name
-from treering.ledger.turns import Turn
+from treering.errors import Conflict, InvalidInput, RunActive
+from treering.ledger.inbox import Inbox, received
+from treering.model.codec import decode, encode
 from treering.model.events import NewEvent
+from treering.model.fields import check_name
+from treering.model.parts import SessionOpened
 from treering.model.scopes import parse_scope
+from treering.model.sessions import MODES, PATIENCE_S, Charter
+from treering.spine.entries import Author
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.ledger.ledger import Ledger
+    from treering.ledger.journal import LedgerJournal
     from treering.ledger.ports import EventStore
     from treering.model.events import Event, Header
+    from treering.model.runs import Message
+    from treering.model.sessions import Mode
+    from treering.spine.entries import Entry
+    from treering.spine.runs import Run
+    from treering.spine.spine import Spine
 
 PAGE: Final = 1_000
+INBOX_PAUSE_S: Final = 0.02
+INBOX_PAUSE_S_MAX: Final = 0.5
 Item = TypeVar("Item", bound="Header")
-Mode = Literal["main", "group", "queue"]
-MODES: Final = ("main", "group", "queue")
 
 
 class Session:
@@ -29,40 +39,122 @@ class Session:
 
     def __init__(
         self,
-        ledger: Ledger,
+        spine: Spine,
+        journal: LedgerJournal,
         store: EventStore,
         session_id: str,
         *,
         scope: str,
         agent: str,
-        user: str | None = None,
-        channel: str | None = None,
-        mode: Mode = "main",
-        participants: Sequence[str] = (),
-        key: str | None = None,
+        user: str | None,
+        channel: str | None,
+        mode: Mode | None,
+        participants: Sequence[str],
+        key: str | None,
+        tools: Sequence[str] | None,
     ) -> None:
-        self._ledger = ledger
+        self._spine = spine
+        self._journal = journal
         self._store = store
         self.scope = parse_scope(scope)
         self.session_id = check_name(session_id, "session_id")
         self.agent = check_name(agent, "agent")
         self.user = check_name(user, "user") if user is not None else None
-        if mode not in MODES:
+        if mode is not None and mode not in MODES:
             raise InvalidInput(f"invalid mode: {mode}", hint=f"use {' or '.join(MODES)}")
-        self._opening: dict[str, Any] = {
-            "channel": channel,
-            "mode": mode,
-            "participants": list(participants),
-            "key": key,
-        }
-        self._opened = False
+        self._given = Charter(
+            mode=mode or "main",
+            channel=channel,
+            participants=tuple(participants),
+            key=key,
+            tools=None if tools is None else tuple(check_name(t, "tool name") for t in tools),
+        )
+        self._mode = mode
+        self._charter: Charter | None = None
+        self._inbox = Inbox(store, self.scope, self.session_id)
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r}, scope={self.scope!r}, agent={self.agent!r})"
 
-    def turn(self) -> Turn:
-        """Begin a turn: a context manager that records one run, ended well or not."""
-        return Turn(self)
+    # What it was opened as.
+
+    @property
+    def charter(self) -> Charter:
+        """Return what the session is, as it was opened; what this handle was given goes before."""
+        if self._charter is not None:
+            return self._charter
+        recorded = self._journal.charter(self.scope, self.session_id)
+        return self._given if recorded is None else self._agree(recorded)
+
+    @property
+    def key(self) -> str | None:
+        """Return the name that another system knows it by."""
+        return self.charter.key
+
+    @property
+    def patience_s(self) -> float:
+        """Return how long a second turn waits for the first when nobody says otherwise."""
+        return PATIENCE_S[self.charter.mode]
+
+    def permits(self, tool: str) -> bool:
+        """Whether ``tool`` may run in the session."""
+        return self.charter.permits(tool)
+
+    # Writing.
+
+    def turn(
+        self,
+        *,
+        entry_point: str | None = None,
+        model: str | None = None,
+        wait_seconds: float | None = None,
+    ) -> Run:
+        """Begin a turn: a context manager that records one run, ended well or not.
+
+        A session has one at a time. Another waits for ``wait_seconds`` and is refused then; the
+        session's mode says how long if nobody else does: a main session refuses at once.
+        """
+        return self._spine.run(
+            self, entry_point=entry_point, model=model, wait_seconds=wait_seconds
+        )
+
+    def interrupt(self, why: str = "interrupted by the user") -> Header | None:
+        """Abort the turn that is under way, in whichever process; the next one sees a boundary.
+
+        Return that boundary, or None if there was nothing to interrupt.
+        """
+        return self._spine.interrupt(self.scope, self.session_id, check_name(why, "why"))
+
+    def post(self, text: str, *, event_id: str | None = None, **content: Any) -> Header:
+        """Put a message into the inbox of a queue session; ``content`` is kept beside the text.
+
+        The same ``event_id`` again puts nothing in.
+        """
+        self._check_queue()
+        entry = received(text, content)
+        return self.record(
+            entry.kind,
+            entry.summary,
+            payload=entry.payload,
+            refs=entry.refs,
+            event_id=event_id,
+        )
+
+    def take(self, *, wait_seconds: float = 0.0) -> Run | None:
+        """Take the next message of a queue session, as a turn that has begun: see ``run.message``.
+
+        Return None if none comes within ``wait_seconds``, or another turn is busy so long. The
+        message is done with when the turn ends well; otherwise it comes again.
+        """
+        self._check_queue()
+        deadline, pause_s = time.monotonic() + wait_seconds, INBOX_PAUSE_S
+        while True:
+            run = self._take()
+            left_s = deadline - time.monotonic()
+            if run is not None or left_s <= 0:
+                return run
+            time.sleep(min(pause_s, left_s))
+            pause_s = min(pause_s * 2, INBOX_PAUSE_S_MAX)
 
     def record(
         self,
@@ -81,7 +173,7 @@ class Session:
         visibility: str | None = None,
     ) -> Header:
         """Append one event of any kind to the session."""
-        self._open()
+        self.open()
         event = NewEvent(
             scope=self.scope,
             session_id=self.session_id,
@@ -100,7 +192,32 @@ class Session:
             origin=origin,
             visibility=visibility,
         )
-        return self._ledger.append([event])[0]
+        return self._spine.append([event])[0]
+
+    def open(self) -> None:
+        """Record the opening, unless the session has a past. Whatever is recorded does it."""
+        if self._charter is not None:
+            return
+        recorded = self._journal.charter(self.scope, self.session_id)
+        if recorded is None:
+            event = NewEvent(
+                scope=self.scope,
+                session_id=self.session_id,
+                kind="session.opened",
+                agent_id=self.agent,
+                user_id=self.user,
+                summary=f"session opened by {self.agent}",
+                payload=decode(encode(self._given)),
+                refs=_opening_refs(self._given),
+            )
+            try:
+                self._spine.append([event], expected_seq=0)
+            except Conflict:
+                # Another handle was faster, and has recorded it.
+                recorded = self._journal.charter(self.scope, self.session_id)
+        self._charter = self._agree(recorded or self._given)
+
+    # Reading.
 
     def headers(self, *, first: int | None = None, last: int | None = None) -> Iterator[Header]:
         """Return what is safe to show, in order: all of it, the first or the last so many."""
@@ -122,24 +239,57 @@ class Session:
     def _events_before(self, seq: int | None, limit: int) -> list[Event]:
         return self._store.last_events(self.scope, self.session_id, before_seq=seq, limit=limit)
 
-    def _open(self) -> None:
-        """Record the opening, unless the session has a past."""
-        if self._opened:
-            return
-        if not self._headers_before(None, 1):
-            event = NewEvent(
-                scope=self.scope,
-                session_id=self.session_id,
-                kind="session.opened",
-                agent_id=self.agent,
-                user_id=self.user,
-                summary=f"session opened by {self.agent}",
-                payload=self._opening,
+    def _agree(self, recorded: Charter) -> Charter:
+        """Return what was recorded of the session, with what this handle was given over it."""
+        given = self._given
+        return Charter(
+            mode=recorded.mode if self._mode is None else self._mode,
+            channel=given.channel or recorded.channel,
+            participants=given.participants or recorded.participants,
+            key=given.key or recorded.key,
+            tools=recorded.tools if given.tools is None else given.tools,
+        )
+
+    def _check_queue(self) -> None:
+        if self.charter.mode != "queue":
+            raise InvalidInput(
+                f"session {self.session_id} has no inbox: it is a {self.charter.mode} session",
+                hint='open it with mode="queue"',
             )
-            # Another handle may be faster, and then has recorded it.
+
+    def _take(self) -> Run | None:
+        """Take the next message, if one waits and nothing else runs."""
+        aside: list[Entry] = []
+
+        def next_message() -> tuple[Message | None, list[Entry]]:
+            message, entries = self._inbox.next()
+            aside[:] = entries
+            return message, entries
+
+        try:
+            run = self._spine.take(self, next_message)
+        except RunActive:
+            return None
+        if run is None and aside:
+            self._report()
+        return run
+
+    def _report(self) -> None:
+        """Record what is set aside while nothing is taken, unless somebody else just did."""
+        head = self._journal.head_seq(self.scope, self.session_id)
+        message, aside = self._inbox.next()
+        author = Author(
+            scope=self.scope, session_id=self.session_id, agent_id=self.agent, user_id=self.user,
+            run_id="", turn_id=None,
+        )  # fmt: skip
+        if message is None and aside:
             with contextlib.suppress(Conflict):
-                self._ledger.append([event], expected_seq=0)
-        self._opened = True
+                events = [author.event(entry, None) for entry in aside]
+                self._spine.append(events, expected_seq=head)
+
+
+def _opening_refs(charter: Charter) -> dict[str, Any]:
+    return SessionOpened(channel=charter.channel, mode=charter.mode).as_refs()
 
 
 def _stretch(

@@ -113,7 +113,7 @@ def resolve_any_scope(scope: str | None, *, is_global: bool) -> Scope | None:
 
 def require(text: str | None, field: str, *, hint: str | None = None) -> str:
     """Return the name given for ``field``. Raises InvalidInput if it is blank or unusable."""
-    from treering.ledger.drafts import check_name  # noqa: PLC0415  (not for --help)
+    from treering.model.fields import check_name  # noqa: PLC0415  (not for --help)
 
     if text is None or not text.strip():
         raise InvalidInput(f"{field} is required", hint=hint or f"pass --{field.replace('_', '-')}")
@@ -124,7 +124,7 @@ def parse_time(text: str | None) -> int | None:
     """Return milliseconds since 1970; a fraction is cut off. Raises InvalidInput otherwise."""
     if text is None:
         return None
-    from treering.ledger.drafts import check_time  # noqa: PLC0415  (not for --help)
+    from treering.model.fields import check_time  # noqa: PLC0415  (not for --help)
 
     try:
         number = _whole(text)

@@ -95,7 +95,7 @@ def append(
     Secrets, e-mail addresses and phone numbers are refused, and so is an event id that is known
     already: nothing is recorded then.
     """
-    from treering.ledger.drafts import check_id, check_summary  # noqa: PLC0415  (not for --help)
+    from treering.model.fields import check_id, check_summary  # noqa: PLC0415  (not for --help)
 
     if payload_file == refs_file == STANDARD:
         raise InvalidInput(

@@ -1,0 +1,1 @@
+"""Views: pure functions over events. Events in, values out."""

@@ -1,0 +1,169 @@
+"""The inbox of a queue session: messages kept as they come, taken one at a time, in order.
+
+A message is done when a run that took it ended well. One whose run failed or died comes again, at
+its place, until it has been tried often enough; then it is set aside and reported.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.model.kinds import RUN_ENDS
+from treering.model.parts import InboxTaken, Noted, part_of, safe_part
+from treering.model.runs import Message
+from treering.spine.entries import KERNEL, Entry
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.ledger.ports import EventStore
+    from treering.model.events import Header
+    from treering.model.scopes import Scope
+
+PAGE: Final = 500
+ATTEMPTS_MAX: Final = 3
+SET_ASIDE: Final = "message_set_aside"
+
+
+class _Waiting(msgspec.Struct):
+    """What is known of a message that is not done with."""
+
+    event_id: str
+    seq: int
+    attempts: int = 0
+    run_id: str | None = None
+    """The run that took it last."""
+
+
+class Inbox:
+    """What waits in a session, as far as it has been read. Reads on from where it was."""
+
+    def __init__(self, store: EventStore, scope: Scope, session_id: str) -> None:
+        self._store = store
+        self._scope = scope
+        self._session_id = session_id
+        self._waiting: dict[str, _Waiting] = {}
+        self._by_run: dict[str, str] = {}
+        self._read_to: int | None = None
+        self._lock = threading.Lock()
+
+    def next(self) -> tuple[Message | None, list[Entry]]:
+        """Return the next message, if one waits, and what to record when it is taken.
+
+        Those that were tried too often are set aside: that is recorded with it.
+        """
+        with self._lock:
+            return self._next()
+
+    def _next(self) -> tuple[Message | None, list[Entry]]:
+        self._read_on()
+        aside: list[Entry] = []
+        for waiting in list(self._waiting.values()):
+            event = self._store.find(self._scope, waiting.event_id)
+            if event is None or event.redacted:
+                # What was erased cannot be dealt with, and nobody waits for it.
+                del self._waiting[waiting.event_id]
+                continue
+            if waiting.attempts >= ATTEMPTS_MAX:
+                aside.append(_set_aside(waiting))
+                continue
+            payload = event.payload if isinstance(event.payload, dict) else {}
+            content = {name: value for name, value in payload.items() if name != "text"}
+            message = Message(
+                event_id=event.event_id,
+                text=str(payload.get("text", "")),
+                content=content,
+                attempt=waiting.attempts + 1,
+                ts_ms=event.ts_ms,
+            )
+            return message, [*aside, self._taken(message, waiting), _said(message)]
+        return None, aside
+
+    def _taken(self, message: Message, waiting: _Waiting) -> Entry:
+        part = InboxTaken(
+            message=message.event_id, attempt=message.attempt, settled_seq=waiting.seq - 1
+        )
+        return Entry(
+            kind="inbox.taken",
+            summary=f"message taken, attempt {message.attempt}",
+            refs=part.as_refs(),
+            origin=KERNEL,
+        )
+
+    # Reading.
+
+    def _read_on(self) -> None:
+        if self._read_to is None:
+            self._read_to = self._settled()
+        while page := self._store.session_headers(
+            self._scope, self._session_id, after_seq=self._read_to, limit=PAGE
+        ):
+            for header in page:
+                self._take_in(header)
+            self._read_to = page[-1].seq
+
+    def _settled(self) -> int:
+        """Return the seq up to which all messages are done with, as the last taking says."""
+        for header in _backwards(self._store, self._scope, self._session_id):
+            part = safe_part(header.kind, header.refs)
+            if isinstance(part, InboxTaken):
+                return part.settled_seq or 0
+        return 0
+
+    def _take_in(self, header: Header) -> None:
+        part = safe_part(header.kind, header.refs)
+        if header.kind == "inbox.received":
+            self._waiting[header.event_id] = _Waiting(header.event_id, header.seq)
+        elif isinstance(part, InboxTaken) and part.message in self._waiting:
+            waiting = self._waiting[part.message]
+            waiting.attempts, waiting.run_id = part.attempt or waiting.attempts + 1, header.run_id
+            if header.run_id is not None:
+                self._by_run[header.run_id] = part.message
+        elif header.kind in RUN_ENDS and header.run_id in self._by_run:
+            message = self._by_run.pop(header.run_id)
+            if header.kind == "run.ended":
+                self._waiting.pop(message, None)
+        elif isinstance(part, Noted) and part.code == SET_ASIDE:
+            refs = header.refs if isinstance(header.refs, dict) else {}
+            self._waiting.pop(str(refs.get("message")), None)
+
+
+def received(text: str, content: dict[str, Any]) -> Entry:
+    """Return the event of a message that has come."""
+    payload = {"text": text, **content}
+    return Entry(
+        kind="inbox.received",
+        summary=shorten(text),
+        payload=payload,
+        refs=part_of("inbox.received", payload).as_refs(),
+    )
+
+
+def _said(message: Message) -> Entry:
+    payload = {"text": message.text, **message.content}
+    return Entry(
+        kind="conversation.user",
+        summary=shorten(message.text),
+        payload=payload,
+        refs={**part_of("conversation.user", payload).as_refs(), "message": message.event_id},
+    )
+
+
+def _set_aside(waiting: _Waiting) -> Entry:
+    return Entry(
+        kind="ops.error",
+        summary=f"a message was set aside after {waiting.attempts} attempts",
+        refs={"code": SET_ASIDE, "message": waiting.event_id},
+        origin=KERNEL,
+    )
+
+
+def _backwards(store: EventStore, scope: Scope, session_id: str) -> Iterator[Header]:
+    before: int | None = None
+    while page := store.last_headers(scope, session_id, before_seq=before, limit=PAGE):
+        yield from reversed(page)
+        before = page[0].seq

@@ -1,0 +1,116 @@
+"""The ledger as the spine knows it: it keeps events, and knows what runs are under way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treering.ledger.following import Follower
+from treering.model.scopes import Scope
+from treering.model.sessions import Charter, charter_of
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable, Sequence
+
+    from treering.ledger.drafts import Drafter
+    from treering.ledger.ports import Clock, EventStore
+    from treering.model.events import Event, Header, NewEvent
+    from treering.model.runs import OpenRun
+
+
+class LedgerJournal:
+    """Keeps what the spine carries in a store."""
+
+    def __init__(self, store: EventStore, drafter: Drafter, clock: Clock) -> None:
+        self._store = store
+        self._drafter = drafter
+        self._clock = clock
+
+    def append(
+        self,
+        events: Sequence[NewEvent],
+        *,
+        expected_seq: int | None = None,
+        tell: Callable[[Header, bytes | None], None] | None = None,
+    ) -> list[Header]:
+        """Record all of ``events`` or none; ``tell`` of each that is new, with its payload."""
+        drafts = self._drafter.draft(events)
+        headers = self._store.append(drafts, expected_seq=expected_seq)
+        if tell is not None:
+            for header, draft in zip(headers, drafts, strict=True):
+                # The digest is salted afresh for each draft: another is of an event known before.
+                if header.content_digest == draft.content_digest:
+                    tell(header, draft.payload)
+        return headers
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return self._clock()
+
+    def head_seq(self, scope: Scope, session_id: str) -> int:
+        """Return the last seq of a session; 0 if it has no past."""
+        last = self._store.last_headers(scope, session_id, before_seq=None, limit=1)
+        return last[0].seq if last else 0
+
+    def charter(self, scope: Scope, session_id: str) -> Charter | None:
+        """Return what a session was opened as; None if it has no past."""
+        first = self._store.session_events(scope, session_id, after_seq=0, limit=1)
+        if not first:
+            return None
+        return charter_of(first[0].payload if first[0].kind == "session.opened" else {})
+
+    def session_key(self, scope: str, session_id: str) -> str | None:
+        """Return the name that another system knows a session by, as it was opened."""
+        charter = self.charter(Scope(scope), session_id)
+        return None if charter is None else charter.key
+
+    def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
+        """Return the runs that have begun and not ended."""
+        return self._store.open_runs(scope, session_id)
+
+    def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterable[Header]:
+        """Return the headers of one run, in order."""
+        return self._store.run_headers(scope, session_id, run_id)
+
+    def owner(self) -> str:
+        """Return the name under which this process carries out its runs."""
+        return self._store.owner()
+
+    def is_gone(self, owner: str, seen_ms: int) -> bool:
+        """Whether the process behind ``owner`` is certainly not carrying on."""
+        return self._store.is_gone(owner, seen_ms)
+
+    def is_elsewhere(self, owner: str) -> bool:
+        """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
+        return self._store.is_elsewhere(owner)
+
+    def hold(self, name: str) -> bool:
+        """Whether this process has ``name`` to itself, now that it asks for it."""
+        return self._store.hold(name)
+
+    def let_go(self, name: str) -> None:
+        """Let others have ``name``."""
+        self._store.let_go(name)
+
+    def cursor(self, scope: Scope, follower: str) -> str | None:
+        """Return how far ``follower`` has come."""
+        return self._store.cursor(scope, follower)
+
+    def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
+        """Note how far ``follower`` has come."""
+        self._store.set_cursor(scope, follower, cursor)
+
+    def follow(
+        self, scope: Scope, *, after: str | None, idle_seconds: float, stop: threading.Event
+    ) -> Follower[Event]:
+        """Return the events behind ``after`` and those that come, until none comes for a while."""
+        return Follower(
+            self._store,
+            scope,
+            read=self._store.events_after,
+            of_run=self._store.run_events,
+            after=after,
+            committed=False,
+            idle_seconds=idle_seconds,
+            stop=stop,
+        )

@@ -1,0 +1,1 @@
+"""The spine: carries what a run does, in order, to the ledger and then to every sink."""

@@ -1,0 +1,187 @@
+"""The carrier: records events and puts them into the queues of the sinks, in one order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from treering.errors import InvalidInput, TreeringError
+from treering.model.codec import canonical
+from treering.model.fields import check_name
+from treering.spine.carrying import transient_header
+from treering.spine.durable import DurableOutlet, check_durable
+from treering.spine.outlets import Outlet, delivery_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from treering.model.events import Header, NewEvent
+    from treering.model.scopes import Scope
+    from treering.spine.ports import Journal, Sink, SinkStatus
+
+    Tell = Callable[[Header, bytes | None], None]
+
+STRIPES: Final = 256
+LOOK_S_MIN, LOOK_S_MAX = 0.02, 1.0
+"""How often sinks are looked at for being over their time."""
+KEYS_MAX: Final = 10_000
+"""Sessions whose other name is remembered; then it starts afresh."""
+
+
+class Carrier:
+    """Serves all sinks of a spine. Notices forks."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._outlets: tuple[Outlet, ...] = ()
+        self._durable: tuple[Sink, ...] = ()
+        self._followed: dict[tuple[str, Scope], DurableOutlet] = {}
+        self._keys: dict[tuple[str, str], str | None] = {}
+        self._closed = threading.Event()
+        self._renew()
+
+    def _renew(self) -> None:
+        """Make what a fork must not share."""
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._order = [threading.RLock() for _ in range(STRIPES)]
+        """Held by session while events are recorded and put into queues, so that both agree."""
+
+    # Carrying.
+
+    def append(
+        self,
+        events: Sequence[NewEvent],
+        *,
+        expected_seq: int | None = None,
+        tell: Tell | None = None,
+    ) -> list[Header]:
+        """Record ``events``, all or none, and put them into the queues; ``tell`` of new ones."""
+        if not self._outlets:
+            return self._journal.append(events, expected_seq=expected_seq, tell=tell)
+        if self._pid != os.getpid():
+            self._leave_parent()
+
+        def both(header: Header, payload: bytes | None) -> None:
+            self._offer(header, payload)
+            if tell is not None:
+                tell(header, payload)
+
+        with self._ordered(events):
+            return self._journal.append(events, expected_seq=expected_seq, tell=both)
+
+    def carry_transient(self, event: NewEvent) -> None:
+        """Put into the queues what is not kept."""
+        payload = canonical(event.payload, "payload")
+        if not self._outlets:
+            return
+        if self._pid != os.getpid():
+            self._leave_parent()
+        with self._ordered([event]):
+            header = transient_header(event, len(payload), self._journal.now_ms())
+            self._offer(header, payload)
+
+    def session_key(self, scope: str, session_id: str) -> str | None:
+        """Return the name that another system knows a session by."""
+        place = (scope, session_id)
+        if place not in self._keys:
+            if len(self._keys) >= KEYS_MAX:
+                self._keys.clear()
+            try:
+                self._keys[place] = self._journal.session_key(scope, session_id)
+            except TreeringError:
+                return None  # An event is worth telling without it.
+        return self._keys.get(place)
+
+    def _offer(self, header: Header, payload: bytes | None) -> None:
+        for outlet in self._outlets:
+            outlet.offer(header, payload)
+
+    @contextlib.contextmanager
+    def _ordered(self, events: Sequence[NewEvent]) -> Iterator[None]:
+        """Keep others from recording to the same sessions until the queues have these."""
+        stripes = sorted({hash(event.session_id) % STRIPES for event in events})
+        with contextlib.ExitStack() as held:
+            for stripe in stripes:
+                held.enter_context(self._order[stripe])
+            yield
+
+    # Sinks.
+
+    def add(self, sink: Sink) -> None:
+        """Serve ``sink`` from now on; a durable one with all that it lacks."""
+        with self._lock:
+            check_name(sink.name, "sink name")
+            known = (*(outlet.sink for outlet in self._outlets), *self._durable)
+            if any(other.name == sink.name for other in known):
+                raise InvalidInput(
+                    f"the spine has a sink {sink.name} already", hint="give each sink its own name"
+                )
+            check_durable(sink)
+            if (start := getattr(sink, "open", None)) is not None:
+                start()
+            if delivery_of(sink).durable:
+                self._durable = (*self._durable, sink)
+                for scope in {name for _, name in self._followed}:
+                    self.follow(scope)
+                return
+            self._outlets = (*self._outlets, Outlet(sink, self.session_key))
+            if len(self._outlets) == 1:
+                self._watch_over()
+
+    def follow(self, scope: Scope) -> None:
+        """Bring durable sinks up to date with a scope, and keep them so."""
+        for sink in self._durable:
+            with self._lock:
+                if (sink.name, scope) not in self._followed and not self._closed.is_set():
+                    outlet = DurableOutlet(sink, scope, self._journal)
+                    self._followed[sink.name, scope] = outlet
+
+    def status(self) -> list[SinkStatus]:
+        """Return how each sink is doing."""
+        return [outlet.status() for outlet in self._served()]
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until the sinks have all that was recorded; return False if that took too long."""
+        deadline = time.monotonic() + timeout_s
+        done = [outlet.flush(max(deadline - time.monotonic(), 0.0)) for outlet in self._served()]
+        return all(done)
+
+    def close(self, timeout_s: float) -> None:
+        """Let the sinks have what waits, and stop."""
+        if self._pid != os.getpid():
+            return
+        deadline = time.monotonic() + timeout_s
+        self.flush(timeout_s)
+        self._closed.set()
+        for outlet in self._served():
+            outlet.close(max(deadline - time.monotonic(), 0.1))
+        for sink in (*(outlet.sink for outlet in self._outlets), *self._durable):
+            if (close := getattr(sink, "close", None)) is not None:
+                close()
+
+    def _served(self) -> list[Outlet | DurableOutlet]:
+        return [*self._outlets, *list(self._followed.values())]
+
+    def _watch_over(self) -> None:
+        threading.Thread(target=self._watch, name="treering-spine", daemon=True).start()
+
+    def _watch(self) -> None:
+        """See to it that no sink is over its time."""
+        while not self._closed.wait(self._pause_s()):
+            for outlet in self._outlets:
+                outlet.look()
+
+    def _pause_s(self) -> float:
+        shortest = min(outlet.delivery.timeout_s for outlet in self._outlets)
+        return min(max(shortest / 4, LOOK_S_MIN), LOOK_S_MAX)
+
+    def _leave_parent(self) -> None:
+        """Go on in a forked child: the parent serves what it recorded."""
+        self._renew()
+        self._followed = {}
+        self._outlets = tuple(Outlet(old.sink, self.session_key) for old in self._outlets)
+        self._watch_over()

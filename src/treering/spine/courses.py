@@ -1,0 +1,321 @@
+"""The course of a run: its state, the numbers of its events, its one start and one end."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Literal
+
+from treering.errors import OutcomeUnknown, RunClosed, RunInterrupted, TreeringError
+from treering.model.fields import check_name
+from treering.model.parts import RunEnded, RunStarted
+from treering.spine.entries import KERNEL, Author, Entry, interrupt_mark
+from treering.spine.ports import Occasion
+from treering.spine.tools import Tools
+from treering.spine.words import describe, new_id, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.model.events import Header, NewEvent
+    from treering.model.tools import Reason
+    from treering.spine.ports import Preparation, Timeline
+    from treering.spine.spine import Spine
+
+State = Literal["new", "open", "ended", "failed", "interrupted"]
+_CLOSING: Final[dict[str, Reason]] = {"ended": "missing_result", "failed": "aborted"}
+"""Why calls that are open when a run is over get a synthetic result."""
+
+
+class Course:
+    """What a run is and has done. Safe to share between threads."""
+
+    def __init__(
+        self,
+        spine: Spine,
+        session: Timeline,
+        *,
+        agent: str | None,
+        turn_id: str | None,
+        wait_s: float | None,
+        started: RunStarted,
+    ) -> None:
+        self.spine = spine
+        self.session = session
+        self.author = Author(
+            scope=session.scope,
+            session_id=session.session_id,
+            agent_id=session.agent if agent is None else check_name(agent, "agent"),
+            user_id=session.user,
+            run_id=new_id(),
+            turn_id=new_id() if turn_id is None else check_name(turn_id, "turn_id"),
+        )
+        self._lock = threading.RLock()
+        self.tools = Tools(self)
+        self.state: State = "new"
+        self.preparation: Preparation | None = None
+        """What gates added to the run, once they were asked."""
+        self.boundary: Header | None = None
+        """The mark that an interrupt left for the next turn."""
+        self._started = started
+        self._wait_s = wait_s
+        self._untold = False
+        """Whether it was closed from outside, and its author has not heard of it."""
+        self._terminal: Header | None = None
+        self._run_seq = 0
+        self._clock = 0.0
+        self._pid = os.getpid()
+
+    @property
+    def run_id(self) -> str:
+        """Return the run's id."""
+        return self.author.run_id
+
+    @property
+    def occasion(self) -> Occasion:
+        """Return what gates are told of the run."""
+        return Occasion(
+            scope=self.session.scope,
+            session_id=self.session.session_id,
+            session_key=self.session.key,
+            agent_id=self.author.agent_id,
+            run_id=self.run_id,
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has begun and, as far as this process knows, not ended."""
+        return self.state == "open"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process began it: a forked child leaves its parent's runs alone."""
+        return self._pid == os.getpid()
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Return what is held while events are numbered and recorded.
+
+        Raises RunClosed in a forked child, where a thread that is not there may hold it for ever.
+        """
+        if not self.is_here:
+            raise RunClosed(
+                f"run {self.run_id} belongs to the process that began it",
+                hint="begin a run of its own in the forked process",
+            )
+        return self._lock
+
+    @property
+    def needs_end(self) -> bool:
+        """Whether its author has yet to end it, or to hear that somebody else did."""
+        return self.is_here and (self.is_open or self._untold)
+
+    def look(self) -> None:
+        """See whether another process has closed it."""
+        if self.is_open and self.spine.is_over(self):
+            self._note_cut()
+
+    # Start and end.
+
+    def begin(
+        self, more: Callable[[], Sequence[Entry] | None], *, prompt: str | None = None
+    ) -> list[Header] | None:
+        """Record that the run begins, with ``more`` in the same moment; or nothing, if it says so.
+
+        Raises RunActive if the session is busy with another.
+        """
+        with self.lock:
+            if self.state != "new":
+                raise RunClosed("a run starts once", hint="begin another")
+            self.session.open()
+            wait_s = self.session.patience_s if self._wait_s is None else self._wait_s
+            headers = self.spine.begin(self, lambda: self._opening(more, prompt), wait_s=wait_s)
+            if headers is None:
+                return None
+            self._clock = time.monotonic()
+            self.state = "open"
+            return headers
+
+    def close(
+        self,
+        state: Literal["ended", "failed", "interrupted"],
+        reason: str | None = None,
+        error: BaseException | str | None = None,
+        *,
+        boundary: str | None = None,
+    ) -> Header:
+        """Record how the run ended, its open calls closed before. One that is over stays so."""
+        header = self._close(state, reason, error, boundary)
+        if header is None:
+            raise AssertionError
+        return header
+
+    def interrupt_from_outside(self, reason: str, *, boundary: str | None = None) -> bool:
+        """Abort the run on somebody else's behalf; its author hears of it at the next step.
+
+        Return False if it was over.
+        """
+        try:
+            header = self._close("interrupted", reason, boundary, boundary, outside=True)
+        except RunClosed:
+            return False
+        return header is not None
+
+    def _close(
+        self,
+        state: Literal["ended", "failed", "interrupted"],
+        reason: str | None,
+        error: BaseException | str | None,
+        boundary: str | None,
+        *,
+        outside: bool = False,
+    ) -> Header | None:
+        """Record how the run ended; None if somebody outside wants that, and it is over."""
+        prepared: dict[str, Entry] = {}
+        why = _CLOSING.get(state) or "interrupted"
+        while True:
+            # Gates are asked without the lock: they may take their time, and record things.
+            self.tools.prepare(why, prepared)
+            with self.lock:
+                if outside and not self.is_open:
+                    return None
+                if self._terminal is not None and not self._untold:
+                    return self._terminal
+                self.check_open()
+                calls = self.tools.open_calls()
+                if all(call.call_id in prepared for call in calls):
+                    results = [prepared[call.call_id] for call in calls]
+                    try:
+                        return self._finish(state, reason, _told(error), boundary, results)
+                    finally:
+                        self._untold = outside and not self.is_open
+
+    def _finish(
+        self,
+        state: Literal["ended", "failed", "interrupted"],
+        reason: str | None,
+        told: dict[str, str] | None,
+        boundary: str | None,
+        results: list[Entry],
+    ) -> Header:
+        """Record the end, with the results of what was open. The caller holds the lock."""
+        part = RunEnded(
+            duration_ms=int((time.monotonic() - self._clock) * 1_000),
+            tool_calls=self.tools.count,
+            reason=reason,
+            error_class=None if told is None else told.get("class"),
+        )
+        last = Entry(
+            kind=f"run.{state}",
+            summary=_ending(state, part),
+            payload=told,
+            refs=part.as_refs(),
+            origin=KERNEL,
+        )
+        events = self._events([*results, last])
+        if boundary is not None:
+            mark = interrupt_mark(boundary, self.run_id)
+            events.append(self.author.event(mark, None))
+        headers = self._append(events)
+        self.tools.settle(headers[: len(results)])
+        self.state, self._terminal = state, headers[len(results)]
+        self.boundary = headers[-1] if boundary is not None else None
+        self.spine.forget(self)
+        return self._terminal
+
+    # Recording.
+
+    def record_all(self, entries: Sequence[Entry]) -> list[Header]:
+        """Record ``entries`` as part of the run, all or none. Raises RunClosed if it is over."""
+        with self.lock:
+            self.check_open()
+            return self._append(self._events(entries))
+
+    def record_if_open(self, entry: Entry) -> Header | None:
+        """Record ``entry`` as part of the run; None if the run is over."""
+        with self.lock:
+            if not self.is_open:
+                return None
+            try:
+                return self._append(self._events([entry]))[0]
+            except RunClosed:
+                self._untold = True
+                return None
+
+    def record_apart(self, entry: Entry) -> Header:
+        """Record what came too late to be part of the run."""
+        return self.spine.append([self.author.event(entry, None)])[0]
+
+    def carry(self, entry: Entry) -> None:
+        """Carry to the sinks what is counted and not kept."""
+        with self.lock:
+            self.check_open()
+            self.spine.carry_transient(self._events([entry])[0])
+
+    def closed_error(self) -> RunClosed:
+        """Return what to raise to the author, when the run takes no more."""
+        if self.state == "interrupted":
+            self._untold = False
+            return RunInterrupted(
+                f"run {self.run_id} was interrupted", hint="stop here; begin another turn"
+            )
+        if self.state == "new":
+            return RunClosed("the run has not started", hint="use `with` or run.start()")
+        return RunClosed(
+            f"run {self.run_id} has ended and takes no more events", hint="begin another turn"
+        )
+
+    def _opening(
+        self, more: Callable[[], Sequence[Entry] | None], prompt: str | None
+    ) -> list[NewEvent] | None:
+        entries = more()
+        if entries is None:
+            return None
+        if self.preparation is None:  # Gates are asked once, and only when the run can begin.
+            self.preparation = self.spine.prepare(self.occasion, prompt)
+        self._run_seq = 0
+        part = RunStarted(**{**self._started.as_refs(), "owner": self.spine.owner()})
+        first = Entry(kind="run.started", summary="run started", refs=part.as_refs(), origin=KERNEL)
+        return self._events([first, *entries])
+
+    def _events(self, entries: Sequence[Entry]) -> list[NewEvent]:
+        """Give ``entries`` their numbers. The caller holds the lock."""
+        first = self._run_seq + 1
+        self._run_seq += len(entries)
+        return [self.author.event(entry, first + at) for at, entry in enumerate(entries)]
+
+    def _append(self, events: list[NewEvent]) -> list[Header]:
+        """Record numbered events; take the numbers back if they were not recorded."""
+        try:
+            return self.spine.append(events)
+        except RunClosed:
+            self._note_cut()
+            raise self.closed_error() from None
+        except OutcomeUnknown:
+            raise  # They may be recorded: their numbers are not given again.
+        except TreeringError:
+            self._run_seq -= sum(event.run_id is not None for event in events)
+            raise
+
+    def check_open(self) -> None:
+        """Raise RunClosed if it takes no events from here, as far as this process knows."""
+        with self.lock:
+            if not self.is_open:
+                raise self.closed_error()
+
+    def _note_cut(self) -> None:
+        """Take note that somebody else has closed the run."""
+        self.state, self._untold = "interrupted", True
+        self.spine.forget(self)
+
+
+def _told(error: BaseException | str | None) -> dict[str, str] | None:
+    if error is None:
+        return None
+    return {"reason": plain(error)} if isinstance(error, str) else describe(error)
+
+
+def _ending(state: str, part: RunEnded) -> str:
+    why = part.error_class or part.reason
+    return f"run {state}" if why is None or why == state else f"run {state}: {why}"

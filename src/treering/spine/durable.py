@@ -1,0 +1,234 @@
+"""Durable sinks: followers of the ledger, each with a cursor that the ledger keeps.
+
+One process at a time serves a sink in a scope. It hands over at least once: what a crash cut short
+comes again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from treering.errors import InvalidInput, TreeringError
+from treering.spine.carrying import private_event, safe_event
+from treering.spine.handing import Overtime, TimedHands, describe, wants_private
+from treering.spine.outlets import HUNG_THREADS_MAX, RETRY_PAUSE_S_MAX, delivery_of, is_notable
+from treering.spine.ports import SinkStatus
+
+if TYPE_CHECKING:
+    from treering.model.carried import PrivateEvent, SafeEvent
+    from treering.model.events import Event
+    from treering.model.scopes import Scope
+    from treering.spine.ports import Journal, Sink
+
+SAVE_EVENTS: Final = 100
+"""The cursor is kept after so many events, and whenever there is nothing to do."""
+IDLE_S: Final = 0.2
+HELD_PAUSE_S: Final = 0.5
+"""How often to see whether the process that serves the sink now is still there."""
+KEYS_MAX: Final = 1_000
+
+_log = logging.getLogger("treering.spine")
+
+
+def check_durable(sink: Sink) -> None:
+    """Raise InvalidInput if ``sink`` asks to miss nothing and to skip errors."""
+    delivery = delivery_of(sink)
+    if delivery.durable and delivery.on_error == "skip":
+        raise InvalidInput(
+            f"sink {sink.name} is durable and skips errors, so it would miss events",
+            hint='give it Delivery(durable=True, on_error="retry") or "fail"',
+        )
+
+
+class DurableOutlet:
+    """Serves one durable sink in one scope."""
+
+    def __init__(self, sink: Sink, scope: Scope, journal: Journal) -> None:
+        self.sink = sink
+        self.scope = scope
+        self._journal = journal
+        self._delivery = delivery_of(sink)
+        self._private = wants_private(sink)
+        self._hands = TimedHands(sink, self._delivery.timeout_s)
+        self._keys: dict[str, str | None] = {}
+        self._stop = threading.Event()
+        self._changed = threading.Condition()
+        self._rounds = self._finished = self._wanted = 0
+        """How often the ledger was looked through, from the cursor to where nothing comes."""
+        self._cursor: str | None = None
+        self._unsaved = 0
+        """How many events are behind the cursor that the ledger has."""
+        self._delivered = self._failed = self._retried = self._timeouts = self._faults = 0
+        self._stopped = False
+        self._last_error: str | None = None
+        name = f"treering-follow-{sink.name}"
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def close(self, timeout_s: float) -> None:
+        """Stop after the event under way; the rest comes when the ledger is opened again."""
+        self._stop.set()
+        if not self._hands.is_here():
+            self._thread.join(min(timeout_s, threading.TIMEOUT_MAX))
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until the sink has all that was there when asked; False if that took too long.
+
+        The sink itself, if it asks, is not kept waiting for itself.
+        """
+        if self._hands.is_here():
+            return False
+        with self._changed:
+            # The round under way may have looked before; the next one has not begun.
+            self._wanted = wanted = self._rounds + 1
+            return self._changed.wait_for(
+                lambda: self._finished >= wanted or self._stopped,
+                min(timeout_s, threading.TIMEOUT_MAX),
+            )
+
+    def status(self) -> SinkStatus:
+        """Return how the sink is doing in this scope."""
+        return SinkStatus(
+            name=self.sink.name,
+            durable=True,
+            delivered=self._delivered,
+            failed=self._failed,
+            lost=0,
+            retried=self._retried,
+            timeouts=self._timeouts,
+            waiting=0,
+            stopped=self._stopped,
+            last_error=self._last_error,
+        )
+
+    # The thread.
+
+    def _work(self) -> None:
+        name = f"sink {self.sink.name} of {self.scope}"
+        try:
+            while not self._stop.is_set():
+                try:
+                    if self._journal.hold(name):
+                        self._serve()
+                    else:
+                        self._stand_by()
+                except TreeringError as error:
+                    # The database is away, for instance; the cursor says where to go on.
+                    if not self._stop.is_set():
+                        self._note(describe(error))
+                        self._stop.wait(RETRY_PAUSE_S_MAX)
+        except Exception as error:  # noqa: BLE001  (what fails here is our own, and must be told)
+            self._halt(describe(error))
+            _log.exception("sink %s: following %s has failed", self.sink.name, self.scope)
+        finally:
+            self._hands.close()
+            self._let_go(name)
+
+    def _serve(self) -> None:
+        """Hand over what there is, and wait a while for more."""
+        number = self._begin_round()
+        self._cursor = self._journal.cursor(self.scope, self.sink.name)
+        idle_s = 0.0 if self._wanted > self._finished else IDLE_S
+        following = self._journal.follow(
+            self.scope, after=self._cursor, idle_seconds=idle_s, stop=self._stop
+        )
+        try:
+            for event in following:
+                if self._stop.is_set() or not self._hand_over(event):
+                    return
+                self._cursor = following.cursor
+                self._unsaved += 1
+                if self._unsaved >= SAVE_EVENTS:
+                    self._save()
+        finally:
+            self._save()
+        if not self._stop.is_set():
+            self._end_round(number)
+
+    def _stand_by(self) -> None:
+        """See whether the process that serves the sink has served it all; wait a while."""
+        number = self._begin_round()
+        if self._wanted > self._finished:
+            after = self._journal.cursor(self.scope, self.sink.name)
+            rest = self._journal.follow(self.scope, after=after, idle_seconds=0, stop=self._stop)
+            if next(iter(rest), None) is None:
+                self._end_round(number)
+        self._stop.wait(HELD_PAUSE_S)
+
+    def _begin_round(self) -> int:
+        with self._changed:
+            self._rounds += 1
+            return self._rounds
+
+    def _end_round(self, number: int) -> None:
+        with self._changed:
+            self._finished = number
+            self._changed.notify_all()
+
+    def _hand_over(self, event: Event) -> bool:
+        """Hand one event over, again and again if need be; False if the sink gets no more."""
+        pause_s = 0.05
+        carried = self._wrap(event)
+        while (error := self._give(carried)) is not None:
+            if self._stop.is_set():
+                return False
+            # It may be long before it goes on, and a crash would bring back what it has taken.
+            self._save()
+            self._retried += 1
+            if self._stop.wait(pause_s):
+                return False
+            if not isinstance(error, Overtime):
+                pause_s = min(pause_s * 2, RETRY_PAUSE_S_MAX)
+        return True
+
+    def _give(self, carried: SafeEvent | PrivateEvent) -> BaseException | None:
+        """Hand an event over once; return what went wrong."""
+        try:
+            self._delivered += self._hands.give(carried)
+        except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
+            self._timeouts += isinstance(error, Overtime)
+            self._note(describe(error))
+            if self._delivery.on_error == "fail" or self._hands.hung >= HUNG_THREADS_MAX:
+                self._failed += 1
+                self._halt(describe(error))
+            return error
+        return None
+
+    def _wrap(self, event: Event) -> SafeEvent | PrivateEvent:
+        """Return the event as the sink may see it."""
+        place = event.session_id
+        if place not in self._keys:
+            if len(self._keys) >= KEYS_MAX:
+                self._keys.clear()
+            self._keys[place] = self._journal.session_key(event.scope, place)
+        key = self._keys[place]
+        return private_event(event, key) if self._private else safe_event(event, key)
+
+    def _save(self) -> None:
+        """Keep the cursor, if it has moved."""
+        if self._unsaved and self._cursor is not None:
+            self._journal.set_cursor(self.scope, self.sink.name, self._cursor)
+        self._unsaved = 0
+
+    def _halt(self, error: str) -> None:
+        """Serve the sink no more; it goes on with this event when the ledger is opened again."""
+        self._last_error = error
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._stop.set()
+        _log.error("sink %s is stopped: %s", self.sink.name, error)
+
+    def _note(self, error: str) -> None:
+        self._last_error = error
+        self._faults += 1
+        if is_notable(self._faults, 1):
+            _log.warning("sink %s: %s (%d times)", self.sink.name, error, self._faults)
+
+    def _let_go(self, name: str) -> None:
+        try:
+            self._journal.let_go(name)
+        except TreeringError as error:
+            self._note(describe(error))

@@ -1,0 +1,297 @@
+"""An outlet: one sink, what waits for it, and the thread that hands it over.
+
+Whoever records events only puts them into the queue. A sink that is slow, fails or hangs keeps
+nobody waiting but itself, and what it loses is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from treering.errors import InvalidInput
+from treering.model.codec import decode
+from treering.spine.carrying import safe_event, with_payload
+from treering.spine.handing import Hands, Overtime, describe, wants_private
+from treering.spine.ports import Delivery, SinkStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering.model.carried import PrivateEvent, SafeEvent
+    from treering.model.events import Header
+    from treering.spine.ports import Sink
+
+HUNG_THREADS_MAX: Final = 8
+"""A sink with so many threads hanging in it is given up: none of them can be ended."""
+GATHER_S: Final = 0.002
+"""In a stream of events, how long more are let come before the next are handed over: to be woken
+for each costs whoever records them more than the sink does."""
+RETRY_PAUSE_S_MAX: Final = 5.0
+
+_log = logging.getLogger("treering.spine")
+
+Parcel = tuple["Header", bytes | None]
+
+
+def delivery_of(sink: Sink) -> Delivery:
+    """Return how ``sink`` wants to be served. Raises InvalidInput if that makes no sense."""
+    delivery = getattr(sink, "delivery", Delivery())
+    if not isinstance(delivery, Delivery):
+        raise InvalidInput(
+            f"the delivery of sink {sink.name} is no Delivery", hint="write Delivery(timeout_s=10)"
+        )
+    if delivery.on_error not in {"skip", "retry", "fail"}:
+        raise InvalidInput(
+            f"sink {sink.name} has an unknown on_error: {delivery.on_error}",
+            hint="use skip, retry or fail",
+        )
+    for limit in ("timeout_s", "queue_events_max", "attempts_max"):
+        if not getattr(delivery, limit) > 0:
+            raise InvalidInput(
+                f"the {limit} of sink {sink.name} must be above 0", hint="leave it out"
+            )
+    return delivery
+
+
+class Outlet:
+    """Serves one live sink, in order, at the sink's own pace."""
+
+    def __init__(self, sink: Sink, session_key: Callable[[str, str], str | None]) -> None:
+        self.sink = sink
+        self.delivery = delivery_of(sink)
+        self._private = wants_private(sink)
+        self._session_key = session_key
+        self._lock = threading.Lock()
+        self._arrival = threading.Condition(self._lock)
+        self._rest = threading.Condition(self._lock)
+        self._waiting: deque[Parcel] = deque()
+        self._under_way: Parcel | None = None
+        """What is being handed over, or is to be tried again."""
+        self._since: float | None = None
+        """When that began."""
+        self._worker: _Worker | None = None
+        """Whoever hands over now; one that hangs is replaced."""
+        self._is_resting = False
+        """Whether the worker has to be woken."""
+        self._attempts = self._hung = 0
+        self._closing = self._stopped = False
+        self._delivered = self._failed = self._lost = self._retried = self._timeouts = 0
+        self._last_error: str | None = None
+        self._unsaid: deque[tuple[int, str]] = deque()
+        """What to log, without the lock: who logs may record events, and wait for others."""
+
+    def offer(self, header: Header, payload: bytes | None) -> None:
+        """Put an event into the queue, or count it as lost. Never waits for the sink."""
+        with self._lock:
+            held = len(self._waiting) + (self._under_way is not None)
+            if self._stopped or self._closing or held >= self.delivery.queue_events_max:
+                self._lose(1)
+                return
+            self._waiting.append((header, payload if self._private else None))
+            if self._is_resting:
+                self._is_resting = False
+                self._arrival.notify()
+            elif self._worker is None:
+                self._employ()
+
+    def look(self) -> None:
+        """See whether the sink is over its time, and go on without it if so."""
+        with self._lock:
+            worker = self._worker
+            if worker is None and self._waiting and not self._stopped:
+                self._employ()
+            elif worker is not None and self._since is not None:
+                over_s = time.monotonic() - self._since - worker.hands.allowed_s
+                if over_s >= 0:
+                    self._leave()
+        self._say()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until nothing waits any more; return False if that took too long.
+
+        The sink itself, if it asks, is not kept waiting for itself.
+        """
+        if threading.current_thread() is self._worker:
+            return False
+        with self._lock:
+            return self._rest.wait_for(self._is_idle, min(timeout_s, threading.TIMEOUT_MAX))
+
+    def close(self, timeout_s: float) -> None:
+        """Let the sink have what waits, for a while, and stop."""
+        self.flush(timeout_s)
+        with self._lock:
+            self._closing = True
+            self._lose(len(self._waiting))
+            self._waiting.clear()
+            self._arrival.notify_all()
+            self._rest.notify_all()
+        self._say()
+
+    def status(self) -> SinkStatus:
+        """Return how the sink is doing."""
+        with self._lock:
+            return SinkStatus(
+                name=self.sink.name,
+                durable=False,
+                delivered=self._delivered,
+                failed=self._failed,
+                lost=self._lost,
+                retried=self._retried,
+                timeouts=self._timeouts,
+                waiting=len(self._waiting) + (self._under_way is not None),
+                stopped=self._stopped,
+                last_error=self._last_error,
+            )
+
+    # What the worker does.
+
+    def work(self, worker: _Worker) -> None:
+        """Hand over until there is nobody to hand to."""
+        while (parcel := self._next(worker)) is not None:
+            self._settle(worker, self._hand_over(worker.hands, parcel))
+            if self._unsaid:
+                self._say()
+
+    def _next(self, worker: _Worker) -> Parcel | None:
+        """Return what to hand over next, when there is something; None to end."""
+        was_busy = True
+        with self._lock:
+            while worker is self._worker and not self._stopped:
+                if self._under_way is None and self._waiting:
+                    self._under_way = self._waiting.popleft()
+                if self._under_way is not None:
+                    self._since = time.monotonic()
+                    return self._under_way
+                if self._closing:
+                    return None
+                if was_busy:
+                    was_busy = False
+                    self._arrival.wait(GATHER_S)
+                else:
+                    self._is_resting = True
+                    self._arrival.wait()
+                    self._is_resting = False
+        return None
+
+    def _hand_over(self, hands: Hands, parcel: Parcel) -> bool | BaseException:
+        """Hand one event over; return whether the sink took it, or what went wrong."""
+        try:
+            return hands.give(self._wrap(*parcel))
+        except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
+            return error
+
+    def _wrap(self, header: Header, payload: bytes | None) -> SafeEvent | PrivateEvent:
+        """Return the event as the sink may see it."""
+        key = self._session_key(header.scope, header.session_id)
+        if not self._private:
+            return safe_event(header, key)
+        return with_payload(header, None if payload is None else decode(payload), key)
+
+    def _settle(self, worker: _Worker, answer: bool | BaseException) -> None:  # noqa: FBT001
+        """Count what became of an event, and wait before it is tried again."""
+        with self._lock:
+            if worker is not self._worker:
+                self._hung -= 1  # It was over its time, and others have gone on.
+                return
+            self._since = None
+            if isinstance(answer, BaseException):
+                pause_s = self._fault(answer)
+                self._arrival.wait_for(lambda: self._closing, pause_s)
+            else:
+                self._delivered += answer
+                self._done()
+
+    # The caller holds the lock.
+
+    def _employ(self) -> None:
+        """Have a thread hand over."""
+        self._worker = worker = _Worker(self)
+        try:
+            worker.start()
+        except RuntimeError as error:  # There are too many, or the interpreter ends.
+            self._worker = None
+            self._last_error = str(error)
+
+    def _leave(self) -> None:
+        """Leave a worker that hangs behind, and go on with another."""
+        self._hung += 1
+        self._since = self._worker = None
+        self._fault(Overtime(self.delivery.timeout_s), final=self._hung >= HUNG_THREADS_MAX)
+        if self._hung >= HUNG_THREADS_MAX:
+            self._stop()
+        elif not self._stopped:
+            self._employ()
+
+    def _done(self) -> None:
+        self._attempts = 0
+        self._under_way = None
+        if not self._waiting:
+            self._rest.notify_all()
+
+    def _fault(self, error: BaseException, *, final: bool = False) -> float:
+        """Deal with an error by the sink's policy; return how long to wait before going on."""
+        self._last_error = describe(error)
+        self._timeouts += isinstance(error, Overtime)
+        self._attempts += 1
+        again = self.delivery.on_error == "retry" and self._attempts < self.delivery.attempts_max
+        if again and not final and not self._closing:
+            self._retried += 1
+            return float(min(0.05 * 2**self._attempts, RETRY_PAUSE_S_MAX))
+        self._failed += 1
+        if is_notable(self._failed, 1):
+            self._tell(logging.WARNING, f"{self._last_error} ({self._failed} failed)")
+        if self.delivery.on_error == "fail":
+            self._stop()
+        self._done()
+        return 0.0
+
+    def _stop(self) -> None:
+        self._stopped = True
+        self._tell(logging.ERROR, f"stopped after: {self._last_error}")
+        self._lose(len(self._waiting))
+        self._waiting.clear()
+        self._rest.notify_all()
+
+    def _lose(self, count: int) -> None:
+        self._lost += count
+        if is_notable(self._lost, count):
+            reason = "stopped" if self._stopped else "closed" if self._closing else "queue full"
+            self._tell(logging.WARNING, f"{self._lost} events lost to it ({reason})")
+
+    def _tell(self, level: int, text: str) -> None:
+        self._unsaid.append((level, f"sink {self.sink.name}: {text}"))
+
+    def _is_idle(self) -> bool:
+        return self._stopped or (not self._waiting and self._under_way is None)
+
+    # Nobody holds the lock.
+
+    def _say(self) -> None:
+        """Log what there is to say. Whatever comes of that is not the events' business."""
+        with contextlib.suppress(Exception):
+            while self._unsaid:
+                _log.log(*self._unsaid.popleft())
+
+
+class _Worker(threading.Thread):
+    """Hands over for an outlet, as long as that has no other."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        super().__init__(name=f"treering-sink-{outlet.sink.name}", daemon=True)
+        self._outlet = outlet
+        self.hands = Hands(outlet.sink, outlet.delivery.timeout_s)
+
+    def run(self) -> None:
+        """Hand over until there is nobody to hand to."""
+        self._outlet.work(self)
+        self.hands.close()
+
+
+def is_notable(count: int, more: int) -> bool:
+    """Whether a count that has grown by ``more`` is worth a line in the log: at 1, 2, 4, 8, …."""
+    return count.bit_length() > (count - more).bit_length()

@@ -1,0 +1,241 @@
+"""What the spine needs from outside: a journal that keeps events, sinks that hear of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+import msgspec
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+
+    from treering.model.carried import PrivateEvent, SafeEvent
+    from treering.model.events import Event, Header, NewEvent
+    from treering.model.runs import OpenRun
+    from treering.model.scopes import Scope
+
+OnError = Literal["skip", "retry", "fail"]
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """How a sink is served."""
+
+    on_error: OnError = "skip"
+    """skip: go on with the next event; retry: try again, then go on; fail: stop serving it."""
+    timeout_s: float = 30.0
+    """How long it may take over one event."""
+    queue_events_max: int = 10_000
+    """How many events may wait for it; what comes then is lost to it, and counted."""
+    attempts_max: int = 4
+    """How often an event is tried with retry."""
+    durable: bool = False
+    """It follows the ledger from a cursor that is kept there: it misses nothing, deltas apart."""
+
+
+class SafeSink(Protocol):
+    """Hears of events without their private content.
+
+    It may have a ``delivery: Delivery``.
+    """
+
+    @property
+    def name(self) -> str:
+        """Return its name: unique among the sinks of a spine, and kept with its cursor."""
+
+    def accepts(self, event: SafeEvent, /) -> bool:
+        """Whether it wants to hear of ``event``."""
+
+    def handle(self, event: SafeEvent, /) -> Awaitable[None] | None:
+        """Take note of ``event``; one at a time, in order."""
+
+
+class PrivateSink(Protocol):
+    """Hears of events with their private content, because it says that it wants that."""
+
+    @property
+    def name(self) -> str:
+        """Return its name: unique among the sinks of a spine, and kept with its cursor."""
+
+    @property
+    def visibility(self) -> Literal["private"]:
+        """Say so."""
+
+    def accepts(self, event: PrivateEvent, /) -> bool:
+        """Whether it wants to hear of ``event``."""
+
+    def handle(self, event: PrivateEvent, /) -> Awaitable[None] | None:
+        """Take note of ``event``; one at a time, in order."""
+
+
+Sink = SafeSink | PrivateSink
+
+
+class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a sink is doing."""
+
+    name: str
+    durable: bool
+    delivered: int
+    """Events that it took."""
+    failed: int
+    """Events that it was handed in vain: given up after errors or time-outs."""
+    lost: int
+    """Events that it was never handed: its queue was full, or it had been stopped."""
+    retried: int
+    timeouts: int
+    waiting: int
+    stopped: bool
+    """It gets no more: an error was final, or it hung too often."""
+    last_error: str | None
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gate says of a tool call or a message before it goes on."""
+
+    content: Any = None
+    """What to use instead of what was given; None leaves it as it is."""
+    blocked: bool = False
+    reason: str | None = None
+
+
+class Preparation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gate adds to a run before it starts."""
+
+    system_prompt: str | None = None
+    prepend_context: str | None = None
+
+
+class Occasion(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a gate is asked: the run that it is asked about."""
+
+    scope: str
+    session_id: str
+    session_key: str | None
+    agent_id: str
+    run_id: str
+
+
+@runtime_checkable
+class Gate(Protocol):
+    """A sink that has a say before things happen. Errors are its own business: it never raises."""
+
+    def before_run(self, occasion: Occasion, prompt: str | None, /) -> Preparation:
+        """Say what to add to a run that is about to start."""
+
+    def before_tool(self, occasion: Occasion, tool: str, call_id: str, input: Any, /) -> Verdict:  # noqa: A002
+        """Say whether a tool may run, and with what input."""
+
+    def before_sending(self, occasion: Occasion, text: str, to: str | None, /) -> Verdict:
+        """Say whether a message may be sent, and as what."""
+
+    def persist(
+        self,
+        occasion: Occasion,
+        tool: str,
+        call_id: str,
+        output: Any,
+        /,
+        *,
+        is_error: bool,
+        is_synthetic: bool,
+    ) -> Any:
+        """Return a tool's output as it is to be kept. Called exactly once for each result."""
+
+
+class Timeline(Protocol):
+    """The session that a run is part of."""
+
+    @property
+    def scope(self) -> Scope:
+        """Return the wall around it."""
+
+    @property
+    def session_id(self) -> str:
+        """Return its id."""
+
+    @property
+    def agent(self) -> str:
+        """Return who acts in it when a run does not say otherwise."""
+
+    @property
+    def user(self) -> str | None:
+        """Return the person that it is about."""
+
+    @property
+    def key(self) -> str | None:
+        """Return the name that another system knows it by."""
+
+    @property
+    def patience_s(self) -> float:
+        """Return how long a second run waits for the first when nobody says otherwise."""
+
+    def open(self) -> None:
+        """Record the opening, unless it has a past."""
+
+    def permits(self, tool: str) -> bool:
+        """Whether ``tool`` may run in it."""
+
+
+class Journal(Protocol):
+    """Keeps what the spine carries, and knows what runs are under way."""
+
+    def append(
+        self,
+        events: Sequence[NewEvent],
+        *,
+        expected_seq: int | None = None,
+        tell: Callable[[Header, bytes | None], None] | None = None,
+    ) -> list[Header]:
+        """Record all of ``events`` or none; ``tell`` of each that is new, with its payload."""
+
+    def now_ms(self) -> int:
+        """Return the time."""
+
+    def head_seq(self, scope: Scope, session_id: str) -> int:
+        """Return the last seq of a session; 0 if it has no past."""
+
+    def session_key(self, scope: str, session_id: str) -> str | None:
+        """Return the name that another system knows a session by, as it was opened."""
+
+    def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
+        """Return the runs that have begun and not ended."""
+
+    def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterable[Header]:
+        """Return the headers of one run, in order."""
+
+    def owner(self) -> str:
+        """Return the name under which this process carries out its runs."""
+
+    def is_gone(self, owner: str, seen_ms: int) -> bool:
+        """Whether the process behind ``owner`` is certainly not carrying on."""
+
+    def is_elsewhere(self, owner: str) -> bool:
+        """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
+
+    def hold(self, name: str) -> bool:
+        """Whether this process has ``name`` to itself, now that it asks for it."""
+
+    def let_go(self, name: str) -> None:
+        """Let others have ``name``."""
+
+    def cursor(self, scope: Scope, follower: str) -> str | None:
+        """Return how far ``follower`` has come."""
+
+    def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
+        """Note how far ``follower`` has come."""
+
+    def follow(
+        self, scope: Scope, *, after: str | None, idle_seconds: float, stop: threading.Event
+    ) -> Following:
+        """Return the events behind ``after`` and those that come, until none comes for a while."""
+
+
+class Following(Protocol):
+    """Events as they come, with the place to go on from."""
+
+    @property
+    def cursor(self) -> str:
+        """Return where to go on, once the last event delivered has been dealt with."""
+
+    def __iter__(self) -> Iterator[Event]: ...

@@ -1,0 +1,273 @@
+"""Runs: one attempt to carry out a turn. It starts once and ends once, whatever its author does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from treering.errors import InvalidInput, RunClosed
+from treering.model.kinds import RUN_ENDS, parse_kind
+from treering.model.parts import Delivered, part_of
+from treering.spine.entries import RUNTIME, Entry
+from treering.spine.tools import ToolCall, Tools
+from treering.spine.translation import tool_event
+from treering.spine.words import describe, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from treering.model.events import Header
+    from treering.model.runs import Message
+    from treering.spine.courses import Course, State
+    from treering.spine.ports import Timeline
+
+
+class Run:
+    """One attempt to carry out a turn. Use it as a context manager, or start and end it.
+
+    Safe to share between threads: what they record is numbered in the order it is kept.
+    """
+
+    def __init__(self, course: Course, message: Message | None = None) -> None:
+        self._course = course
+        self.message = message
+        """The message that it deals with, if it was taken from an inbox."""
+
+    def __repr__(self) -> str:
+        return f"Run({self.run_id!r}, session={self.session.session_id!r}, {self.state})"
+
+    @property
+    def run_id(self) -> str:
+        """Return its id."""
+        return self._course.run_id
+
+    @property
+    def turn_id(self) -> str | None:
+        """Return the id of the turn that it carries out."""
+        return self._course.author.turn_id
+
+    @property
+    def session(self) -> Timeline:
+        """Return the session that it is part of."""
+        return self._course.session
+
+    @property
+    def agent(self) -> str:
+        """Return who acts in it."""
+        return self._course.author.agent_id
+
+    @property
+    def tools(self) -> Tools:
+        """Return its tool calls, to be recorded step by step."""
+        return self._course.tools
+
+    @property
+    def state(self) -> State:
+        """Return new, open, ended, failed or interrupted."""
+        return self._course.state
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has begun and, as far as this process knows, not ended."""
+        return self._course.is_open
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was interrupted, here or by another process: ask now and then in long work."""
+        self._course.look()
+        return self.state == "interrupted"
+
+    @property
+    def system_prompt(self) -> str | None:
+        """Return what gates want the agent to be told, if anything."""
+        added = self._course.preparation
+        return None if added is None else added.system_prompt
+
+    @property
+    def prepend_context(self) -> str | None:
+        """Return what gates want to stand before the user's words, if anything."""
+        added = self._course.preparation
+        return None if added is None else added.prepend_context
+
+    # Its life.
+
+    def __enter__(self) -> Self:
+        if self.state == "new":
+            self.start()
+        elif not self.is_open:
+            raise self._course.closed_error()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._course.needs_end:
+            return
+        if error is None:
+            self.end()
+        elif self.is_open:
+            # If it was closed meanwhile, that is no reason to hide what went wrong here.
+            with contextlib.suppress(RunClosed):
+                if isinstance(error, Exception):
+                    self.fail(error)
+                else:
+                    self._course.close("interrupted", _outside(error), error)
+
+    def start(self, *, prompt: str | None = None) -> Header:
+        """Record that the run begins. Raises RunActive if the session is busy with another.
+
+        ``prompt`` is what gates are shown of the user's words.
+        """
+        headers = self._course.begin(list, prompt=prompt)
+        if headers is None:
+            raise AssertionError
+        return headers[0]
+
+    def end(self) -> Header:
+        """Commit the run: it ended well. A run that is over stays as it is."""
+        return self._course.close("ended")
+
+    def fail(self, error: BaseException | str) -> Header:
+        """Record that the run failed. A run that is over stays as it is."""
+        return self._course.close("failed", "failed", error)
+
+    def interrupt(self, why: str = "interrupted") -> Header:
+        """Abort the run, and leave a mark that the next turn sees."""
+        return self._course.close("interrupted", "interrupted", why, boundary=why)
+
+    # What happens in it.
+
+    def user(self, text: str, **content: Any) -> Header:
+        """Record what the user said; ``content`` is kept beside the text."""
+        return self._record(_said("conversation.user", text, content))
+
+    def assistant(self, text: str, **content: Any) -> Header:
+        """Record what the assistant answered; ``content`` is kept beside the text."""
+        return self._record(_said("conversation.assistant", text, content))
+
+    def delta(self, text: str, **content: Any) -> None:
+        """Carry a piece of an answer to the sinks. It is counted and not kept."""
+        self._course.carry(_said("assistant.delta", text, content))
+
+    def tool(self, name: str, input: Any = None, *, call_id: str | None = None) -> ToolCall:  # noqa: A002
+        """Begin a tool call: a context manager. Its intent is durable before its body runs."""
+        return ToolCall(self.tools, name, input, call_id)
+
+    def deliver(
+        self,
+        text: str,
+        *,
+        to: str | None = None,
+        by: str | None = None,
+        chunk: int | None = None,
+        media: Sequence[str] = (),
+        send: Callable[[str], object] | None = None,
+    ) -> Header | None:
+        """Record that a message went out, sent by ``send`` if that is given.
+
+        Gates may change it or hold it back: then nothing is sent, and None returned.
+        """
+        self._course.check_open()
+        verdict = self._course.spine.ask_sending(self._course.occasion, text, to)
+        if verdict.blocked:
+            self.emit("ops.blocked", {"code": "hook", "reason": verdict.reason})
+            return None
+        sent = text if verdict.content is None else str(verdict.content)
+        if send is not None:
+            try:
+                send(sent)
+            except Exception as error:
+                told = {"code": "not_delivered", "error_class": type(error).__name__}
+                self.emit("ops.warning", {**told, **describe(error)})
+                raise
+        part = Delivered(deliverer=by, characters=len(sent), chunk=chunk, media=len(media) or None)
+        return self._record(
+            Entry(
+                kind="ops.receipt",
+                summary="message delivered",
+                payload={"text": sent, "to": to, "media": list(media)},
+                refs=part.as_refs(),
+            )
+        )
+
+    def emit(
+        self,
+        kind: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        summary: str | None = None,
+        refs: Mapping[str, Any] | None = None,
+        origin: str = RUNTIME,
+    ) -> Header | None:
+        """Record an event of any kind, in any spelling; None for what is carried and not kept.
+
+        What may be told of ``payload`` is found by its kind and kept in refs. Events of tools go
+        through the tool ledger; a run's own start and end are its own.
+        """
+        known = parse_kind(kind).name
+        if not isinstance(payload, Mapping | None):
+            raise InvalidInput(
+                f"a payload is a mapping, not a {type(payload).__name__}", hint='give {"text": …}'
+            )
+        content = dict(payload or {})
+        if known in RUN_ENDS or known == "run.started":
+            raise InvalidInput(
+                f"{kind} is a run's own word", hint="use run.start(), run.end() or run.fail()"
+            )
+        if known in {"tool.call", "tool.result"}:
+            return tool_event(self.tools, kind, content)
+        if known == "assistant.delta":
+            self.delta(str(content.pop("text", "")), **content)
+            return None
+        if known == "compaction.started" and content.get("phase") == "end":
+            known = "compaction.ended"
+        told = {**part_of(known, content).as_refs(), **(refs or {})}
+        return self._record(
+            Entry(
+                kind=known,
+                summary=summary or _words(known, content, told),
+                payload=content or None,
+                refs=told or None,
+                origin=origin,
+            )
+        )
+
+    def _record(self, entry: Entry) -> Header:
+        return self._course.record_all([entry])[0]
+
+
+def _said(kind: str, text: str, content: dict[str, Any]) -> Entry:
+    payload = {"text": text, **content}
+    return Entry(
+        kind=kind,
+        summary=shorten(text),
+        payload=payload,
+        refs=part_of(kind, payload).as_refs(),
+    )
+
+
+def _outside(error: BaseException) -> str:
+    """Return what interrupted a run from outside, in a word."""
+    # By name: asyncio takes longer to load than a short command to run.
+    if type(error).__name__ == "CancelledError":
+        return "cancelled"
+    if isinstance(error, GeneratorExit):
+        return "abandoned"
+    return "exited" if isinstance(error, SystemExit) else "interrupted"
+
+
+def _words(kind: str, content: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+    """Return a summary for an event whose author gave none.
+
+    Only what somebody said is told by its words: those kinds are private.
+    """
+    if kind.startswith("conversation.") and isinstance(content.get("text"), str):
+        return shorten(content["text"])
+    code = told.get("code") or told.get("hook") or told.get("model")
+    name = kind.replace(".", " ").replace("_", " ")
+    return name if code is None else f"{name}: {code}"

@@ -1,0 +1,39 @@
+"""The words in which events are told: summaries of texts, errors as values, fresh ids."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import uuid_utils
+
+SUMMARY_CHARACTERS: Final = 200
+CLASS_CHARACTERS_MAX: Final = 200
+
+
+def new_id() -> str:
+    """Return a fresh UUIDv7: unique, and sorted by time."""
+    return str(uuid_utils.uuid7())
+
+
+def shorten(text: str) -> str:
+    """Return ``text`` as one line that fits a summary."""
+    line = " ".join(text.split())
+    if not line:
+        return "(empty)"
+    return line if len(line) <= SUMMARY_CHARACTERS else line[: SUMMARY_CHARACTERS - 1] + "…"
+
+
+def describe(error: BaseException | str) -> dict[str, str]:
+    """Return an exception as values, whatever its text is like."""
+    if isinstance(error, str):
+        return {"class": "Error", "message": plain(error)}
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001  (an exception that cannot say what it is about)
+        message = "(it has no text)"
+    return {"class": type(error).__name__[:CLASS_CHARACTERS_MAX], "message": plain(message)}
+
+
+def plain(text: str) -> str:
+    """Return ``text`` with what no encoding can hold written out."""
+    return text.encode(errors="backslashreplace").decode()
