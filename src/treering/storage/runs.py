@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import RunClosed
+from treering.model.codec import decode
 from treering.model.kinds import RUN_ENDS
+from treering.model.runs import OpenRun
+from treering.model.scopes import Scope
+from treering.storage.leases import Owner
 
 if TYPE_CHECKING:
     from treering.ledger.records import Draft
@@ -13,12 +17,31 @@ if TYPE_CHECKING:
 RUN_OPEN: Final = 0
 _STATES: Final = {"ended": 1, "failed": 2, "interrupted": 3}
 RUN_KINDS: Final = frozenset({"run.started", *RUN_ENDS})
+OPEN_RUNS_MAX: Final = 10_000
+"""Open runs that are listed, those of the oldest sessions first."""
 
 
 def state_after(kind: str) -> int:
     """Return the state that an event of ``kind`` leaves its run in."""
     end = RUN_ENDS.get(kind)
     return RUN_OPEN if end is None else _STATES[end]
+
+
+def open_run(
+    scope: str, session_id: str, run_id: str, first_seq: int, refs: bytes | None, seen_ms: int
+) -> OpenRun:
+    """Return an open run; ``refs`` are those of its start."""
+    said = None if refs is None else decode(refs)
+    owner = said.get("owner") if isinstance(said, dict) else None
+    return OpenRun(
+        scope=Scope(scope),
+        session_id=session_id,
+        run_id=run_id,
+        first_seq=first_seq,
+        # Others may mean something else by the word.
+        owner=owner if isinstance(owner, str) and Owner.parse(owner) else None,
+        seen_ms=seen_ms,
+    )
 
 
 def check_run(draft: Draft, state: int | None) -> None:

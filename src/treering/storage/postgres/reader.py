@@ -9,7 +9,7 @@ from treering.ledger.records import Stretch
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.damage import naming_damage
 from treering.storage.encoding import bounded, id_key
-from treering.storage.postgres import rows, timeline
+from treering.storage.postgres import rows, runs, timeline
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.rows import (
     BLOB,
@@ -21,6 +21,7 @@ from treering.storage.postgres.rows import (
     WIDTH,
 )
 from treering.storage.repeats import taken
+from treering.storage.runs import open_run
 from treering.storage.sealing import Opener
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft, Mark, Record
     from treering.model.events import Event, Header
     from treering.model.queries import Query
+    from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
@@ -207,6 +209,22 @@ class Reader:
     def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the events of one run, in order."""
         return self._of_run(self.session_events, scope, session_id, run_id)
+
+    def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
+        """Return the runs that have begun and not ended, as far as this user may see them."""
+        if scope is None and self._server.walled:
+            return []  # It has to state a scope to see something.
+
+        def look(connection: Connection) -> list[Row]:
+            if scope is None or session_id is None:
+                return runs.open_runs(connection, scope, None)
+            session = self._known.session(connection, scope, session_id)
+            return [] if session is None else runs.open_runs(connection, scope, session)
+
+        found = self._server.read(look, scope)
+        with naming_damage(self._server.address.shown):
+            listed = [open_run(*row) for row in found]
+        return [run for run in listed if session_id in {None, run.session_id}]
 
     def _of_run(
         self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str

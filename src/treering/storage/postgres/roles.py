@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
     from treering.storage.postgres.connections import Connection
 
-WALLED: Final = ("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention")
+WALLED: Final = (
+    *("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention"),
+    *("cursors", "tool_calls", "tool_extras", "tool_marks"),
+)
 MAINTAIN_VERSION: Final = 170_000
 """From here on VACUUM can be granted."""
 
@@ -27,9 +30,10 @@ _PRIVILEGES: Final = """
 GRANT USAGE ON SCHEMA {schema} TO {app}, {scoped};
 GRANT SELECT ON ledger, grants, episodic_events TO {app}, {scoped};
 GRANT SELECT, INSERT ON
-  scopes, seals, heads, events, blobs, runs, retention, scrubs TO {app}, {scoped};
+  scopes, seals, heads, events, blobs, runs, retention, cursors, scrubs TO {app}, {scoped};
 GRANT SELECT, INSERT (scope, key, name, salt, genesis) ON sessions TO {app}, {scoped};
 GRANT UPDATE (days) ON retention TO {app}, {scoped};
+GRANT UPDATE (cursor) ON cursors TO {app}, {scoped};
 GRANT UPDATE (round) ON seals TO {app}, {scoped};
 GRANT UPDATE (seq, link) ON heads TO {app}, {scoped};
 GRANT UPDATE (state, last_seq) ON runs TO {app}, {scoped};
@@ -40,6 +44,7 @@ GRANT UPDATE (
   turn_id, agent_id, user_id, ts_ms, recorded_ms, content_digest
 ) ON events TO {app}, {scoped};
 GRANT DELETE ON blobs, retention TO {app}, {scoped};
+GRANT SELECT, INSERT, UPDATE, DELETE ON tool_calls, tool_extras, tool_marks TO {app}, {scoped};
 GRANT DELETE ON scrubs TO {app};
 GRANT USAGE ON SEQUENCE positions, sessions_id_seq TO {app}, {scoped};
 GRANT EXECUTE ON FUNCTION enter_epoch() TO {app}, {scoped};
@@ -89,6 +94,17 @@ def make(connection: Connection, address: Address) -> bool:
                 _make_group(connection, address, getattr(address, f"{role}_role"), names[role])
     except InsufficientPrivilege:
         return False
+    _let_in(connection, names)
+    return True
+
+
+def renew(connection: Connection, address: Address) -> None:
+    """Let the ledger's roles, if it has any, into what an upgrade has added."""
+    if _are_laid(connection, address):
+        _let_in(connection, _names(address))
+
+
+def _let_in(connection: Connection, names: dict[str, sql.Identifier]) -> None:
     with connection.transaction():
         connection.execute(sql.SQL(_PRIVILEGES).format(**names))
         for table in WALLED:
@@ -96,7 +112,6 @@ def make(connection: Connection, address: Address) -> bool:
         connection.execute(sql.SQL(_OWN_GRANTS).format(**names))
         if connection.info.server_version >= MAINTAIN_VERSION:
             _let_maintain(connection, names)
-    return True
 
 
 def _make_group(connection: Connection, address: Address, role: str, name: sql.Identifier) -> None:
@@ -222,12 +237,16 @@ def _check_name(address: Address, role: str) -> None:
         )
 
 
-def _check_walls(connection: Connection, address: Address) -> None:
-    laid = connection.execute(
+def _are_laid(connection: Connection, address: Address) -> bool:
+    found = connection.execute(
         "SELECT 1 FROM pg_policies WHERE schemaname = %s AND policyname = 'granted' LIMIT 1",
         (address.schema,),
     ).fetchone()
-    if laid is None:
+    return found is not None
+
+
+def _check_walls(connection: Connection, address: Address) -> None:
+    if not _are_laid(connection, address):
         raise InvalidInput(
             f"the roles of {address.shown} are not there yet", hint="run treering db init first"
         )

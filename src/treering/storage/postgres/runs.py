@@ -4,9 +4,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from treering.model.events import REDACTED
+from treering.storage.runs import OPEN_RUNS_MAX
+
 if TYPE_CHECKING:
+    from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
 
+# From the few runs that are open, by the index of these, to all that is told of them.
+OPEN: Final = """
+SELECT
+  r.scope,
+  coalesce(s.name, %(redacted)s),
+  r.run_id,
+  r.first_seq,
+  CASE first.kind WHEN 'run.started' THEN first.refs END,
+  coalesce(latest.recorded_ms, 0)
+FROM runs AS r
+JOIN sessions AS s ON s.scope = r.scope AND s.id = r.session
+LEFT JOIN LATERAL (
+  SELECT e.kind, e.refs
+  FROM events AS e
+  WHERE e.scope = r.scope AND e.session = r.session AND e.seq BETWEEN r.first_seq AND r.first_seq
+  ORDER BY e.seq
+  LIMIT 1
+) AS first ON true
+LEFT JOIN LATERAL (
+  SELECT e.recorded_ms
+  FROM events AS e
+  WHERE e.scope = r.scope AND e.session = r.session
+  ORDER BY e.seq DESC
+  LIMIT 1
+) AS latest ON true
+WHERE r.state = 0
+"""
+_IN_ORDER: Final = "ORDER BY r.scope, r.session, r.first_seq LIMIT %(limit)s"
+ALL_OPEN: Final = f"{OPEN} {_IN_ORDER}"
+OPEN_IN_SCOPE: Final = f"{OPEN} AND r.scope = %(scope)s {_IN_ORDER}"
+OPEN_IN_SESSION: Final = f"""
+{OPEN} AND r.scope = %(scope)s AND r.session = %(session)s {_IN_ORDER}
+"""
 STORED: Final = "SELECT scope, session, run_id, state, first_seq, last_seq FROM runs"
 DERIVED: Final = """
 SELECT
@@ -23,6 +60,16 @@ WHERE e.run_id IS NOT NULL
 GROUP BY e.scope, e.session, e.run_id
 """
 """The states of runs, as their events have it."""
+
+
+def open_runs(connection: Connection, scope: str | None, session: int | None) -> list[Row]:
+    """Return the runs that have not ended, of one scope and one session if told."""
+    statement = OPEN_IN_SESSION if session is not None else OPEN_IN_SCOPE
+    return connection.execute(
+        ALL_OPEN if scope is None else statement,
+        {"redacted": REDACTED, "limit": OPEN_RUNS_MAX, "scope": scope, "session": session},
+        binary=True,
+    ).fetchall()
 
 
 def rebuild(connection: Connection) -> None:

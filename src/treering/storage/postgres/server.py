@@ -15,7 +15,7 @@ from psycopg.errors import ReadOnlySqlTransaction, UndefinedFunction, UndefinedT
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from treering.errors import Closed, NotPermitted, OutcomeUnknown, ReadOnly, TreeringError
-from treering.storage.postgres import schema
+from treering.storage.postgres import roles, schema
 from treering.storage.postgres.connections import (
     Connection,
     connect,
@@ -245,7 +245,9 @@ class Server:
         if not schema.is_current(version):
             if self.read_only:
                 schema.check_version(version, self.address)
-            schema.migrate(connection, self.address)
+            with connection.transaction():
+                schema.migrate(connection, self.address)
+                roles.renew(connection, self.address)
         facts = connection.execute(
             "SELECT row_security_active('events'),"
             " (SELECT value FROM ledger WHERE name = 'lock_key'),"

@@ -12,8 +12,9 @@ from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
 from treering.storage.damage import naming_damage
 from treering.storage.encoding import bounded, name_key
+from treering.storage.runs import open_run
 from treering.storage.sealing import Opener
-from treering.storage.sqlite import rows, timeline
+from treering.storage.sqlite import rows, runs, timeline
 from treering.storage.sqlite.known import Blobs, SessionTexts, Texts
 from treering.storage.sqlite.rows import EVENT, HEADER, PAYLOAD_BYTES, RECORD, WITH_CONTENT
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import Mark, Record
     from treering.model.events import Event, Header
     from treering.model.queries import Query
+    from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
     from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.sql import Row
@@ -170,6 +172,17 @@ class Reader:
     def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the events of one run, in order."""
         return self._of_run(self.session_events, scope, session_id, run_id)
+
+    def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
+        """Return the runs that have begun and not ended, as far as this user may see them."""
+        with self._database.reading() as connection:
+            if scope is not None and session_id is not None:
+                session = _session(connection, *_scope(connection, scope), session_id)
+                found = runs.open_in_session(connection, session)
+            else:
+                found = runs.all_open(connection, scope, session_id)
+        with naming_damage(self._database.path):
+            return [open_run(*row) for row in found]
 
     def _of_run(
         self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str

@@ -4,8 +4,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from treering.model.events import REDACTED
+from treering.storage.runs import OPEN_RUNS_MAX
+from treering.storage.sqlite.sql import fetch_all
+
 if TYPE_CHECKING:
     import apsw
+
+    from treering.model.scopes import Scope
+    from treering.storage.sqlite.sql import Row
+
+# From the few runs that are open, by the index of these, to all that is told of them.
+OPEN: Final = f"""
+SELECT
+  scopes.name,
+  coalesce(s.name, '{REDACTED}'),
+  coalesce(n.name, '{REDACTED}'),
+  r.first_seq,
+  CASE k.name WHEN 'run.started' THEN first.refs END,
+  coalesce(latest.recorded_ms, 0)
+FROM runs AS r INDEXED BY runs_open
+CROSS JOIN sessions AS s ON s.id = r.session
+CROSS JOIN scopes ON scopes.id = s.scope
+CROSS JOIN names AS n ON n.id = r.run
+LEFT JOIN heads AS h ON h.session = r.session
+LEFT JOIN events AS latest ON latest.session = r.session AND latest.seq = h.seq
+LEFT JOIN events AS first ON first.session = r.session AND first.seq = r.first_seq
+LEFT JOIN names AS k ON k.id = first.kind
+WHERE r.state = 0
+"""
+_IN_ORDER: Final = "ORDER BY r.session, r.first_seq LIMIT :limit"
+ALL_OPEN: Final = f"""
+{OPEN} AND scopes.name = coalesce(:scope, scopes.name) AND s.name = coalesce(:name, s.name)
+{_IN_ORDER}
+"""
+OPEN_IN_SESSION: Final = f"{OPEN} AND r.session = :session {_IN_ORDER}"
+
+
+def open_in_session(connection: apsw.Connection, session: int) -> list[Row]:
+    """Return the runs of one session that have not ended."""
+    return fetch_all(connection, OPEN_IN_SESSION, {"session": session, "limit": OPEN_RUNS_MAX})
+
+
+def all_open(connection: apsw.Connection, scope: Scope | None, session: str | None) -> list[Row]:
+    """Return the runs that have not ended, of one scope and of sessions of one name if told."""
+    return fetch_all(
+        connection, ALL_OPEN, {"scope": scope, "name": session, "limit": OPEN_RUNS_MAX}
+    )
 
 
 def rebuild(connection: apsw.Connection) -> None:

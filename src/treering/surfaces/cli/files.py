@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STANDARD: Final = "-"
 """Stands for standard input or output."""
 _PRIVATE: Final = 0o600
-_LEDGER_SUFFIXES: Final = ("", "-wal", "-shm", ".lock")
+_LEDGER_SUFFIXES: Final = ("", "-wal", "-shm", ".lock", ".leases")
 """The files that make up a ledger."""
 
 

@@ -1,0 +1,153 @@
+"""Leases on a server: what one store holds, for all processes that use the ledger to see.
+
+A lock may be free for a moment although its holder lives: the server was started anew, or the
+connection was lost. So a free lock says little by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.model.scopes import Scope
+from treering.storage.leases import Owner, disuse, is_gone_from_sight, is_running, new_owner, use
+from treering.storage.postgres.locks import Locks
+
+if TYPE_CHECKING:
+    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.server import Server
+
+SILENCE_MS: Final = 60_000
+"""A process on another machine is not gone if it was heard of, or its server began to serve, within
+this time."""
+RETAKING_S: Final = 5.0
+"""Within this time a process that lives has taken back what it held."""
+NOTICING_S: Final = 2.0
+"""Within this time the server notices that a process has ended."""
+PAUSE_S: Final = 0.02
+REMEMBERED_MAX: Final = 10_000
+"""Owners that are remembered to be gone; then it starts afresh."""
+
+_NOBODYS: Final = Scope("-")
+"""No scope's name: a role that sees one scope at a time has to state one."""
+_HOLD: Final = "hold\0"
+"""Before the names that are held, so that none is an owner's."""
+_ENTER: Final = "SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE enter_epoch() END"
+_LOOK: Final = """
+SELECT
+  pg_is_in_recovery(),
+  EXISTS (
+    SELECT 1
+    FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND objsubid = 1
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND classid = %s::bigint::oid AND objid = %s::bigint::oid
+  ),
+  (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+  greatest(
+    (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint,
+    (SELECT value::bigint FROM ledger WHERE name = 'entered_ms')
+  )
+"""
+
+
+class Leases:
+    """What one store holds."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._locks = Locks(server)
+        self._place = f"pg-{blake2b(server.lock_key, digest_size=4).hexdigest()}"
+        self._lock = threading.Lock()
+        self._owner: str | None = None
+        self._known_gone: set[str] = set()
+
+    def owner(self) -> str:
+        """Return the name under which this process holds its runs, held from now on."""
+        with self._lock:
+            if self._owner is None:
+                owner = new_owner(self._place)
+                self._locks.take(owner)
+                use(owner)
+                self._owner = owner
+            return self._owner
+
+    def is_gone(self, owner: str, seen_ms: int) -> bool:
+        """Whether the process behind ``owner`` is certainly not carrying on."""
+        named = Owner.parse(owner)
+        if named is None:
+            return False
+        if owner in self._known_gone:
+            return True
+        running = is_running(named)
+        if running:
+            return False
+        if named.place != self._place:
+            return is_gone_from_sight(named, self._look(owner)[2] - seen_ms)
+        gone = self._is_silent(owner, seen_ms) if running is None else self._becomes_free(owner)
+        if gone:
+            if len(self._known_gone) >= REMEMBERED_MAX:
+                self._known_gone = set()
+            self._known_gone.add(owner)
+        return gone
+
+    def is_elsewhere(self, owner: str) -> bool:
+        """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
+        named = Owner.parse(owner)
+        return named is not None and named.place != self._place
+
+    def hold(self, name: str) -> bool:
+        """Hold ``name`` alone; return False if another store has it."""
+        return self._locks.take(_HOLD + name)
+
+    def let_go(self, name: str) -> None:
+        """Let go of ``name`` if it is held."""
+        self._locks.release(_HOLD + name)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._locks.close()
+        with self._lock:
+            if self._owner is not None:
+                disuse(self._owner)
+                self._owner = None
+
+    def after_fork(self) -> None:
+        """Go on in a child: all that was held stays with the parent."""
+        self._lock = threading.Lock()
+        self._owner = None
+        self._locks.after_fork()
+
+    def _becomes_free(self, owner: str) -> bool:
+        """Whether the lock of a process that is not there is free, once the server noticed."""
+        deadline = time.monotonic() + NOTICING_S
+        while self._look(owner)[1]:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(PAUSE_S)
+        return True
+
+    def _is_silent(self, owner: str, seen_ms: int) -> bool:
+        """Whether a process on another machine has left its lock and does not take it back."""
+        deadline = time.monotonic() + RETAKING_S
+        while True:
+            is_replica, held, now_ms, since_ms = self._look(owner)
+            if is_replica or held or now_ms - max(seen_ms, since_ms) <= SILENCE_MS:
+                return False
+            if time.monotonic() > deadline:
+                return True
+            time.sleep(PAUSE_S)
+
+    def _look(self, owner: str) -> tuple[Any, ...]:
+        """Return whether this is a replica, whether ``owner`` is held, the time, and since when."""
+        key = self._locks.key(owner) % 2**64
+        halves = (key >> 32, key % 2**32)
+
+        def look(connection: Connection) -> tuple[Any, ...]:
+            # First, for a server that has just taken over notes that now.
+            connection.execute(_ENTER)
+            return connection.execute(_LOOK, halves).fetchall()[0]
+
+        return self._server.read(look, _NOBODYS)

@@ -1,0 +1,208 @@
+"""Files of leases: bytes of a file beside the database, locked as long as their holder lives.
+
+The kernel lets go of a process's locks when the process ends, however it ends. Most kernels also
+let go of all of them when the process closes any descriptor of the file, and see no conflict within
+a process. So there is one table of open files for the whole process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import threading
+import time
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.errors import StorageError
+from treering.storage import forks
+from treering.storage.leases import disuse
+
+if TYPE_CHECKING:
+    import weakref
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: what can be learnt of processes must do.
+    fcntl = None  # type: ignore[assignment]
+
+IS_SUPPORTED: Final = fcntl is not None
+ATTEMPTS_MAX: Final = 50
+"""How often a file is opened that is replaced meanwhile, and a byte tried that is looked at."""
+PAUSE_S: Final = 0.01
+_MODE: Final = 0o600
+# Linux has locks that belong to the opened file: whoever else opens and closes it, a backup say,
+# does not drop them. A child shares them, so it closes the file at once.
+_OF_FILE: Final = getattr(fcntl, "F_OFD_SETLK", None)
+_FLOCK: Final = "hhqqi0q"
+_SORTS: Final = (
+    {
+        fcntl.LOCK_EX: fcntl.F_WRLCK,
+        fcntl.LOCK_SH: fcntl.F_RDLCK,
+        fcntl.LOCK_UN: fcntl.F_UNLCK,
+    }
+    if IS_SUPPORTED
+    else {}
+)
+
+
+class LeaseFile:
+    """A file of leases that this process has open."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptors = [descriptor]
+        self.holders: dict[str, weakref.ref[Any]] = {}
+
+    @property
+    def inode(self) -> int:
+        """Return the number of the file on its disk; nobody else has it while this is open."""
+        return os.fstat(self.descriptors[0]).st_ino
+
+    def lock(self, name: str) -> bool:
+        """Lock the byte of ``name`` unless another process has."""
+        return _locked(self.descriptors[0], fcntl.LOCK_EX, name)
+
+    def lock_again(self, name: str) -> bool:
+        """Lock what was ours before; somebody may just be looking at it."""
+        for _ in range(ATTEMPTS_MAX):
+            if self.lock(name):
+                return True
+            time.sleep(PAUSE_S)
+        return False
+
+    def unlock(self, name: str) -> None:
+        """Let go of the byte of ``name``."""
+        _set(self.descriptors[0], fcntl.LOCK_UN, name)
+
+    def forget_lost(self) -> None:
+        """Let go of what stores held that were not closed and are no more."""
+        for name, holder in list(self.holders.items()):
+            if holder() is None:
+                del self.holders[name]
+                disuse(name)
+                self.unlock(name)
+
+    def is_free(self, name: str) -> bool:
+        """Whether no process holds ``name``. Those who look at once are not in each other's way."""
+        if not _locked(self.descriptors[0], fcntl.LOCK_SH, name):
+            return False
+        self.unlock(name)
+        return True
+
+
+class LeaseFiles:
+    """The files of leases that this process has open. Enter before use, one at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[tuple[int, int], LeaseFile] = {}
+        forks.register(self)
+
+    def __enter__(self) -> None:
+        """Keep every other thread out, and let go of what nobody can use any more."""
+        self._lock.acquire()
+        for file in self._open.values():
+            file.forget_lost()
+
+    def __exit__(self, *_: object) -> None:
+        """Close the files of which nothing is held, and let others in."""
+        try:
+            self._close_unused()
+        finally:
+            self._lock.release()
+
+    def at(self, path: str, *, create: bool) -> LeaseFile | None:
+        """Return the file at ``path``; None if it is not there and not to be made."""
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                found = os.stat(path)  # noqa: PTH116
+            except FileNotFoundError:
+                if not create:
+                    return None
+            else:
+                if (known := self._open.get((found.st_dev, found.st_ino))) is not None:
+                    return known
+            flags = os.O_CREAT | os.O_RDWR if create else os.O_RDONLY
+            try:
+                descriptor = os.open(path, flags | os.O_CLOEXEC, _MODE)
+            except FileNotFoundError:
+                continue
+            found = os.fstat(descriptor)
+            key = (found.st_dev, found.st_ino)
+            if key in self._open:
+                # It took this place just now. Closing one descriptor would drop all of its locks.
+                self._open[key].descriptors.append(descriptor)
+            else:
+                self._open[key] = LeaseFile(descriptor)
+            if _is_at(path, key):
+                return self._open[key]
+        raise StorageError(
+            f"{path} is replaced again and again", hint="leave it where it is while in use"
+        )
+
+    def _close_unused(self) -> None:
+        for key, file in list(self._open.items()):
+            if not file.holders:
+                del self._open[key]
+                for descriptor in file.descriptors:
+                    os.close(descriptor)
+
+    def before_fork(self) -> None:
+        """Keep every other thread out."""
+        self._lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Go on with nothing held: what is locked is the parent's, and closing leaves it so."""
+        self._lock = threading.Lock()
+        for file in self._open.values():
+            file.holders.clear()
+        self._close_unused()
+
+
+FILES: Final = LeaseFiles()
+
+
+def _locked(descriptor: int, sort: int, name: str) -> bool:
+    try:
+        _set(descriptor, sort, name)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError as error:
+        raise StorageError(
+            f"the file of leases cannot be locked: {error.strerror}",
+            hint="keep the ledger on a disk that knows file locks",
+        ) from error
+    return True
+
+
+def _set(descriptor: int, sort: int, name: str) -> None:
+    if _OF_FILE is not None:
+        asked = struct.pack(_FLOCK, _SORTS[sort], os.SEEK_SET, _place(name), 1, 0)
+        try:
+            fcntl.fcntl(descriptor, _OF_FILE, asked)
+        except OSError as error:
+            # The disk, or what stands in for the kernel, may know the older sort only.
+            if error.errno != errno.EINVAL:
+                raise
+        else:
+            return
+    patience = 0 if sort == fcntl.LOCK_UN else fcntl.LOCK_NB
+    fcntl.lockf(descriptor, sort | patience, 1, _place(name))
+
+
+def _place(name: str) -> int:
+    """Return the byte that stands for ``name``, far behind the end of any file."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") >> 2
+
+
+def _is_at(path: str, key: tuple[int, int]) -> bool:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except FileNotFoundError:
+        return False
+    return (found.st_dev, found.st_ino) == key

@@ -1,0 +1,176 @@
+"""Leases on a file: what one store holds, for all processes that share it to see."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from typing import TYPE_CHECKING, Final
+
+from treering.errors import Closed, ReadOnly, StorageError
+from treering.storage.leases import Owner, disuse, is_gone_from_sight, is_running, new_owner, use
+from treering.storage.sqlite.lease_files import FILES, IS_SUPPORTED
+
+if TYPE_CHECKING:
+    from treering.storage.sqlite.database import Database
+    from treering.storage.sqlite.lease_files import LeaseFile
+
+_HOLD: Final = "hold\0"
+"""Before the names that are held, so that none is an owner's."""
+
+
+class Leases:
+    """What one store holds."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._path = None if database.in_memory else os.path.realpath(database.path) + ".leases"
+        self._closed = False
+        self._owner: str | None = None
+        self._start()
+
+    def owner(self) -> str:
+        """Return the name under which this process holds its runs, held from now on."""
+        with FILES:
+            self._enter()
+            if self._owner is None:
+                file = self._settle()
+                owner = new_owner(_place(file))
+                self._take(file, owner)
+                use(owner)
+                self._owner = owner
+            elif self._is_shared():
+                self._settle()
+            return self._owner
+
+    def is_gone(self, owner: str, seen_ms: int) -> bool:
+        """Whether the process behind ``owner`` is certainly not carrying on."""
+        named = Owner.parse(owner)
+        if named is None:
+            return False
+        if self._path is None:
+            return self._process != os.getpid() or owner != self._owner
+        if named.process == os.getpid() and is_running(named):
+            return False
+        with FILES:
+            free = self._is_free(named)
+        if free is None:
+            return is_gone_from_sight(named, time.time_ns() // 1_000_000 - seen_ms)
+        return free
+
+    def is_elsewhere(self, owner: str) -> bool:
+        """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
+        named = Owner.parse(owner)
+        if named is None:
+            return False
+        if self._path is None:
+            return owner != self._owner
+        with FILES:
+            file = FILES.at(self._path, create=False) if IS_SUPPORTED else None
+        return IS_SUPPORTED and (file is None or named.place != _place(file))
+
+    def hold(self, name: str) -> bool:
+        """Hold ``name`` alone; return False if another store has it."""
+        with FILES:
+            self._enter()
+            return self._take(self._settle(), _HOLD + name)
+
+    def let_go(self, name: str) -> None:
+        """Let go of ``name`` if it is held."""
+        with FILES:
+            if self._process == os.getpid():
+                self._release(_HOLD + name)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        with FILES:
+            self._closed = True
+            if self._process != os.getpid():
+                return
+            for name in list(self._held):
+                self._release(name)
+            if self._owner is not None:
+                disuse(self._owner)
+                self._owner = None
+
+    # The caller has entered the files.
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._owner = None
+        self._held: set[str] = set()
+        self._file: LeaseFile | None = None
+
+    def _enter(self) -> None:
+        if self._process != os.getpid():
+            self._start()
+        if self._closed:
+            raise Closed("the ledger has been closed", hint="open it again")
+        if self._database.read_only:
+            raise ReadOnly(
+                f"{self._database.path} was opened read-only", hint='open it without mode="ro"'
+            )
+
+    def _is_shared(self) -> bool:
+        return self._path is not None and IS_SUPPORTED
+
+    def _settle(self) -> LeaseFile | None:
+        """Return the file as it lies there now, with all that is held locked in it.
+
+        It may have been removed, or somebody else may have closed it in this process.
+        """
+        if self._path is None or not IS_SUPPORTED:
+            return None
+        try:
+            file = FILES.at(self._path, create=True)
+        except OSError as error:
+            raise StorageError(
+                f"cannot open {self._path}: {error.strerror}",
+                hint="check the permissions of the ledger's folder, or open it read-only",
+            ) from error
+        if file is None:
+            raise AssertionError
+        before, self._file = self._file, file
+        for name in list(self._held):
+            if before is not None:
+                del before.holders[name]
+            if name not in file.holders and file.lock_again(name):
+                file.holders[name] = weakref.ref(self)
+            else:
+                self._held.discard(name)
+        return file
+
+    def _take(self, file: LeaseFile | None, name: str) -> bool:
+        if file is None:  # Nobody else can see it, or nothing tells.
+            return True
+        holder = file.holders.get(name)
+        if holder is not None:
+            return holder() is self
+        taken = file.lock(name)
+        if taken:
+            file.holders[name] = weakref.ref(self)
+            self._held.add(name)
+        return taken
+
+    def _release(self, name: str) -> None:
+        if name in self._held and self._file is not None:
+            self._held.discard(name)
+            del self._file.holders[name]
+            self._file.unlock(name)
+
+    def _is_free(self, owner: Owner) -> bool | None:
+        """Whether nobody holds the lock of ``owner``; None if the file cannot tell."""
+        if self._path is None or not IS_SUPPORTED:
+            return None
+        try:
+            file = FILES.at(self._path, create=False)
+        except OSError:
+            return None
+        if file is None or owner.place != _place(file):
+            return None
+        return str(owner) not in file.holders and file.is_free(str(owner))
+
+
+def _place(file: LeaseFile | None) -> str:
+    """Return what tells this ledger from its copies."""
+    return "alone-0" if file is None else f"file-{file.inode:x}"

@@ -1,0 +1,94 @@
+"""Places that followers keep in the ledger: theirs alone, durable, and not copied."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+
+import treering
+from builders import HERE, said
+from treering.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from postgres_server import Places
+    from treering import Ledger
+
+OURS, THEIRS = Scope(HERE), Scope("acme/other")
+
+
+def test_a_follower_that_kept_nothing_has_no_cursor(ledger: Ledger) -> None:
+    ledger.append([said("hello")])
+
+    assert ledger._store.cursor(OURS, "sink") is None
+    assert ledger._store.cursor(Scope("acme/none"), "sink") is None
+
+
+def test_the_last_cursor_counts(ledger: Ledger) -> None:
+    for cursor in ("one", "two", "two"):
+        ledger._store.set_cursor(OURS, "sink", cursor)
+
+    assert ledger._store.cursor(OURS, "sink") == "two"
+
+
+def test_scopes_and_followers_keep_cursors_of_their_own(ledger: Ledger) -> None:
+    kept = {(OURS, "a"): "1", (OURS, "b"): "2", (THEIRS, "a"): "3", (THEIRS, "b"): "4"}
+
+    for (scope, follower), cursor in kept.items():
+        ledger._store.set_cursor(scope, follower, cursor)
+
+    assert {place: ledger._store.cursor(*place) for place in kept} == kept
+
+
+def test_a_cursor_is_no_event(ledger: Ledger) -> None:
+    ledger.append([said("hello")])
+    ledger._store.set_cursor(OURS, "sink", "one")
+
+    ledger.rebuild()
+
+    assert ledger._store.cursor(OURS, "sink") == "one"
+    assert len(ledger.query(HERE).items) == 1
+    assert ledger.verify().intact
+
+
+def test_cursors_stay_behind_when_events_are_copied_or_exported(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    """A place in one ledger says nothing in another."""
+    source, copied, restored = open_ledger(), open_ledger(), open_ledger()
+    source.append([said("hello")])
+    source._store.set_cursor(OURS, "sink", "a-place-of-its-own")
+    stream = io.BytesIO()
+
+    source.copy_to(copied)
+    source.export(HERE, stream, payloads="included")
+    restored.restore(io.BytesIO(stream.getvalue()))
+
+    assert b"a-place-of-its-own" not in stream.getvalue()
+    for target in (copied, restored):
+        assert len(target.query(HERE).items) == 1
+        assert target._store.cursor(OURS, "sink") is None
+
+
+@pytest.mark.parametrize("database", ["file", "postgres"])
+def test_a_cursor_is_kept_and_cannot_be_changed_by_one_who_only_reads(
+    database: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    location = str(tmp_path / "ledger.db")
+    if database == "postgres":
+        places: Places = request.getfixturevalue("postgres")
+        location = places.fresh()
+    with treering.open(location) as ledger:
+        ledger._store.set_cursor(OURS, "sink", "one")
+
+    with treering.open(location, mode="ro") as reading:
+        with pytest.raises(treering.ReadOnly) as refused:
+            reading._store.set_cursor(OURS, "sink", "two")
+        kept = reading._store.cursor(OURS, "sink")
+
+    assert kept == "one"
+    assert refused.value.hint

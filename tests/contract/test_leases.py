@@ -1,0 +1,258 @@
+"""What a store holds: a name for its process, and names that one store has at a time."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+import treering
+from builders import HERE, said
+from treering.app import now_ms
+from treering.model.scopes import Scope
+from treering.storage.leases import SILENCE_ELSEWHERE_MS, Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from postgres_server import Places
+    from treering import Ledger
+    from treering.ledger.ports import EventStore
+
+ANOTHER_MACHINE = "0123456789ab"
+
+
+@pytest.fixture
+def store(ledger: Ledger) -> EventStore:
+    return ledger._store
+
+
+@pytest.fixture(params=["file", "postgres"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return where a ledger is that several stores can share, on each database in turn."""
+    if request.param == "file":
+        return str(tmp_path / "shared.db")
+    places: Places = request.getfixturevalue("postgres")
+    return places.fresh()
+
+
+@pytest.fixture
+def open_store(location: str) -> Iterator[Callable[[], EventStore]]:
+    """Open stores of one ledger."""
+    opened: list[Ledger] = []
+
+    def opening() -> EventStore:
+        opened.append(treering.open(location))
+        return opened[-1]._store
+
+    yield opening
+    for ledger in opened:
+        ledger.close()
+
+
+def named(store: EventStore) -> Owner:
+    owner = Owner.parse(store.owner())
+    assert owner is not None
+    return owner
+
+
+def of_another_process(owner: Owner) -> Owner:
+    """Return a name that a process had which is gone, in the same ledger."""
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    return msgspec.structs.replace(owner, process=done.pid, token="00000000")
+
+
+# Owners.
+
+
+def test_a_store_goes_by_one_name(store: EventStore) -> None:
+    assert store.owner() == store.owner()
+
+
+def test_every_store_has_a_name_of_its_own(open_ledger: Callable[[], Ledger]) -> None:
+    names = {open_ledger()._store.owner() for _ in range(3)}
+
+    assert len(names) == 3
+
+
+def test_a_name_is_recorded_as_it_is_whatever_the_guard(store: EventStore, ledger: Ledger) -> None:
+    """It stands in the refs of a run's start, where secrets are masked, and is no secret."""
+    ledger.append([said("start", kind="run.started", run_id="r1", refs={"owner": store.owner()})])
+
+    assert [run.owner for run in store.open_runs(Scope(HERE))] == [store.owner()]
+
+
+def test_who_is_at_work_is_not_gone(store: EventStore) -> None:
+    owner = store.owner()
+
+    assert not store.is_gone(owner, now_ms())
+    assert not store.is_gone(owner, 0)
+
+
+def test_who_works_in_the_same_process_is_not_gone_until_its_store_is_closed(
+    open_store: Callable[[], EventStore],
+) -> None:
+    one, other = open_store(), open_store()
+    owner = one.owner()
+    before = [other.is_gone(owner, 0), one.is_gone(other.owner(), 0)]
+
+    one.close()
+
+    assert (before, other.is_gone(owner, 0)) == ([False, False], True)
+
+
+def test_a_process_that_has_ended_is_gone(open_store: Callable[[], EventStore]) -> None:
+    store = open_store()
+
+    assert store.is_gone(str(of_another_process(named(store))), now_ms())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "somebody", "file-1/zz/1-1/00000000", "file-1/0123456789ab/1-1/00000000 ", "\0"]
+)
+def test_who_cannot_be_told_is_never_gone(store: EventStore, text: str) -> None:
+    assert not store.is_gone(text, 0)
+
+
+def test_who_came_with_a_copy_is_gone_when_its_process_has_ended(
+    open_store: Callable[[], EventStore],
+) -> None:
+    store = open_store()
+    living = msgspec.structs.replace(named(store), place="file-0")
+    dead = of_another_process(living)
+    parent = msgspec.structs.replace(living, process=1, started=0)
+
+    assert store.is_gone(str(dead), now_ms())
+    assert not store.is_gone(str(parent), 0)
+
+
+def test_who_came_with_a_copy_from_another_machine_is_given_up_after_a_day(
+    open_store: Callable[[], EventStore],
+) -> None:
+    store = open_store()
+    owner = str(msgspec.structs.replace(named(store), place="file-0", machine=ANOTHER_MACHINE))
+    now = now_ms()
+
+    assert not store.is_gone(owner, now - SILENCE_ELSEWHERE_MS // 2)
+    assert store.is_gone(owner, now - 2 * SILENCE_ELSEWHERE_MS)
+
+
+def test_nobody_else_carries_on_in_a_ledger_in_memory() -> None:
+    with treering.open(":memory:") as ledger, treering.open(":memory:") as other:
+        assert ledger._store.is_gone(other._store.owner(), now_ms())
+        assert not ledger._store.is_gone(ledger._store.owner(), 0)
+
+
+# Names that are held.
+
+
+def test_what_is_held_is_held(store: EventStore) -> None:
+    assert [store.hold("sink"), store.hold("sink"), store.hold("another")] == [True] * 3
+
+
+def test_one_store_holds_a_name_at_a_time(open_store: Callable[[], EventStore]) -> None:
+    one, other = open_store(), open_store()
+
+    assert [one.hold("sink"), other.hold("sink"), other.hold("another")] == [True, False, True]
+    assert [one.hold("another"), one.hold("sink"), other.hold("another")] == [False, True, True]
+
+
+def test_what_was_let_go_can_be_held_by_another(open_store: Callable[[], EventStore]) -> None:
+    one, other = open_store(), open_store()
+    one.hold("sink")
+
+    one.let_go("sink")
+
+    assert [other.hold("sink"), one.hold("sink")] == [True, False]
+
+
+def test_nobody_lets_go_of_what_another_holds(open_store: Callable[[], EventStore]) -> None:
+    one, other = open_store(), open_store()
+    one.hold("sink")
+
+    other.let_go("sink")
+
+    assert not other.hold("sink")
+
+
+def test_a_store_that_is_closed_holds_nothing(open_store: Callable[[], EventStore]) -> None:
+    one, other = open_store(), open_store()
+    one.hold("sink")
+
+    one.close()
+
+    assert other.hold("sink")
+
+
+def test_a_store_that_was_forgotten_holds_nothing(tmp_path: Path) -> None:
+    location = tmp_path / "ledger.db"
+    forgotten = treering.open(location)._store
+    forgotten.hold("sink")
+    owner = forgotten.owner()
+
+    del forgotten
+    gc.collect()
+
+    with treering.open(location) as ledger:
+        assert ledger._store.hold("sink")
+        assert ledger._store.is_gone(owner, 0)
+
+
+def test_names_in_other_ledgers_are_other_names(open_ledger: Callable[[], Ledger]) -> None:
+    assert [open_ledger()._store.hold("sink") for _ in range(2)] == [True, True]
+
+
+def test_no_name_that_is_held_is_an_owner_s(open_store: Callable[[], EventStore]) -> None:
+    one, other = open_store(), open_store()
+
+    assert other.hold(one.owner())
+    assert not one.is_gone(other.owner(), 0)
+
+
+# Reading only, and closed.
+
+
+def test_who_only_reads_holds_nothing_and_tells_who_is_gone(
+    location: str, open_store: Callable[[], EventStore]
+) -> None:
+    store = open_store()
+    dead = str(of_another_process(named(store)))
+
+    with treering.open(location, mode="ro") as reading:
+        for attempt in (reading._store.owner, lambda: reading._store.hold("sink")):
+            with pytest.raises(treering.ReadOnly) as refused:
+                attempt()
+            assert refused.value.hint
+        told = [reading._store.is_gone(owner, 0) for owner in (store.owner(), dead)]
+
+    assert told == [False, True]
+
+
+def test_who_only_reads_makes_no_file(tmp_path: Path) -> None:
+    """``mode="ro"`` never changes a byte."""
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        ledger.append([said("hello")])
+    before = sorted(tmp_path.iterdir())
+
+    with treering.open(tmp_path / "ledger.db", mode="ro") as reading:
+        told = reading._store.is_gone("file-1/0123456789ab/1-1/00000000", now_ms())
+
+    assert (told, sorted(tmp_path.iterdir())) == (False, before)
+
+
+def test_a_closed_store_holds_nothing_more(ledger: Ledger, store: EventStore) -> None:
+    owner = store.owner()
+    ledger.close()
+    ledger.close()
+
+    for attempt in (store.owner, lambda: store.hold("sink")):
+        with pytest.raises(treering.Closed):
+            attempt()
+    store.let_go("sink")
+    assert Owner.parse(owner) is not None

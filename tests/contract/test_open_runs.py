@@ -1,0 +1,148 @@
+"""Runs that have begun and not ended: where, by whom, and when they were last heard of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from builders import ELSEWHERE, HERE, run_of, said
+from treering.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering import Ledger, NewEvent
+    from treering.ledger.ports import EventStore
+
+
+@pytest.fixture
+def store(ledger: Ledger) -> EventStore:
+    return ledger._store
+
+
+def started(run_id: str, **fields: Any) -> NewEvent:
+    """Return the first event of a run."""
+    return said("run started", kind="run.started", run_id=run_id, **fields)
+
+
+def places(store: EventStore, *where: str) -> list[tuple[str, str, str]]:
+    return sorted((run.scope, run.session_id, run.run_id) for run in listed(store, *where))
+
+
+def listed(store: EventStore, scope: str | None = None, session_id: str | None = None) -> list[Any]:
+    return store.open_runs(None if scope is None else Scope(scope), session_id)
+
+
+def test_a_ledger_without_runs_has_none_open(ledger: Ledger, store: EventStore) -> None:
+    ledger.append([said("hello")])
+
+    assert listed(store) == listed(store, HERE) == listed(store, HERE, "s1") == []
+
+
+def test_runs_that_have_begun_and_not_ended_are_found_by_scope_and_session(
+    ledger: Ledger, store: EventStore
+) -> None:
+    ledger.append([started("r1"), started("r2", session_id="s2")])
+    ledger.append([started("r3", scope=ELSEWHERE)])
+
+    here = [(HERE, "s1", "r1"), (HERE, "s2", "r2")]
+    assert places(store) == [*here, (ELSEWHERE, "s1", "r3")]
+    assert places(store, HERE) == here
+    assert places(store, HERE, "s2") == here[1:]
+    assert places(store, ELSEWHERE) == [(ELSEWHERE, "s1", "r3")]
+
+
+@pytest.mark.parametrize("where", [("acme/none",), ("acme/none", "s1"), (HERE, "none")])
+def test_where_nothing_is_no_run_is_open(
+    ledger: Ledger, store: EventStore, where: tuple[str, ...]
+) -> None:
+    ledger.append([started("r1")])
+
+    assert listed(store, *where) == []
+
+
+@pytest.mark.parametrize("end", ["run.ended", "run.failed", "run.interrupted"])
+def test_a_run_that_is_over_is_not_open(ledger: Ledger, store: EventStore, end: str) -> None:
+    ledger.append([started("r1")])
+    ledger.append(run_of("r2", "words", end=end))
+    before = places(store)
+
+    ledger.append([said("run over", kind=end, run_id="r1")])
+
+    assert (before, places(store)) == ([(HERE, "s1", "r1")], [])
+
+
+def test_a_run_tells_where_it_began_and_who_carries_it_out(
+    ledger: Ledger, store: EventStore
+) -> None:
+    ledger.append([said("hello")])
+    ledger.append([started("r1", refs={"owner": store.owner(), "model": "m"})])
+    ledger.append([said("words", run_id="r1")])
+
+    (run,) = listed(store, HERE, "s1")
+
+    assert (run.first_seq, run.owner) == (2, store.owner())
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        started("r1"),
+        started("r1", refs={"model": "m"}),
+        started("r1", refs={"owner": 7}),
+        said("words", run_id="r1", refs={"owner": "not the start"}),
+    ],
+    ids=["no refs", "no owner", "no text", "no start"],
+)
+def test_a_run_whose_start_names_nobody_has_no_owner(
+    ledger: Ledger, store: EventStore, first: NewEvent
+) -> None:
+    ledger.append([first])
+    ledger.append([said("words", run_id="r1", refs={"owner": "somebody"})])
+
+    assert [run.owner for run in listed(store)] == [None]
+
+
+def test_a_run_whose_start_was_redacted_has_no_owner(ledger: Ledger, store: EventStore) -> None:
+    ledger.append([started("r1", event_id="start", refs={"owner": store.owner()})])
+    before = [run.owner for run in listed(store)]
+
+    ledger.redact(HERE, event_id="start")
+
+    assert (before, [run.owner for run in listed(store)]) == ([store.owner()], [None])
+
+
+def test_a_run_was_last_heard_of_when_its_session_was(ledger: Ledger, store: EventStore) -> None:
+    """Also by events that are of no run: whoever records them is at work in the session."""
+    ledger.append([started("r1")])
+    ledger.append([said("elsewhere", session_id="s2")])
+    latest = ledger.append([said("beside the run")])[0]
+
+    (run,) = listed(store)
+
+    assert run.seen_ms == latest.recorded_ms
+
+
+def test_several_runs_of_a_session_are_listed_as_they_began(
+    ledger: Ledger, store: EventStore
+) -> None:
+    ledger.append([started("r2"), started("r1"), started("r3")])
+
+    assert [(run.run_id, run.first_seq) for run in listed(store, HERE, "s1")] == [
+        ("r2", 1), ("r1", 2), ("r3", 3),
+    ]  # fmt: skip
+
+
+def test_open_runs_are_the_same_after_a_rebuild_and_in_a_copy(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    source, target = open_ledger(), open_ledger()
+    source.append([started("r1", refs={"owner": source._store.owner()}), *run_of("r2")])
+    before = listed(source._store)
+
+    source.rebuild()
+    source.copy_to(target)
+
+    assert before == listed(source._store) == listed(target._store)
+    assert len(before) == 1
