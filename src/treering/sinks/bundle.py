@@ -1,0 +1,275 @@
+"""The trace of one run: what it is about, its events, its tools, what people got, what is missing.
+
+A safe one is made of safe events, which have no private content to leak; a private one of private
+events, with secrets masked. Both are told of events in order and write as they are told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+import msgspec
+
+from treering.model.codec import encode
+from treering.model.kinds import RUN_ENDS
+from treering.model.parts import Delivered, RunEnded, RunStarted
+from treering.model.times import instant
+from treering.sinks.bundle_files import ABOUT, EVENTS, FILES, PAYLOADS, REDACTIONS, TOOLS
+from treering.sinks.call_lines import CallLines, elapsed_ms
+from treering.sinks.capped import TRUNCATED, CappedLines
+from treering.sinks.lines import json_page
+from treering.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.ledger.ports import Guard
+    from treering.model.carried import Carried, PrivateEvent, SafeEvent
+    from treering.sinks.bundle_files import BundleFiles
+    from treering.sinks.capped import Caps
+
+BUNDLE_VERSION: Final = 1
+ERASED_IDS_MAX: Final = 1_000
+"""How many erased events are named; all of them are counted."""
+
+_KNOWN: Final = (
+    *("runId", "turnId", "scope", "sessionId", "sessionKey", "agentId"),
+    *("entryPoint", "runtime", "model", "provider", "workspace", "configHash"),
+    *("startedAt", "endedAt", "durationMs", "outcome", "reason", "errorClass"),
+)
+_COUNTED: Final = ("events", "deltas", "toolCalls", "toolsFailed", "toolsOpen", "deliveries")
+
+Erasure = Literal["redacted", "expired"]
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What a trace says of the place it was made in."""
+
+    workspace: str | None = None
+    config_hash: str | None = None
+    """A digest of the settings that the agent ran with."""
+
+
+class Bundle:
+    """The five files of one run. Use SafeBundle or PrivateBundle."""
+
+    visibility: ClassVar[Literal["safe", "private"]]
+
+    def __init__(self, files: BundleFiles, *, caps: Caps, about: About) -> None:
+        self.files = files
+        self._lines = CappedLines(files, caps)
+        self._about: dict[str, Any] = {
+            "workspace": about.workspace,
+            "configHash": about.config_hash,
+        }
+        self._calls = CallLines()
+        self.counts: Counter[str] = Counter()
+        self._withheld: Counter[str] = Counter()
+        self._erased: Counter[str] = Counter()
+        self._erased_ids: list[str] = []
+        self._offset = 0
+        self._run_seq = self._written_seq = 0
+        self._resumed = False
+        self.is_over = False
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether something was cut or left out for want of room."""
+        return self._lines.is_truncated
+
+    def take_up(
+        self,
+        about: dict[str, Any],
+        envelopes: Iterable[dict[str, Any]],
+        delivered: Iterable[dict[str, Any]],
+    ) -> None:
+        """Go on with a trace that was begun elsewhere, from the lines that it has so far."""
+        self._resumed = True
+        self._about |= about
+        for envelope in envelopes:
+            self._run_seq = self._written_seq = max(self._run_seq, envelope["seq"])
+            if envelope["payload"].get("code") == TRUNCATED:
+                self._lines.take_up(EVENTS)
+            self._count(envelope)
+            if envelope["kind"] == "tool.call.started":
+                self._calls.start(envelope)
+            elif envelope["kind"].startswith("tool.call."):
+                self._calls.close(envelope)
+        for line in delivered:
+            self._run_seq = max(self._run_seq, line["seq"])
+            self._offset = line["end"]
+            self.counts["deliveries"] += 1
+
+    def finish(self) -> int:
+        """Write what is known only now, let go of the files, and return their bytes in all."""
+        for line in self._calls.still_open():
+            self._lines.add(TOOLS, line)
+            self.counts["toolsOpen"] += 1
+        self.files.put(REDACTIONS, json_page(self._missing()))
+        self.files.put(ABOUT, json_page(self._known()))
+        size = sum(map(self.files.size, FILES))
+        self.files.close()
+        return size
+
+    def _take(
+        self,
+        event: Carried,
+        envelope: dict[str, Any] | None,
+        delivered: dict[str, Any],
+        erased: Erasure | None,
+    ) -> None:
+        if event.run_seq is not None and event.run_seq <= self._run_seq:
+            return  # It came again.
+        if "runId" not in self._about:
+            self._begin(event)
+        if envelope is not None:
+            self._add_event(event, envelope)
+        if event.kind == "ops.receipt":
+            self._add_delivery(event, delivered)
+        if self.visibility == "safe":
+            self._withheld["payloads"] += event.payload_bytes > 0
+            self._withheld["summaries"] += event.visibility == "private"
+        if erased is not None:
+            self._erased[erased] += 1
+            if len(self._erased_ids) < ERASED_IDS_MAX and event.event_id is not None:
+                self._erased_ids.append(event.event_id)
+        if event.kind in RUN_ENDS:
+            self._end(event)
+        self._run_seq = event.run_seq or self._run_seq
+
+    def _begin(self, event: Carried) -> None:
+        part = event.part if isinstance(event.part, RunStarted) else RunStarted()
+        self._about |= {
+            "runId": event.run_id,
+            "scope": event.scope,
+            "sessionId": event.session_id,
+            "sessionKey": event.session_key,
+            "agentId": event.agent_id,
+            "turnId": event.turn_id,
+            "entryPoint": part.entry_point,
+            "runtime": part.runtime,
+            "model": part.model,
+            "provider": part.provider,
+            "startedAt": instant(event.ts_ms) if event.kind == "run.started" else None,
+        }
+        self.files.put(ABOUT, json_page(self._known()))
+
+    def _end(self, event: Carried) -> None:
+        part = event.part if isinstance(event.part, RunEnded) else RunEnded()
+        self.is_over = True
+        started, ended, told = self._about.get("startedAt"), instant(event.ts_ms), part.duration_ms
+        self._about |= {
+            "endedAt": ended,
+            "durationMs": elapsed_ms(started, ended) if started and told is None else told,
+            "outcome": RUN_ENDS[event.kind],
+            "reason": part.reason,
+            "errorClass": part.error_class,
+        }
+
+    def _add_event(self, event: Carried, envelope: dict[str, Any]) -> None:
+        if envelope["seq"] > self._written_seq:
+            shorten = partial(_shorten, event, envelope)
+            self._lines.add(EVENTS, envelope, shorten, is_last=event.kind in RUN_ENDS)
+            self._written_seq = envelope["seq"]
+        if event.kind == "tool.call":
+            self._calls.start(envelope)
+        elif event.kind == "tool.result":
+            line = self._calls.outcome(envelope)
+            self._lines.add(TOOLS, line)
+            self._calls.close(envelope)
+        self._count(envelope)
+
+    def _add_delivery(self, event: Carried, delivered: dict[str, Any]) -> None:
+        part = event.part if isinstance(event.part, Delivered) else Delivered()
+        start = self._offset if (part.chunk or 1) > 1 else 0
+        end = start + (part.characters or 0)
+        line = {
+            "at": instant(event.ts_ms),
+            "seq": event.run_seq,
+            "deliverer": part.deliverer,
+            "chars": part.characters,
+            "chunk": part.chunk,
+            "start": start,
+            "end": end,
+            "media": part.media,
+            "bytes": event.payload_bytes,
+        }
+        self._lines.add(PAYLOADS, {**line, **delivered}, lambda: line)
+        self._offset = end
+        self.counts["deliveries"] += 1
+
+    def _count(self, envelope: dict[str, Any]) -> None:
+        kind = envelope["kind"]
+        self.counts["events"] += 1
+        if kind == "assistant.delta":
+            self.counts["deltas"] += 1
+        elif kind == "tool.call.started":
+            self.counts["toolCalls"] += 1
+        elif kind == "tool.call.failed":
+            self.counts["toolsFailed"] += 1
+
+    def _known(self) -> dict[str, Any]:
+        """Return what the trace is about, as far as it is known."""
+        return {
+            "version": BUNDLE_VERSION,
+            "treering": __version__,
+            "visibility": self.visibility,
+            "complete": self.is_over,
+            "resumed": self._resumed,
+            **{name: self._about.get(name) for name in _KNOWN},
+            "counts": {name: self.counts[name] for name in _COUNTED},
+            "truncated": self.is_truncated,
+        }
+
+    def _missing(self) -> dict[str, Any]:
+        """Return what the trace does not hold, and why."""
+        return {
+            "version": BUNDLE_VERSION,
+            "visibility": self.visibility,
+            "withheld": {name: self._withheld[name] for name in ("payloads", "summaries")},
+            "masked": self._lines.masked(),
+            "truncated": self._lines.truncated(),
+            "erased": {name: self._erased[name] for name in ("redacted", "expired")},
+            "erasedEvents": self._erased_ids,
+        }
+
+
+class SafeBundle(Bundle):
+    """A trace without private content."""
+
+    visibility = "safe"
+
+    def take(self, event: SafeEvent, erased: Erasure | None = None) -> None:
+        """Write what ``event`` says; ``erased`` if its content is gone from the ledger."""
+        self._take(event, event.envelope(), {}, erased)
+
+
+class PrivateBundle(Bundle):
+    """A trace with private content, its secrets masked."""
+
+    visibility = "private"
+
+    def __init__(self, files: BundleFiles, *, caps: Caps, about: About, guard: Guard) -> None:
+        super().__init__(files, caps=caps, about=about)
+        self._guard = guard
+
+    def take(self, event: PrivateEvent, erased: Erasure | None = None) -> None:
+        """Write what ``event`` says; ``erased`` if its content is gone from the ledger."""
+        envelope = event.envelope()
+        if envelope is not None:
+            envelope["payload"] = self._clean(envelope["payload"])
+        content = event.payload if event.kind == "ops.receipt" else None
+        delivered = {"content": self._clean(content)} if content is not None else {}
+        self._take(event, envelope, delivered, erased)
+
+    def _clean(self, value: Any) -> Any:
+        return self._guard.mask_value(value) if self._guard.suspicious(encode(value)) else value
+
+
+def _shorten(event: Carried, envelope: dict[str, Any]) -> dict[str, Any]:
+    """Return ``envelope`` with no more in its payload than anybody may know."""
+    told = {*event.part.as_payload(), "phase"}
+    safe = {name: value for name, value in envelope["payload"].items() if name in told}
+    return {**envelope, "payload": safe}

@@ -1,0 +1,118 @@
+"""The lines of a trace, within its caps: what is cut or left out is marked and counted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.sinks.bundle_files import EVENTS, PAYLOADS, TOOLS
+from treering.sinks.lines import json_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering.sinks.bundle_files import BundleFiles
+
+LINE_BYTES_MIN: Final = 8 * 1024
+FILE_BYTES_MIN: Final = 64 * 1024
+TRUNCATED: Final = "trace_truncated"
+"""The code of the warning that stands where events were left out for want of room."""
+
+_RESERVE_BYTES: Final = 16 * 1024
+"""Room that is left for the mark of a cut and for the event that ends the run."""
+_MASK: Final = re.compile(rb"\[redacted:([a-z0-9-]+):[0-9a-f]{8}\]")
+
+
+class Caps(msgspec.Struct, frozen=True, kw_only=True):
+    """How large a trace may get."""
+
+    line_bytes_max: int = 256 * 1024
+    """A longer line loses its private content, and says so."""
+    file_bytes_max: int = 10 * 1024 * 1024
+    """What comes when a file is full is left out, and counted."""
+
+    def __post_init__(self) -> None:
+        if self.line_bytes_max < LINE_BYTES_MIN or self.file_bytes_max < FILE_BYTES_MIN:
+            raise InvalidInput(
+                "the caps of a trace are too small",
+                hint=f"allow {LINE_BYTES_MIN} bytes a line and {FILE_BYTES_MIN} a file, or more",
+            )
+
+
+class CappedLines:
+    """Adds lines to the files of a trace as long as there is room."""
+
+    def __init__(self, files: BundleFiles, caps: Caps) -> None:
+        self._files = files
+        self._caps = caps
+        self._full: set[str] = set()
+        self._shortened = 0
+        self._left_out: Counter[str] = Counter()
+        self._masked: Counter[str] = Counter()
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether something was cut or left out for want of room."""
+        return bool(self._shortened or self._full)
+
+    def add(
+        self,
+        name: str,
+        full: dict[str, Any],
+        safe: Callable[[], dict[str, Any]] | None = None,
+        *,
+        is_last: bool = False,
+    ) -> None:
+        """Add a line, or only its ``safe`` part, or nothing; the last one always finds room."""
+        line = json_line(full)
+        room = self._caps.file_bytes_max - _RESERVE_BYTES - self._files.size(name)
+        if len(line) > min(self._caps.line_bytes_max, room) and safe and (left := safe()) != full:
+            self._shortened += 1
+            line = json_line(_shortened(left, len(line)))
+        if (name in self._full or len(line) > room) and not is_last:
+            self._left_out[name] += 1
+            if name in self._full:
+                return
+            self._full.add(name)
+            line = json_line(_end_mark(name, full))
+        self._files.add(name, line)
+        if b"[redacted:" in line:
+            self._masked.update(rule.decode() for rule in _MASK.findall(line))
+
+    def take_up(self, name: str) -> None:
+        """Remember that a file was full before."""
+        self._full.add(name)
+
+    def masked(self) -> dict[str, int]:
+        """Return how many masks were written, by the rule that they stand for."""
+        return dict(sorted(self._masked.items()))
+
+    def truncated(self) -> dict[str, Any]:
+        """Return how many lines were shortened, and how many left out of each file."""
+        left_out = {name: self._left_out[name] for name in (EVENTS, TOOLS, PAYLOADS)}
+        return {"lines": self._shortened, "leftOut": left_out}
+
+
+def _shortened(safe: dict[str, Any], size: int) -> dict[str, Any]:
+    """Return what is left of a line that was too long, with a mark that says so."""
+    mark = {"truncated": {"bytes": size}}
+    if isinstance(safe.get("payload"), dict):
+        return {**safe, "payload": {**safe["payload"], **mark}}
+    return {**safe, **mark}
+
+
+def _end_mark(name: str, line: dict[str, Any]) -> dict[str, Any]:
+    """Return the line that says that no more follow; among events it is one itself."""
+    if name != EVENTS:
+        return {"truncated": True}
+    return {
+        **line,
+        "source": "kernel",
+        "visibility": "safe",
+        "kind": "warning",
+        "payload": {"code": TRUNCATED},
+    }

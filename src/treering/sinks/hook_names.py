@@ -1,0 +1,66 @@
+"""The names of hooks: what can be registered for, and how each is run."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Final
+
+from treering.errors import InvalidInput
+
+VOID_HOOKS: Final = (
+    "llm_input",
+    "llm_output",
+    "agent_end",
+    "before_compaction",
+    "after_compaction",
+    "before_reset",
+    "message_received",
+    "message_sent",
+    "after_tool_call",
+    "session_start",
+    "session_end",
+    "gateway_start",
+    "gateway_stop",
+)
+"""Run in parallel; what they return is of no account."""
+
+MODIFYING_HOOKS: Final[dict[str, dict[str, type]]] = {
+    "before_agent_start": {"systemPrompt": str, "prependContext": str},
+    "message_sending": {"content": str, "cancel": bool},
+    "before_tool_call": {"params": dict, "block": bool, "blockReason": str},
+}
+"""Run one after the other; with the fields that they may return, and the type of each."""
+
+PERSIST_HOOK: Final = "tool_result_persist"
+"""Run one after the other, without waiting for anything: each gets what the one before made."""
+
+PLUGIN_HOOKS: Final = (*VOID_HOOKS, *MODIFYING_HOOKS, PERSIST_HOOK)
+"""Every name that ``Hooks.on`` knows."""
+
+ORIGIN: Final = "hook-adapter"
+"""The origin of what is recorded because an internal hook was triggered."""
+
+
+def check_plugin_hook(name: str) -> str:
+    """Return ``name`` if it is a plugin hook. Raises InvalidInput with the nearest names."""
+    if name in PLUGIN_HOOKS:
+        return name
+    near = difflib.get_close_matches(str(name), PLUGIN_HOOKS, n=3)
+    if not near and ":" in str(name):
+        hint = f"register for internal hooks with hooks.on_internal({name!r})"
+    elif near:
+        hint = f"did you mean {' or '.join(near)}?"
+    else:
+        hint = f"use one of {', '.join(PLUGIN_HOOKS)}"
+    raise InvalidInput(f"no such hook: {name}", hint=hint)
+
+
+def check_internal_key(key: str) -> str:
+    """Return ``key`` if it reads ``type`` or ``type:action``. Raises InvalidInput otherwise."""
+    parts = key.split(":", 1)
+    if not all(part and part == part.strip() for part in parts):
+        raise InvalidInput(
+            f"invalid internal hook: {key!r}",
+            hint="write type or type:action, as in 'command' or 'command:new'",
+        )
+    return key

@@ -1,0 +1,236 @@
+"""Hooks: functions that are told of what a run does, and some that have a say in it.
+
+They are registered under the names that agents' plugins use already, and are run as those are:
+by priority, watchers side by side, those that change something one after the other.
+"""
+
+from __future__ import annotations
+
+import inspect
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from treering.errors import InvalidInput
+from treering.sinks.hook_calls import Caller, log
+from treering.sinks.hook_merging import Merged, dismiss, next_message, own, sound
+from treering.sinks.hook_metrics import Counts, HookMetrics
+from treering.sinks.hook_names import (
+    MODIFYING_HOOKS,
+    ORIGIN,
+    PERSIST_HOOK,
+    VOID_HOOKS,
+    check_internal_key,
+    check_plugin_hook,
+)
+from treering.sinks.hook_plugins import SPECIFICATION, Plugins, hookimpl, installed
+from treering.sinks.hook_registry import Registry
+from treering.sinks.hook_sink import HookSink, PrivateHookSink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering.ledger.sessions import Session
+    from treering.spine.runs import Run
+
+__all__ = ["HookMetrics", "HookSink", "Hooks", "PrivateHookSink", "hookimpl"]
+
+TIMEOUT_S: Final = 30.0
+"""How long a hook may take when nobody says otherwise."""
+_KIND: Final = "ops.observation"
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+
+class Hooks:
+    """The functions that are registered for hooks, called as the kind of each hook asks for."""
+
+    def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._registry = Registry()
+        self._internal = Registry()
+        self._counts = Counts()
+        self._caller = Caller(self._counts)
+        self._plugins = Plugins()
+
+    def on(
+        self, name: str, *, priority: int = 0, timeout_s: float | None = None
+    ) -> Callable[[Function], Function]:
+        """Register the decorated function ``(event, context)`` for a plugin hook.
+
+        Raises InvalidInput, with the nearest names, if there is no such hook.
+        """
+        check_plugin_hook(name)
+        return self._registering(self._registry, name, 2, priority, timeout_s)
+
+    def on_internal(
+        self, key: str, *, timeout_s: float | None = None
+    ) -> Callable[[Function], Function]:
+        """Register the decorated function ``(event)`` for ``type`` or for ``type:action``."""
+        check_internal_key(key)
+        return self._registering(self._internal, key, 1, 0, timeout_s)
+
+    def remove(self, function: Callable[..., Any], name: str | None = None) -> int:
+        """Forget ``function``, for one hook or for all; return how often it was registered."""
+        return self._registry.remove(function, name) + self._internal.remove(function, name)
+
+    def has(self, name: str) -> bool:
+        """Whether anything is registered for a plugin hook."""
+        return bool(self._registry.of(name))
+
+    def has_internal(self, type_: str, action: str) -> bool:
+        """Whether anything is registered for an internal hook, by its type or in full."""
+        return bool(self._internal.of(type_) or self._internal.of(f"{type_}:{action}"))
+
+    def metrics(self) -> list[HookMetrics]:
+        """Return how often each function was called, how long it took and how it failed."""
+        return self._counts.rows()
+
+    def load_plugins(self) -> list[str]:
+        """Have every installed plugin register its hooks, once; return the names of the new ones.
+
+        A plugin that fails is logged and counted, and registers nothing; the others go on.
+        """
+        return [
+            name
+            for name, found in installed()
+            if not self._plugins.knows(name) and self._attempt_plugin(name, found.load)
+        ]
+
+    def add_plugin(self, plugin: Any, name: str) -> bool:
+        """Have ``plugin`` register its hooks as an installed one does; return whether it did."""
+        return self._attempt_plugin(name, lambda: plugin)
+
+    def fire(self, name: str, event: dict[str, Any], context: dict[str, Any]) -> None:
+        """Tell all functions of a hook of ``event``, in parallel; return when they are done."""
+        if name not in VOID_HOOKS:
+            raise InvalidInput(f"{name} is not fired", hint=f"use one of {', '.join(VOID_HOOKS)}")
+        self._caller.call_together(self._registry.of(name), lambda: (own(event), own(context)))
+
+    def modify(self, name: str, event: dict[str, Any], context: dict[str, Any]) -> dict[str, Any]:
+        """Ask the functions of a hook one after the other; return what they say, merged.
+
+        What one of them changes in ``event``, the next one sees, and so does the caller.
+        """
+        if name not in MODIFYING_HOOKS:
+            raise InvalidInput(
+                f"{name} modifies nothing", hint=f"use one of {', '.join(MODIFYING_HOOKS)}"
+            )
+        merged = Merged(name)
+        for hook in self._registry.of(name):
+            given = own(event)
+            outcome = self._caller.call(hook, given, own(context))
+            if outcome.is_good:
+                event.update(given)
+                merged.add(outcome.value, hook.label)
+            if merged.is_final:
+                break
+        return merged.fields
+
+    def persist(self, event: dict[str, Any], context: dict[str, Any]) -> dict[str, Any]:
+        """Return ``event["message"]`` as the functions of ``tool_result_persist`` leave it.
+
+        Each gets what the one before made of it. None of them is waited for beyond its return.
+        """
+        message: dict[str, Any] = event["message"]
+        for hook in self._registry.of(PERSIST_HOOK):
+            given = own(message)
+            outcome = self._caller.call_now(hook, {**event, "message": given}, own(context))
+            if inspect.isawaitable(outcome.value):
+                dismiss(outcome.value)
+                log.warning(
+                    "hook %s: what %s returned is ignored: this hook is synchronous, and that"
+                    " would have to be awaited", hook.hook, hook.label,
+                )  # fmt: skip
+            elif outcome.is_good:
+                made = next_message(outcome.value, given, message)
+                if made is None:
+                    log.warning("hook %s: %s made no message of it", hook.hook, hook.label)
+                message = made or message
+        return message
+
+    def trigger(
+        self,
+        type_: str,
+        action: str,
+        /,
+        *,
+        session_key: str | None = None,
+        context: dict[str, Any] | None = None,
+        run: Run | None = None,
+        session: Session | None = None,
+    ) -> list[str]:
+        """Trigger an internal hook; return the messages that its functions have for the user.
+
+        With a run or a session it is recorded there, as an ``ops.observation`` whose origin is
+        ``hook-adapter``. The functions are called once in any case, also if recording raises.
+        """
+        key = check_internal_key(f"{type_}:{action}")
+        told = {} if context is None else context
+        summary, refs = f"hook {key}", {"hook": key}
+        try:
+            if run is not None:
+                run.emit(_KIND, sound(told), summary=summary, refs=refs, origin=ORIGIN)
+            elif session is not None:
+                session.record(_KIND, summary, payload=sound(told), refs=refs, origin=ORIGIN)
+        finally:
+            messages = self.call_internal(
+                type_, action, session_key=session_key, context=told, at=datetime.now(UTC)
+            )
+        return messages
+
+    def call_internal(
+        self,
+        type_: str,
+        action: str,
+        /,
+        *,
+        session_key: str | None,
+        context: dict[str, Any],
+        at: datetime,
+    ) -> list[str]:
+        """Call the functions of ``type``, then those of ``type:action``; record nothing."""
+        messages: list[Any] = []
+        event = {
+            "type": type_,
+            "action": action,
+            "sessionKey": session_key,
+            "context": context,
+            "timestamp": at,
+            "messages": messages,
+        }
+        for hook in (*self._internal.of(type_), *self._internal.of(f"{type_}:{action}")):
+            self._caller.call(hook, event)
+        return [message for message in messages if isinstance(message, str)]
+
+    def _registering(
+        self,
+        registry: Registry,
+        name: str,
+        arguments: int,
+        priority: int,
+        timeout_s: float | None,
+    ) -> Callable[[Function], Function]:
+        def register(function: Function) -> Function:
+            registry.add(
+                name,
+                function,
+                arguments=arguments,
+                priority=priority,
+                timeout_s=self._timeout_s if timeout_s is None else timeout_s,
+            )
+            return function
+
+        return register
+
+    def _attempt_plugin(self, name: str, load: Callable[[], Any]) -> bool:
+        # Held throughout, so that what a failing plugin registered is all that is taken back.
+        with self._registry.lock, self._internal.lock:
+            marks = [(one, one.mark()) for one in (self._registry, self._internal)]
+            try:
+                self._plugins.register(load(), name, self)
+            except (Exception, SystemExit) as error:  # noqa: BLE001  (its mistake, not the program's)
+                for registry, mark in marks:
+                    registry.go_back(mark)
+                self._counts.add(SPECIFICATION, name, error=type(error).__name__)
+                log.warning("the plugin %s is left out: it failed", name, exc_info=error)
+                return False
+            return True

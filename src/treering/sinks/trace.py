@@ -1,0 +1,194 @@
+"""The trace sinks: a folder for every run, with the five files of its trace."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+
+import msgspec
+
+from treering.sinks.bundle import About, Bundle, PrivateBundle, SafeBundle
+from treering.sinks.bundle_files import EVENTS, PAYLOADS, FolderFiles
+from treering.sinks.capped import Caps
+from treering.sinks.lines import LineFile, OpenFiles, renew_after_fork
+from treering.sinks.shelf import Shelf
+from treering.spine.ports import Delivery
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from treering.ledger.ports import Guard
+    from treering.model.carried import Carried, PrivateEvent, SafeEvent
+
+KEEP_DAYS: Final = 30
+KEEP_BYTES: Final = 256 * 1024 * 1024
+RUNS_OPEN_MAX: Final = 2_000
+"""How many unfinished traces are held in memory; others are taken up from their files."""
+
+Kept = TypeVar("Kept", bound=Bundle)
+_DEFAULT_CAPS: Final = Caps()
+_DEFAULT_ABOUT: Final = About()
+
+
+class TraceSink:
+    """Writes the trace of every run to ``<folder>/<run id>/``, without private content.
+
+    A finished trace is kept for ``keep_days`` and as long as all of them have no more than
+    ``keep_bytes``; None is forever, and as many as there are. A ``durable`` sink follows the ledger
+    and misses no run, not even one that others closed; deltas are not in the ledger.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        keep_days: float | None = KEEP_DAYS,
+        keep_bytes: int | None = KEEP_BYTES,
+        caps: Caps = _DEFAULT_CAPS,
+        about: About = _DEFAULT_ABOUT,
+        durable: bool = False,
+        name: str = "trace",
+    ) -> None:
+        self.name = name
+        self.delivery = Delivery(durable=durable, on_error="retry" if durable else "skip")
+        shelf = Shelf(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
+        self._traces = _Traces(shelf, "safe", partial(SafeBundle, caps=caps, about=about))
+
+    def accepts(self, event: SafeEvent, /) -> bool:
+        """Whether ``event`` belongs to a run."""
+        return event.run_id is not None
+
+    def handle(self, event: SafeEvent, /) -> None:
+        """Write ``event`` to the trace of its run."""
+        with self._traces.lock:
+            bundle = self._traces.of(event)
+            if bundle is not None:
+                bundle.take(event)
+                self._traces.settle(event)
+
+    def close(self) -> None:
+        """Close the files; traces of runs that go on are taken up with their next event."""
+        self._traces.close()
+
+
+class PrivateTraceSink:
+    """Writes the same with private content: prompts, answers, inputs and outputs of tools.
+
+    ``guard`` masks the secrets in it.
+    """
+
+    visibility: Literal["private"] = "private"
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        guard: Guard,
+        keep_days: float | None = KEEP_DAYS,
+        keep_bytes: int | None = KEEP_BYTES,
+        caps: Caps = _DEFAULT_CAPS,
+        about: About = _DEFAULT_ABOUT,
+        durable: bool = False,
+        name: str = "private-trace",
+    ) -> None:
+        self.name = name
+        self.delivery = Delivery(durable=durable, on_error="retry" if durable else "skip")
+        shelf = Shelf(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
+        make = partial(PrivateBundle, caps=caps, about=about, guard=guard)
+        self._traces = _Traces(shelf, "private", make)
+
+    def accepts(self, event: PrivateEvent, /) -> bool:
+        """Whether ``event`` belongs to a run."""
+        return event.run_id is not None
+
+    def handle(self, event: PrivateEvent, /) -> None:
+        """Write ``event`` to the trace of its run."""
+        with self._traces.lock:
+            bundle = self._traces.of(event)
+            if bundle is not None:
+                bundle.take(event)
+                self._traces.settle(event)
+
+    def close(self) -> None:
+        """Close the files; traces of runs that go on are taken up with their next event."""
+        self._traces.close()
+
+
+class _Traces(Generic[Kept]):
+    """The traces that are being written."""
+
+    def __init__(self, shelf: Shelf, visibility: str, make: Callable[[FolderFiles], Kept]) -> None:
+        self._shelf = shelf
+        self._visibility = visibility
+        self._make = make
+        self._renew()
+        renew_after_fork(self._renew)
+
+    def _renew(self) -> None:
+        self.lock = threading.Lock()
+        self._growing = OpenFiles(LineFile)
+        self._open: dict[tuple[str, str, str], tuple[Path, Kept]] = {}
+
+    def of(self, event: Carried) -> Kept | None:
+        """Return the trace of the event's run; None if that is over."""
+        key = _key(event)
+        if key in self._open:
+            return self._open[key][1]
+        owner = (event.scope, event.session_id, self._visibility)
+        path, about = self._shelf.find(event.run_id or "", owner)
+        if about is not None and about.get("complete") is True:
+            return None
+        files = FolderFiles(path, self._growing)
+        bundle = self._make(files)
+        if about is not None:
+            delivered = _lines(files, PAYLOADS, _Delivered)
+            bundle.take_up(about, _lines(files, EVENTS, _Envelope), delivered)
+        if len(self._open) >= RUNS_OPEN_MAX:
+            del self._open[next(iter(self._open))]
+        self._open[key] = (path, bundle)
+        return bundle
+
+    def settle(self, event: Carried) -> None:
+        """Finish the trace if ``event`` ended the run."""
+        path, bundle = self._open[_key(event)]
+        if bundle.is_over:
+            size = bundle.finish()
+            del self._open[_key(event)]
+            self._shelf.finished(path, size)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        with self.lock:
+            self._open.clear()
+            self._growing.close()
+
+
+def _key(event: Carried) -> tuple[str, str, str]:
+    return event.scope, event.session_id, event.run_id or ""
+
+
+class _Envelope(msgspec.Struct):
+    seq: int
+    at: str
+    kind: str
+    payload: dict[str, Any]
+
+
+class _Delivered(msgspec.Struct):
+    seq: int
+    end: int
+
+
+def _lines(
+    files: FolderFiles, name: str, line: type[_Envelope | _Delivered]
+) -> list[dict[str, Any]]:
+    """Return what a file of a trace holds, in order, without what a crash left of a line."""
+    found = []
+    for body in files.lines(name):
+        with contextlib.suppress(msgspec.MsgspecError):
+            found.append(msgspec.structs.asdict(msgspec.json.decode(body, type=line)))
+    return found[::-1]
