@@ -1,0 +1,1 @@
+"""Runtimes and frameworks, recorded as they run."""

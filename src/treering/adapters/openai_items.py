@@ -1,0 +1,160 @@
+"""The shapes of the OpenAI Agents SDK: what was asked, answered, called and returned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.adapters.replies import Reply, sound_text
+from treering.errors import InvalidInput
+from treering.model.codec import canonical
+from treering.model.parts import UsageReported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agents import Agent, ModelResponse
+
+_CALLS: Final = frozenset(
+    {
+        "apply_patch_call",
+        "computer_call",
+        "custom_tool_call",
+        "function_call",
+        "local_shell_call",
+        "shell_call",
+    }
+)
+"""Calls of tools that run here, whose results the model waits for."""
+
+
+def asked(items: Sequence[Any]) -> list[tuple[str, int]]:
+    """Return what the user said last, each with its number of images.
+
+    A caller may pass the whole talk again: only what stands after the last answer is new.
+    """
+    new: list[tuple[str, int]] = []
+    for item in reversed(items):
+        if not isinstance(item, dict) or item.get("role") != "user":
+            break
+        new.append(_content(item.get("content")))
+    return new[::-1]
+
+
+def reply_of(response: ModelResponse, agent: Agent[Any], *, provider: str | None) -> Reply:
+    """Return what a model's response says."""
+    calls = _CALLS & {_kind(item) for item in response.output}
+    model = model_of(agent)
+    return Reply(
+        text="\n".join(_said(response.output)),
+        thinking="\n".join(_thought(response.output)) or None,
+        agent=agent.name,
+        model=model,
+        provider=provider,
+        stop_reason="tool_use" if calls else "stop",
+        usage=_usage_of(response, model=model, provider=provider),
+    )
+
+
+def model_of(agent: Agent[Any]) -> str | None:
+    """Return the name of an agent's model; None if the SDK's default is used."""
+    name = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", None)
+    return name if isinstance(name, str) else None
+
+
+def calls_in(response: ModelResponse) -> dict[str, tuple[str, Any]]:
+    """Return the function calls of a response by their id: the tool's name and its input."""
+    calls: list[Any] = [item for item in response.output if _kind(item) == "function_call"]
+    return {call.call_id: (call.name, arguments_of(call.arguments)) for call in calls}
+
+
+def outputs_in(items: Iterable[Any]) -> dict[str, str]:
+    """Return what a model is told of its function calls, by their id."""
+    told = [item for item in items if isinstance(item, dict)]
+    return {
+        item["call_id"]: text_of(item.get("output"))
+        for item in told
+        if item.get("type") == "function_call_output"
+    }
+
+
+def arguments_of(text: Any) -> Any:
+    """Return a call's arguments as values; as they came, if they are no JSON."""
+    if not isinstance(text, str):
+        return plain(text)
+    try:
+        return plain(msgspec.json.decode(text) if text else {})
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return sound_text(text)
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` as JSON values: as it is if it can be, in words if it cannot."""
+    if isinstance(value, str):
+        return sound_text(value)
+    for form in (_same, _jsonable):
+        try:
+            found = form(value)
+            canonical(found, "value")
+        except (InvalidInput, ValueError, TypeError, RecursionError):
+            continue
+        return found
+    return sound_text(str(value))
+
+
+def text_of(output: Any) -> str:
+    """Return an agent's final output as text."""
+    found = plain(output)
+    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _jsonable(value: Any) -> Any:
+    # The SDK brings pydantic along, whose models are what its tools and agents like to return.
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415
+
+    return to_jsonable_python(value, fallback=str)
+
+
+def _content(content: Any) -> tuple[str, int]:
+    if isinstance(content, str):
+        return sound_text(content), 0
+    parts = [part for part in content or () if isinstance(part, dict)]
+    texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
+    pictures = sum(part.get("type") == "input_image" for part in parts)
+    return sound_text("\n".join(texts)), pictures
+
+
+def _said(output: Iterable[Any]) -> list[str]:
+    parts = (part for item in output if _kind(item) == "message" for part in item.content)
+    found = (getattr(part, "text", None) or getattr(part, "refusal", None) for part in parts)
+    return [sound_text(text) for text in found if isinstance(text, str) and text]
+
+
+def _thought(output: Iterable[Any]) -> list[str]:
+    parts = (part for item in output if _kind(item) == "reasoning" for part in item.summary)
+    return [sound_text(part.text) for part in parts if part.text]
+
+
+def _kind(item: Any) -> Any:
+    return getattr(item, "type", None)
+
+
+def _usage_of(
+    response: ModelResponse, *, model: str | None, provider: str | None
+) -> UsageReported | None:
+    usage = response.usage
+    if not usage.input_tokens + usage.output_tokens:
+        return None
+    return UsageReported(
+        model=model,
+        provider=provider,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=getattr(usage.input_tokens_details, "cached_tokens", 0) or 0,
+        total_tokens=usage.total_tokens,
+    )

@@ -1,0 +1,102 @@
+"""Records what the pi agent does, from the JSON lines that ``pi --mode json`` prints.
+
+    record_pi(spine, session, process.stdout)
+
+Events that come one by one, from pi-agent-core's subscribers say, are taken by a PiRecorder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.adapters.pi_recorder import PiRecorder
+from treering.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.ledger.sessions import Session
+    from treering.spine.spine import Spine
+
+__all__ = ["BadLine", "PiReceipt", "PiRecorder", "record_pi"]
+
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Longest line that is read; pi repeats the whole message in every update."""
+BAD_LINES_TOLD_MAX: Final = 100
+
+
+class BadLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of which nothing could be recorded."""
+
+    line: int
+    """From 1."""
+    message: str
+
+
+class PiReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a stream of lines."""
+
+    lines: int
+    runs: int
+    bad: int
+    """How many lines could not be recorded; each left a warning."""
+    bad_lines: tuple[BadLine, ...]
+    """The first of them."""
+
+
+def record_pi(
+    spine: Spine,
+    session: Session,
+    lines: Iterable[str | bytes],
+    *,
+    agent: str | None = None,
+    entry_point: str | None = None,
+    model: str | None = None,
+    provider: str | None = None,
+    wait_seconds: float | None = None,
+) -> PiReceipt:
+    """Record a whole stream of pi's JSON lines, as they come.
+
+    A line that is no event leaves a warning with its number, and the rest goes on. Where the
+    stream ends before the agent does, the run is interrupted. Raises RunInterrupted if somebody
+    interrupts the session meanwhile: that is the time to stop pi.
+    """
+    bad: list[BadLine] = []
+    number = refused = 0
+    recorder = PiRecorder(
+        spine,
+        session,
+        agent=agent,
+        entry_point=entry_point,
+        model=model,
+        provider=provider,
+        wait_seconds=wait_seconds,
+    )
+    with recorder:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                recorder.take(_event(line))
+            except InvalidInput as error:
+                refused += 1
+                recorder.warn(f"line {number}: {error}", code="bad_line", line=number)
+                if len(bad) < BAD_LINES_TOLD_MAX:
+                    bad.append(BadLine(line=number, message=str(error)))
+    return PiReceipt(lines=number, runs=recorder.runs, bad=refused, bad_lines=tuple(bad))
+
+
+def _event(line: str | bytes) -> dict[str, Any]:
+    if len(line) > LINE_BYTES_MAX:
+        raise InvalidInput(
+            f"the line is longer than {LINE_BYTES_MAX} bytes", hint="pass one event a line"
+        )
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise InvalidInput(f"not JSON: {error}", hint="run pi with --mode json") from None
+    if not isinstance(found, dict):
+        raise InvalidInput("not an event", hint="run pi with --mode json")
+    return found

@@ -1,0 +1,303 @@
+"""Records pi's events, one by one: from ``agent_start`` to ``agent_end`` is one run.
+
+One that pi tries again by itself, after an error or a compaction, goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+
+from treering.adapters.pi_messages import (
+    call_of,
+    error_of,
+    output_of,
+    pictures_in,
+    reply_of,
+    rest_of,
+    text_of,
+    without_pictures,
+)
+from treering.adapters.replies import record_reply
+from treering.errors import InvalidInput, NotFound, ToolDenied
+from treering.model.parts import part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from treering.ledger.sessions import Session
+    from treering.spine.runs import Run
+    from treering.spine.spine import Spine
+
+_RUNTIME: Final = "pi"
+_SILENT: Final = frozenset({"turn_start", "turn_end", "message_start", "tool_execution_update"})
+"""What another event tells too: nothing is recorded of these."""
+_BROKEN_OFF: Final = "the stream of events broke off"
+
+
+class PiRecorder:
+    """Takes pi's events one by one, in order, and records them in a session.
+
+    A context manager: a run that is open at its end is interrupted.
+    """
+
+    def __init__(
+        self,
+        spine: Spine,
+        session: Session,
+        *,
+        agent: str | None = None,
+        entry_point: str | None = None,
+        model: str | None = None,
+        provider: str | None = None,
+        wait_seconds: float | None = None,
+    ) -> None:
+        self._session = session
+        self._next_run = partial(
+            spine.run,
+            session,
+            agent=agent,
+            entry_point=entry_point,
+            runtime=_RUNTIME,
+            model=model,
+            provider=provider,
+            wait_seconds=wait_seconds,
+        )
+        self.run: Run | None = None
+        """The run of the latest events, open or over."""
+        self.runs = 0
+        self._failure: str | None = None
+        """Why the agent stopped, until it is known whether pi tries again."""
+        self._retrying = False
+        """Whether pi has said that it tries again: then the next start is no new run."""
+        self._last: dict[str, Any] = {}
+        """The latest message of the assistant."""
+        self._settled: set[str] = set()
+        """The calls of the run whose results are recorded."""
+        self._told = False
+        """Whether it is known here that the run was interrupted."""
+        self._steps = {
+            "agent_start": self._start,
+            "agent_end": self._end,
+            "message_update": self._update,
+            "message_end": self._message,
+            "tool_execution_start": self._tool_start,
+            "tool_execution_end": self._tool_end,
+            "auto_retry_start": self._retry,
+            "auto_retry_end": self._retried,
+            "compaction_start": self._compaction,
+            "compaction_end": self._compacted,
+            "auto_compaction_start": self._compaction,
+            "auto_compaction_end": self._compacted,
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Record one event. Kinds that are not known are kept as observations.
+
+        Raises InvalidInput for what is no event or cannot be kept, and RunInterrupted, once, if
+        the run was interrupted from outside; what belongs to it is then passed over.
+        """
+        kind = event.get("type")
+        if not isinstance(kind, str):
+            raise InvalidInput("an event of pi has a type", hint='give {"type": "agent_start", …}')
+        if self._failure is not None and not kind.startswith(("auto_", "compaction_")):
+            self._fail()
+        if kind in _SILENT:
+            return
+        step = self._steps.get(kind)
+        if step is None:
+            self._observe(kind, event)
+        else:
+            step(event)
+
+    def warn(self, message: str, *, code: str, **content: Any) -> None:
+        """Record a warning, in the run if one is open."""
+        self._note("ops.warning", {**content, "code": code, "message": message})
+
+    def close(self) -> None:
+        """Take note that no more events come."""
+        if self._failure is not None:
+            self._fail()
+        elif self.run is not None and self.run.is_open:
+            self._interrupt(self.run, _BROKEN_OFF)
+
+    # Runs.
+
+    def _start(self, _: Mapping[str, Any]) -> None:
+        going_on, self._retrying = self._retrying, False
+        if self.run is not None and self.run.is_open:
+            if going_on:
+                return
+            self._interrupt(self.run, _BROKEN_OFF)
+        self._begin()
+
+    def _end(self, event: Mapping[str, Any]) -> None:
+        if self.run is None or not self.run.is_open:
+            return
+        messages = event.get("messages")
+        last = messages[-1] if isinstance(messages, list) and messages else self._last
+        stop_reason = last.get("stopReason") if isinstance(last, dict) else None
+        if stop_reason == "error":
+            # pi says only after this whether it tries again.
+            self._failure = str(last.get("errorMessage") or "the model gave an error")
+        elif stop_reason == "aborted":
+            self._interrupt(self.run, "aborted")
+        else:
+            self.run.end()
+
+    def _begin(self) -> Run:
+        run = self._next_run()
+        run.start()
+        self.run, self._last, self._settled, self._told = run, {}, set(), False
+        self.runs += 1
+        return run
+
+    def _current(self) -> Run | None:
+        """Return the run to record in: a new one if its start was lost; None after an interrupt.
+
+        One that was interrupted from outside is returned once more, to say so by itself.
+        """
+        if self.run is None or self.run.state in {"ended", "failed"}:
+            return self._begin()
+        if self.run.is_open:
+            return self.run
+        told, self._told = self._told, True
+        return None if told else self.run
+
+    def _interrupt(self, run: Run, why: str) -> None:
+        run.interrupt(why)
+        self._told = True
+
+    def _fail(self) -> None:
+        why, self._failure, self._retrying = self._failure, None, False
+        if self.run is not None and self.run.is_open:
+            self.run.fail(why or "failed")
+
+    # What is said and done.
+
+    def _update(self, event: Mapping[str, Any]) -> None:
+        told = event.get("assistantMessageEvent")
+        if not isinstance(told, dict) or told.get("type") != "text_delta":
+            return
+        piece, run = told.get("delta"), self._current()
+        if isinstance(piece, str) and run is not None:
+            run.delta(piece)
+
+    def _message(self, event: Mapping[str, Any]) -> None:
+        message = event.get("message")
+        role = message.get("role") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or not isinstance(role, str):
+            raise InvalidInput(
+                "a message_end of pi has a message with a role", hint="pass events unchanged"
+            )
+        if role == "toolResult":
+            self._result(message, message)
+        elif role not in {"user", "assistant"}:
+            self._observe(f"message_end {role}", event)
+        elif (run := self._current()) is None:
+            return
+        elif role == "user":
+            content = message.get("content")
+            pictures = pictures_in(content)
+            run.user(text_of(content), **({"images": pictures} if pictures else {}))
+        else:
+            self._last = message
+            self._reply(run, message)
+
+    def _reply(self, run: Run, message: dict[str, Any]) -> None:
+        reply = reply_of(message)
+        if reply.stop_reason == "error":
+            # pi takes a broken answer back before it tries again: it is no part of the talk.
+            if reply.text:
+                run.emit("ops.observation", {"text": reply.text}, summary="a broken answer")
+            reply = msgspec.structs.replace(reply, text="")
+        record_reply(run, reply)
+
+    def _tool_start(self, event: Mapping[str, Any]) -> None:
+        call_id, tool = call_of(event)
+        if (run := self._current()) is not None:
+            _start_call(run, tool, event.get("args"), call_id)
+
+    def _tool_end(self, event: Mapping[str, Any]) -> None:
+        self._result(event, event.get("result"))
+
+    def _result(self, event: Mapping[str, Any], result: Any) -> None:
+        """Record an outcome, unless that is done: pi tells it twice, and a line may be lost."""
+        call_id, tool = call_of(event)
+        run = self.run if self.run is not None and not self.run.is_open else self._current()
+        if run is None or call_id in self._settled:
+            return
+        try:
+            call = run.tools.find(call_id)
+        except NotFound:
+            if not run.is_open:
+                return
+            _start_call(run, tool, None, call_id)
+            call = run.tools.find(call_id)
+        output = output_of(result)
+        if event.get("isError") is True:
+            call.fail(error_of(output))
+        else:
+            call.finish(output)
+        self._settled.add(call_id)
+
+    # What happens around it.
+
+    def _retry(self, event: Mapping[str, Any]) -> None:
+        self._failure, self._retrying = None, True
+        message = str(event.get("errorMessage") or "the model gave an error")
+        self._note("ops.warning", {**rest_of(event), "code": "retry", "message": message})
+
+    def _retried(self, event: Mapping[str, Any]) -> None:
+        if event.get("success") is True:
+            self._observe("auto_retry_end", event)
+            return
+        message = str(event.get("finalError") or "given up")
+        self._note("ops.warning", {**rest_of(event), "code": "retry_failed", "message": message})
+        self._failure = self._failure or message
+        self._fail()
+
+    def _compaction(self, event: Mapping[str, Any]) -> None:
+        self._note("compaction.started", rest_of(event))
+
+    def _compacted(self, event: Mapping[str, Any]) -> None:
+        result = event.get("result")
+        before = result.get("tokensBefore") if isinstance(result, dict) else None
+        told = {} if before is None else {"tokens_before": before}
+        self._note("compaction.ended", {**told, **rest_of(event)})
+        if self._failure is not None:
+            if event.get("willRetry") is True:
+                self._failure, self._retrying = None, True
+            else:
+                self._fail()
+
+    def _observe(self, kind: str, event: Mapping[str, Any]) -> None:
+        # As a whole, so that no field of it is taken for one that is safe to show.
+        content = {"event": without_pictures(dict(event))}
+        self._note("ops.observation", content, summary=f"pi: {kind[:100]}")
+
+    def _note(self, kind: str, content: dict[str, Any], *, summary: str | None = None) -> None:
+        """Record what is no part of the talk: in the run if one is open, else in the session."""
+        if self.run is not None and self.run.is_open:
+            self.run.emit(kind, content, summary=summary)
+            return
+        told = part_of(kind, content).as_refs()
+        words = [kind.replace(".", " "), *([told["code"]] if "code" in told else [])]
+        self._session.record(
+            kind, summary or ": ".join(words), payload=content, refs=told or None, origin="runtime"
+        )
+
+
+def _start_call(run: Run, tool: str, given: Any, call_id: str) -> None:
+    # What may not run is recorded as denied. pi runs it all the same: its result comes late.
+    with contextlib.suppress(ToolDenied):
+        run.tools.started(tool, given, call_id=call_id)

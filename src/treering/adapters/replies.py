@@ -1,0 +1,51 @@
+"""What a model answered, the same whichever runtime asked it.
+
+Every adapter turns its runtime's shapes into a Reply and records that here, so that one
+conversation gives one stream of events whatever carried it out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treering.model.parts import UsageReported
+
+if TYPE_CHECKING:
+    from treering.spine.runs import Run
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of a model: what it said, why it stopped, what that used."""
+
+    text: str = ""
+    """Empty if it only called tools."""
+    thinking: str | None = None
+    agent: str | None = None
+    """The agent that speaks, where a run has several."""
+    model: str | None = None
+    provider: str | None = None
+    stop_reason: str | None = None
+    """stop, tool_use, length, error, aborted, or as the runtime spells it."""
+    usage: UsageReported | None = None
+
+
+def record_reply(run: Run, reply: Reply) -> None:
+    """Record what was said, if anything was, and what the call used, if that is known."""
+    if reply.text:
+        beside = {
+            "model": reply.model,
+            "provider": reply.provider,
+            "stop_reason": reply.stop_reason,
+            "agent": reply.agent,
+            "thinking": reply.thinking,
+        }
+        run.assistant(reply.text, **{name: told for name, told in beside.items() if told})
+    if reply.usage is not None:
+        run.emit("usage.reported", reply.usage.as_refs())
+
+
+def sound_text(text: str) -> str:
+    """Return ``text`` with half a surrogate pair written out, which no ledger could keep."""
+    return text.encode(errors="backslashreplace").decode()
