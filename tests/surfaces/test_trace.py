@@ -74,7 +74,7 @@ def test_runs_are_listed_the_newest_first(runs: CommandLine) -> None:
         "2026-09-23 14:13:20  night-2  open    lyria  s1  -     -      1 event   0 tool calls",
         "2026-09-22 14:13:20  day-1    ended   lyria  s2  -     0 ms   3 events  0 tool calls",
         "2026-09-21 14:13:20  night-1  failed  lyria  s1  cron  2.5 s  6 events  1 tool call",
-        "3 runs",
+        f"3 runs of scope {HERE}",
     ]
 
 
@@ -137,7 +137,9 @@ def test_an_age_counts_from_now(runs: CommandLine) -> None:
 def test_a_short_list_says_that_there_is_more(runs: CommandLine) -> None:
     outcome = runs("trace", "list", *IN, "--limit", "2")
 
-    assert outcome.out.endswith("2 runs, and more: raise --limit, or narrow it down\n")
+    assert outcome.out.endswith(
+        f"2 runs of scope {HERE}, and more: raise --limit, or narrow it down\n"
+    )
     assert runs("trace", "list", *IN, "--limit", "2", "--json").receipt["has_more"] is True
 
 
@@ -222,7 +224,7 @@ def test_the_beginning_of_an_id_is_enough_if_it_is_the_only_one(runs: CommandLin
         (["show", "day", *IN], 1, "no run day in scope acme/app"),
         (["show", "day-1", *IN, "--session", "s1"], 1, "no run day-1 in scope acme/app"),
         (["show", "night", *IN], 2, "2 runs begin with night"),
-        (["show", "day-1"], 2, "scope is required"),
+        (["show", "day-1", "--scope", ""], 2, "scope is required"),
         (["show", " ", *IN], 2, "run is required"),
         (["list", *IN, "--since", "yesterday"], 2, "invalid time: yesterday"),
         (["export", "day-1", *IN], 2, "missing option '--out'"),

@@ -102,8 +102,23 @@ class LedgerJournal:
 
     def follow(
         self, scope: Scope, *, after: str | None, idle_seconds: float, stop: threading.Event
+    ) -> Follower[Header]:
+        """Return the headers behind ``after`` and those that come, until none does for a while."""
+        return Follower(
+            self._store,
+            scope,
+            read=self._store.headers_after,
+            of_run=self._store.run_headers,
+            after=after,
+            committed=False,
+            idle_seconds=idle_seconds,
+            stop=stop,
+        )
+
+    def follow_events(
+        self, scope: Scope, *, after: str | None, idle_seconds: float, stop: threading.Event
     ) -> Follower[Event]:
-        """Return the events behind ``after`` and those that come, until none comes for a while."""
+        """Return the same, with payloads."""
         return Follower(
             self._store,
             scope,

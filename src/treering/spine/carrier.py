@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import InvalidInput, TreeringError
+from treering.errors import Closed, InvalidInput, TreeringError
 from treering.model.codec import canonical
 from treering.model.fields import check_name
 from treering.spine.carrying import transient_header
 from treering.spine.durable import DurableOutlet, check_durable
+from treering.spine.handing import describe
 from treering.spine.outlets import Outlet, delivery_of
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from treering.spine.ports import Journal, Sink, SinkStatus
 
     Tell = Callable[[Header, bytes | None], None]
+
+_log = logging.getLogger("treering.spine")
 
 STRIPES: Final = 256
 LOOK_S_MIN, LOOK_S_MAX = 0.02, 1.0
@@ -62,8 +66,7 @@ class Carrier:
         """Record ``events``, all or none, and put them into the queues; ``tell`` of new ones."""
         if not self._outlets:
             return self._journal.append(events, expected_seq=expected_seq, tell=tell)
-        if self._pid != os.getpid():
-            self._leave_parent()
+        self._notice_fork()
 
         def both(header: Header, payload: bytes | None) -> None:
             self._offer(header, payload)
@@ -78,8 +81,7 @@ class Carrier:
         payload = canonical(event.payload, "payload")
         if not self._outlets:
             return
-        if self._pid != os.getpid():
-            self._leave_parent()
+        self._notice_fork()
         with self._ordered([event]):
             header = transient_header(event, len(payload), self._journal.now_ms())
             self._offer(header, payload)
@@ -103,6 +105,10 @@ class Carrier:
     @contextlib.contextmanager
     def _ordered(self, events: Sequence[NewEvent]) -> Iterator[None]:
         """Keep others from recording to the same sessions until the queues have these."""
+        if len(events) == 1:
+            with self._order[hash(events[0].session_id) % STRIPES]:
+                yield
+            return
         stripes = sorted({hash(event.session_id) % STRIPES for event in events})
         with contextlib.ExitStack() as held:
             for stripe in stripes:
@@ -113,7 +119,10 @@ class Carrier:
 
     def add(self, sink: Sink) -> None:
         """Serve ``sink`` from now on; a durable one with all that it lacks."""
+        self._notice_fork()
         with self._lock:
+            if self._closed.is_set():
+                raise Closed("the ledger has been closed", hint="open it again")
             check_name(sink.name, "sink name")
             known = (*(outlet.sink for outlet in self._outlets), *self._durable)
             if any(other.name == sink.name for other in known):
@@ -134,6 +143,7 @@ class Carrier:
 
     def follow(self, scope: Scope) -> None:
         """Bring durable sinks up to date with a scope, and keep them so."""
+        self._notice_fork()
         for sink in self._durable:
             with self._lock:
                 if (sink.name, scope) not in self._followed and not self._closed.is_set():
@@ -142,10 +152,12 @@ class Carrier:
 
     def status(self) -> list[SinkStatus]:
         """Return how each sink is doing."""
+        self._notice_fork()
         return [outlet.status() for outlet in self._served()]
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until the sinks have all that was recorded; return False if that took too long."""
+        self._notice_fork()
         deadline = time.monotonic() + timeout_s
         done = [outlet.flush(max(deadline - time.monotonic(), 0.0)) for outlet in self._served()]
         return all(done)
@@ -153,15 +165,16 @@ class Carrier:
     def close(self, timeout_s: float) -> None:
         """Let the sinks have what waits, and stop."""
         if self._pid != os.getpid():
-            return
+            return  # What is there was the parent's, and is served there.
         deadline = time.monotonic() + timeout_s
         self.flush(timeout_s)
         self._closed.set()
+        for durable in self._followed.values():
+            durable.stop()
         for outlet in self._served():
             outlet.close(max(deadline - time.monotonic(), 0.1))
         for sink in (*(outlet.sink for outlet in self._outlets), *self._durable):
-            if (close := getattr(sink, "close", None)) is not None:
-                close()
+            _close_sink(sink)
 
     def _served(self) -> list[Outlet | DurableOutlet]:
         return [*self._outlets, *list(self._followed.values())]
@@ -179,9 +192,22 @@ class Carrier:
         shortest = min(outlet.delivery.timeout_s for outlet in self._outlets)
         return min(max(shortest / 4, LOOK_S_MIN), LOOK_S_MAX)
 
-    def _leave_parent(self) -> None:
+    def _notice_fork(self) -> None:
         """Go on in a forked child: the parent serves what it recorded."""
+        if self._pid == os.getpid():
+            return
         self._renew()
         self._followed = {}
         self._outlets = tuple(Outlet(old.sink, self.session_key) for old in self._outlets)
-        self._watch_over()
+        if self._outlets:
+            self._watch_over()
+
+
+def _close_sink(sink: Sink) -> None:
+    """Tell a sink that it is over, if it wants to know. What it makes of that is its own."""
+    close = getattr(sink, "close", None)
+    try:
+        if close is not None:
+            close()
+    except Exception as error:  # noqa: BLE001  (a sink may raise anything)
+        _log.warning("sink %s cannot be closed: %s", sink.name, describe(error))

@@ -251,7 +251,12 @@ class Course:
         """Carry to the sinks what is counted and not kept."""
         with self.lock:
             self.check_open()
-            self.spine.carry_transient(self._events([entry])[0])
+            before = self._run_seq
+            try:
+                self.spine.carry_transient(self._events([entry])[0])
+            except BaseException:
+                self._run_seq = before
+                raise
 
     def closed_error(self) -> RunClosed:
         """Return what to raise to the author, when the run takes no more."""

@@ -10,7 +10,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import InvalidInput, TreeringError
+from treering.errors import InvalidInput, ReadOnly, TreeringError
+from treering.model.events import Event
 from treering.spine.carrying import private_event, safe_event
 from treering.spine.handing import Overtime, TimedHands, describe, wants_private
 from treering.spine.outlets import HUNG_THREADS_MAX, RETRY_PAUSE_S_MAX, delivery_of, is_notable
@@ -18,9 +19,9 @@ from treering.spine.ports import SinkStatus
 
 if TYPE_CHECKING:
     from treering.model.carried import PrivateEvent, SafeEvent
-    from treering.model.events import Event
+    from treering.model.events import Header
     from treering.model.scopes import Scope
-    from treering.spine.ports import Journal, Sink
+    from treering.spine.ports import Following, Journal, Sink
 
 SAVE_EVENTS: Final = 100
 """The cursor is kept after so many events, and whenever there is nothing to do."""
@@ -60,16 +61,21 @@ class DurableOutlet:
         self._cursor: str | None = None
         self._unsaved = 0
         """How many events are behind the cursor that the ledger has."""
-        self._delivered = self._failed = self._retried = self._timeouts = self._faults = 0
+        self._delivered = self._declined = self._failed = 0
+        self._retried = self._timeouts = self._faults = 0
         self._stopped = False
         self._last_error: str | None = None
         name = f"treering-follow-{sink.name}"
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
+    def stop(self) -> None:
+        """Hand over no more than the event under way."""
+        self._stop.set()
+
     def close(self, timeout_s: float) -> None:
         """Stop after the event under way; the rest comes when the ledger is opened again."""
-        self._stop.set()
+        self.stop()
         if not self._hands.is_here():
             self._thread.join(min(timeout_s, threading.TIMEOUT_MAX))
 
@@ -92,8 +98,10 @@ class DurableOutlet:
         """Return how the sink is doing in this scope."""
         return SinkStatus(
             name=self.sink.name,
+            scope=self.scope,
             durable=True,
             delivered=self._delivered,
+            declined=self._declined,
             failed=self._failed,
             lost=0,
             retried=self._retried,
@@ -114,6 +122,8 @@ class DurableOutlet:
                         self._serve()
                     else:
                         self._stand_by()
+                except ReadOnly as error:
+                    self._halt(describe(error))
                 except TreeringError as error:
                     # The database is away, for instance; the cursor says where to go on.
                     if not self._stop.is_set():
@@ -131,7 +141,9 @@ class DurableOutlet:
         number = self._begin_round()
         self._cursor = self._journal.cursor(self.scope, self.sink.name)
         idle_s = 0.0 if self._wanted > self._finished else IDLE_S
-        following = self._journal.follow(
+        # Payloads are read for those who want them: a sealed one may not be readable here.
+        follow = self._journal.follow_events if self._private else self._journal.follow
+        following: Following[Header] = follow(
             self.scope, after=self._cursor, idle_seconds=idle_s, stop=self._stop
         )
         try:
@@ -167,7 +179,7 @@ class DurableOutlet:
             self._finished = number
             self._changed.notify_all()
 
-    def _hand_over(self, event: Event) -> bool:
+    def _hand_over(self, event: Header) -> bool:
         """Hand one event over, again and again if need be; False if the sink gets no more."""
         pause_s = 0.05
         carried = self._wrap(event)
@@ -186,7 +198,9 @@ class DurableOutlet:
     def _give(self, carried: SafeEvent | PrivateEvent) -> BaseException | None:
         """Hand an event over once; return what went wrong."""
         try:
-            self._delivered += self._hands.give(carried)
+            taken = self._hands.give(carried)
+            self._delivered += taken
+            self._declined += not taken
         except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
             self._timeouts += isinstance(error, Overtime)
             self._note(describe(error))
@@ -196,7 +210,7 @@ class DurableOutlet:
             return error
         return None
 
-    def _wrap(self, event: Event) -> SafeEvent | PrivateEvent:
+    def _wrap(self, event: Header) -> SafeEvent | PrivateEvent:
         """Return the event as the sink may see it."""
         place = event.session_id
         if place not in self._keys:
@@ -204,7 +218,7 @@ class DurableOutlet:
                 self._keys.clear()
             self._keys[place] = self._journal.session_key(event.scope, place)
         key = self._keys[place]
-        return private_event(event, key) if self._private else safe_event(event, key)
+        return private_event(event, key) if isinstance(event, Event) else safe_event(event, key)
 
     def _save(self) -> None:
         """Keep the cursor, if it has moved."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import threading
@@ -10,6 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable
 
     from treering.model.carried import PrivateEvent, SafeEvent
@@ -64,9 +64,7 @@ class Hands:
         answer = self._sink.handle(event)
         if inspect.isawaitable(answer):
             self._is_async = True
-            if self._runner is None:
-                self._runner = asyncio.Runner()
-            self._runner.run(self._in_time(answer))
+            self._await(answer)
         return True
 
     def close(self) -> None:
@@ -76,14 +74,21 @@ class Hands:
             with contextlib.suppress(Exception):
                 self._runner.close()
 
-    async def _in_time(self, answer: Awaitable[None]) -> None:
-        try:
-            async with asyncio.timeout(self._timeout_s) as limit:
-                await answer
-        except TimeoutError:
-            if limit.expired():
-                raise Overtime(self._timeout_s) from None
-            raise
+    def _await(self, answer: Awaitable[None]) -> None:
+        import asyncio  # noqa: PLC0415  (it takes longer to load than a short command to run)
+
+        async def in_time() -> None:
+            try:
+                async with asyncio.timeout(self._timeout_s) as limit:
+                    await answer
+            except TimeoutError:
+                if limit.expired():
+                    raise Overtime(self._timeout_s) from None
+                raise
+
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        self._runner.run(in_time())
 
 
 class TimedHands:

@@ -66,7 +66,8 @@ class Outlet:
         self.delivery = delivery_of(sink)
         self._private = wants_private(sink)
         self._session_key = session_key
-        self._lock = threading.Lock()
+        # Reentrant, for a signal or a finalizer that records events in the middle of this.
+        self._lock = threading.RLock()
         self._arrival = threading.Condition(self._lock)
         self._rest = threading.Condition(self._lock)
         self._waiting: deque[Parcel] = deque()
@@ -80,7 +81,8 @@ class Outlet:
         """Whether the worker has to be woken."""
         self._attempts = self._hung = 0
         self._closing = self._stopped = False
-        self._delivered = self._failed = self._lost = self._retried = self._timeouts = 0
+        self._delivered = self._declined = self._failed = self._lost = 0
+        self._retried = self._timeouts = 0
         self._last_error: str | None = None
         self._unsaid: deque[tuple[int, str]] = deque()
         """What to log, without the lock: who logs may record events, and wait for others."""
@@ -103,12 +105,13 @@ class Outlet:
         """See whether the sink is over its time, and go on without it if so."""
         with self._lock:
             worker = self._worker
-            if worker is None and self._waiting and not self._stopped:
-                self._employ()
-            elif worker is not None and self._since is not None:
-                over_s = time.monotonic() - self._since - worker.hands.allowed_s
-                if over_s >= 0:
-                    self._leave()
+            if worker is None:
+                if self._waiting and not self._stopped:
+                    self._employ()
+            elif self._since is None:
+                self._arrival.notify()
+            elif time.monotonic() - self._since >= worker.hands.allowed_s:
+                self._leave()
         self._say()
 
     def flush(self, timeout_s: float) -> bool:
@@ -137,8 +140,10 @@ class Outlet:
         with self._lock:
             return SinkStatus(
                 name=self.sink.name,
+                scope=None,
                 durable=False,
                 delivered=self._delivered,
+                declined=self._declined,
                 failed=self._failed,
                 lost=self._lost,
                 retried=self._retried,
@@ -204,6 +209,7 @@ class Outlet:
                 self._arrival.wait_for(lambda: self._closing, pause_s)
             else:
                 self._delivered += answer
+                self._declined += not answer
                 self._done()
 
     # The caller holds the lock.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 OnError = Literal["skip", "retry", "fail"]
+Item_co = TypeVar("Item_co", bound="Header", covariant=True)
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,9 +76,13 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How a sink is doing."""
 
     name: str
+    scope: str | None
+    """Of a durable sink, which is served scope by scope."""
     durable: bool
     delivered: int
     """Events that it took."""
+    declined: int
+    """Events that it did not accept."""
     failed: int
     """Events that it was handed in vain: given up after errors or time-outs."""
     lost: int
@@ -227,15 +232,20 @@ class Journal(Protocol):
 
     def follow(
         self, scope: Scope, *, after: str | None, idle_seconds: float, stop: threading.Event
-    ) -> Following:
-        """Return the events behind ``after`` and those that come, until none comes for a while."""
+    ) -> Following[Header]:
+        """Return the headers behind ``after`` and those that come, until none does for a while."""
+
+    def follow_events(
+        self, scope: Scope, *, after: str | None, idle_seconds: float, stop: threading.Event
+    ) -> Following[Event]:
+        """Return the same, with payloads."""
 
 
-class Following(Protocol):
+class Following(Protocol[Item_co]):
     """Events as they come, with the place to go on from."""
 
     @property
     def cursor(self) -> str:
         """Return where to go on, once the last event delivered has been dealt with."""
 
-    def __iter__(self) -> Iterator[Event]: ...
+    def __iter__(self) -> Iterator[Item_co]: ...

@@ -143,6 +143,7 @@ class Tools:
 
         Raises RunClosed if it has, and NotFound if the run has made no such call.
         """
+        check_name(call_id, "call_id")
         call = self._open.get(call_id) or self._replaced.get(call_id)
         if call_id in self._settled:
             raise _has_outcome(call_id)

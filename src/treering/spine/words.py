@@ -6,6 +6,8 @@ from typing import Final
 
 import uuid_utils
 
+from treering.errors import InvalidInput
+
 SUMMARY_CHARACTERS: Final = 200
 CLASS_CHARACTERS_MAX: Final = 200
 
@@ -16,7 +18,9 @@ def new_id() -> str:
 
 
 def shorten(text: str) -> str:
-    """Return ``text`` as one line that fits a summary."""
+    """Return ``text`` as one line that fits a summary. Raises InvalidInput if it is none."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"the text is a {type(text).__name__}", hint="give plain text")
     line = " ".join(text.split())
     if not line:
         return "(empty)"

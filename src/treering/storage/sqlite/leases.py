@@ -65,9 +65,11 @@ class Leases:
             return False
         if self._path is None:
             return owner != self._owner
+        if not IS_SUPPORTED:
+            return False
         with FILES:
-            file = FILES.at(self._path, create=False) if IS_SUPPORTED else None
-        return IS_SUPPORTED and (file is None or named.place != _place(file))
+            file = FILES.at(self._path, create=False)
+            return file is None or named.place != _place(file)
 
     def hold(self, name: str) -> bool:
         """Hold ``name`` alone; return False if another store has it."""

@@ -19,10 +19,9 @@ from treering.surfaces.cli.options import (
     keys_option,
     limit_option,
     require,
-    resolve_scope,
-    scope_options,
 )
 from treering.surfaces.cli.output import counted, say
+from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def trace(context: click.Context) -> None:
     treering trace list --scope acme/app --session s1 --failing --since 7d
     """,
 )
-@scope_options
+@project_scope_options
 @session_option
 @click.option("--failing", is_flag=True, help="Only runs that failed or were interrupted.")
 @click.option(
@@ -117,7 +116,7 @@ def list_(
     from treering.sinks.runs import recent_runs  # noqa: PLC0415
     from treering.surfaces.cli.times import parse_moment  # noqa: PLC0415
 
-    name = resolve_scope(scope, is_global=is_global)
+    name = find_scope(scope, is_global=is_global)
     session = None if session_id is None else require(session_id, "session")
     since_ms = parse_moment(since, now_ms=now_ms())
     with open_if_there() as ledger:
@@ -152,7 +151,7 @@ def list_(
 
         print_runs(found.runs, with_session=session is None)
         more = ", and more: raise --limit, or narrow it down" if found.has_more else ""
-        say(f"{counted(len(found.runs), 'run')}{more}")
+        say(f"{counted(len(found.runs), 'run')} of scope {name}{more}")
 
 
 @click.command(
@@ -165,7 +164,7 @@ def list_(
     """,
 )
 @click.argument("run")
-@scope_options
+@project_scope_options
 @session_option
 @limit_option(SHOW_ITEMS)
 @keys_option
@@ -181,7 +180,7 @@ def show_run(
     """
     from treering.sinks.rundown import rundown  # noqa: PLC0415  (not for --help)
 
-    name = resolve_scope(scope, is_global=is_global)
+    name = find_scope(scope, is_global=is_global)
     with open_existing() as ledger:
         started = _find(ledger, name, run, session_id)
         shown = rundown(ledger, started, limit=clamp(limit))
@@ -205,7 +204,7 @@ def show_run(
     if_stopped="a file appears when it is whole; run it again",
 )
 @click.argument("run")
-@scope_options
+@project_scope_options
 @session_option
 @click.option("--out", required=True, metavar="FILE", help="The zip to write, for you alone.")
 @click.option("--private", is_flag=True, help="Include what was said and what tools took and gave.")
@@ -228,7 +227,7 @@ def export(
     Without --private it holds sizes, times, names and codes, and nothing that anybody said. With
     it, secrets are masked.
     """
-    name = resolve_scope(scope, is_global=is_global)
+    name = find_scope(scope, is_global=is_global)
     if out == STANDARD:
         raise InvalidInput("a trace is written to a file", hint="name it, as in --out trace.zip")
     if os.path.lexists(out) and not force:
