@@ -30,7 +30,7 @@ import treering
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from treering import Header, Ledger, Session, Turn
+    from treering import Header, Ledger, Run, Session
 
 FOLDER: Final = Path("demo-output")
 LEDGER: Final = FOLDER / "checkout.db"
@@ -80,6 +80,7 @@ def main() -> int:
     tamper()
     cut_the_tail()
     kill_a_writer()
+    kill_an_agent()
     farewell(time.monotonic() - started)
     return 1 if failures else 0
 
@@ -121,7 +122,7 @@ def add_index(shop: sqlite3.Connection) -> str:
     return "orders_by_customer created"
 
 
-def use(turn: Turn, name: str, tool: Callable[[sqlite3.Connection], Any], on: Any, at: str) -> Any:
+def use(turn: Run, name: str, tool: Callable[[sqlite3.Connection], Any], on: Any, at: str) -> Any:
     """Call a tool as part of a turn: its intent is durable before it runs."""
     with turn.tool(name, {"database": at}) as call:
         output = tool(on)
@@ -313,6 +314,40 @@ def kill_a_writer() -> None:
     check(len(acknowledged) >= ACKNOWLEDGED_MIN, "it was killed in the middle of its work")
     check(not lost and proof.intact, "nothing acknowledged was lost, and the ledger is intact")
 
+
+def kill_an_agent() -> None:
+    """Kill an agent in the middle of a tool, and open the ledger again."""
+    step("Crash", "An agent is killed while its tool runs. The next opening closes what it left.")
+    command = [sys.executable, "-c", AGENT, str(LEDGER), SCOPE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stdout is not None
+        agent.stdout.readline()
+        with treering.open(LEDGER) as ledger:
+            call = next(ledger.session("nightly", scope=SCOPE, agent="nox").tool_calls())
+            line(f"while it works: {call.tool} is {call.status}")
+            alive = call.status == "open"
+        agent.send_signal(signal.SIGKILL)
+    with treering.open(LEDGER) as ledger:
+        session = ledger.session("nightly", scope=SCOPE, agent="nox")
+        call = next(session.tool_calls())
+        line(f"after the kill: {call.tool} is {call.status}, reason {call.reason}")
+        closed = [header.kind for header in session.headers(last=2)]
+    check(alive, "others leave the calls of a living process alone")
+    check((call.reason, closed) == ("crashed", ["tool.result", "run.interrupted"]),
+          "the call has an outcome with a reason, and the run its one end")  # fmt: skip
+    shown = treering_command("trace", "list", "--scope", SCOPE, "--failing")
+    check(shown.returncode == 0, "what did not end well is one command away")
+
+
+AGENT: Final = """
+import sys, time, treering
+session = treering.open(sys.argv[1]).session("nightly", scope=sys.argv[2], agent="nox")
+with session.turn(entry_point="cron") as turn:
+    turn.user("Reindex the shop.")
+    with turn.tool("reindex", {"table": "orders"}):
+        print("at work", flush=True)
+        time.sleep(60)
+"""
 
 WRITER: Final = """
 import sys, treering

@@ -74,7 +74,7 @@ def test_the_layers_are_the_ones_that_the_architecture_shows() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text()
     drawn = page.partition("## Layers")[2].partition("```text\n")[2].partition("```")[0]
 
-    assert [line.split()[0] for line in drawn.splitlines()] == layers()
+    assert [re.split(r" {2,}", line)[0] for line in drawn.splitlines()] == layers()
 
 
 def layers() -> list[str]:

@@ -69,11 +69,12 @@ if TYPE_CHECKING:
         Verification,
     )
     from treering.model.runs import Message
+    from treering.model.tool_records import ToolRecord, ToolStatistics
     from treering.model.tools import SyntheticPolicy
+    from treering.spine.calls import ToolCall
     from treering.spine.ports import Delivery, SinkStatus
     from treering.spine.runs import Run
     from treering.spine.spine import Spine
-    from treering.spine.tools import ToolCall
 
 __all__ = [
     "AnchorReceipt",
@@ -131,6 +132,8 @@ __all__ = [
     "TooLarge",
     "ToolCall",
     "ToolDenied",
+    "ToolRecord",
+    "ToolStatistics",
     "TreeringError",
     "Unavailable",
     "Unsupported",
@@ -170,7 +173,9 @@ _HOMES: Final = {
     "SinkStatus": "treering.spine.ports",
     "Spine": "treering.spine.spine",
     "SyntheticPolicy": "treering.model.tools",
-    "ToolCall": "treering.spine.tools",
+    "ToolCall": "treering.spine.calls",
+    "ToolRecord": "treering.model.tool_records",
+    "ToolStatistics": "treering.model.tool_records",
     "Verification": "treering.model.receipts",
     "administer": "treering.app",
     "open": "treering.app",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import treering
-from builders import ELSEWHERE, HERE
+from builders import ELSEWHERE, HERE, said
+from threads import in_threads
 
 if TYPE_CHECKING:
     from treering import Ledger, Session
@@ -183,6 +185,7 @@ def test_an_output_that_is_not_json_is_refused_and_the_turn_can_go_on(session: S
 def test_the_opening_is_recorded_once(ledger: Ledger) -> None:
     about: dict[str, Any] = {
         "channel": "telegram", "mode": "group", "participants": ["u1", "u2"], "key": "agent:main",
+        "tools": ["weather"],
     }  # fmt: skip
     for _ in range(2):
         session = ledger.session("s1", scope=HERE, agent="lyria", **about)
@@ -191,6 +194,40 @@ def test_the_opening_is_recorded_once(ledger: Ledger) -> None:
     events = list(session.events())
     assert [e.kind for e in events] == ["session.opened", "ops.decision", "ops.decision"]
     assert events[0].payload == about
+    assert events[0].refs == {"channel": "telegram", "mode": "group"}
+
+
+def test_what_was_recorded_of_a_session_is_known_to_handles_that_are_told_nothing(
+    ledger: Ledger,
+) -> None:
+    ledger.session("s1", scope=HERE, agent="lyria", mode="queue", key="agent:main").open()
+
+    charter = ledger.session("s1", scope=HERE, agent="another").charter
+
+    assert (charter.mode, charter.key, charter.tools) == ("queue", "agent:main", None)
+
+
+def test_a_session_that_was_not_opened_here_is_a_main_session(ledger: Ledger) -> None:
+    ledger.append([said("from elsewhere")])
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+
+    with session.turn():
+        pass
+
+    assert (session.charter.mode, kinds(session)[0]) == ("main", "conversation.user")
+
+
+def test_many_who_open_a_session_at_once_record_it_once(ledger: Ledger) -> None:
+    together = threading.Barrier(5)
+
+    def opening() -> None:
+        session = ledger.session("s1", scope=HERE, agent="lyria")
+        together.wait()
+        session.open()
+
+    in_threads(*([opening] * 5))
+
+    assert kinds(ledger.session("s1", scope=HERE, agent="lyria")) == ["session.opened"]
 
 
 def test_sessions_of_two_scopes_are_two_sessions(ledger: Ledger) -> None:
@@ -203,15 +240,11 @@ def test_sessions_of_two_scopes_are_two_sessions(ledger: Ledger) -> None:
 
 def test_threads_can_share_a_session(session: Session) -> None:
     def work(name: str) -> None:
-        with session.turn() as turn:
+        with session.turn(wait_seconds=60) as turn:
             for n in range(5):
                 turn.user(f"{name} {n}")
 
-    threads = [threading.Thread(target=work, args=(str(n),)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*(partial(work, str(n)) for n in range(6)))
 
     events = list(session.events())
     assert [e.seq for e in events] == list(range(1, len(events) + 1))
@@ -223,7 +256,7 @@ def test_threads_can_share_a_session(session: Session) -> None:
 def test_asyncio_uses_a_thread(session: Session) -> None:
     async def main() -> None:
         def record(n: int) -> None:
-            with session.turn() as turn:
+            with session.turn(wait_seconds=60) as turn:
                 turn.user(str(n))
 
         await asyncio.gather(*(asyncio.to_thread(record, n) for n in range(5)))
@@ -234,11 +267,14 @@ def test_asyncio_uses_a_thread(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"agent": ""}, {"scope": "a@b"}, {"user": ""}, {"mode": "crowd"}]
+    "arguments",
+    [{"agent": ""}, {"scope": "a@b"}, {"user": ""}, {"mode": "crowd"}, {"tools": [""]}],
 )
-def test_a_session_that_cannot_be_is_refused(ledger: Ledger, arguments: dict[str, str]) -> None:
+def test_a_session_that_cannot_be_is_refused(ledger: Ledger, arguments: dict[str, Any]) -> None:
+    stated: dict[str, Any] = {"scope": HERE, "agent": "a"}
+
     with pytest.raises(treering.InvalidInput):
-        ledger.session("s1", **({"scope": HERE, "agent": "a"} | arguments))  # type: ignore[arg-type]
+        ledger.session("s1", **(stated | arguments))
 
 
 def test_asking_for_first_and_last_at_once_is_refused(session: Session) -> None:

@@ -16,6 +16,9 @@ from treering.errors import NotFound, NotPermitted, Unsupported
 from treering.storage.postgres import administration, schema
 from treering.storage.postgres import server as server_module
 
+VERSION = len(schema.migrations())
+"""The schema that this program makes."""
+
 
 @pytest.fixture
 def empty(server: Server) -> Place:
@@ -32,7 +35,7 @@ def test_a_ledger_is_laid_out_with_its_roles(empty: Place) -> None:
     assert (receipt.schema, receipt.schema_version_before, receipt.schema_version) == (
         empty.schema,
         0,
-        1,
+        VERSION,
     )
     assert receipt.partitions == schema.PARTITIONS
     assert receipt.roles == [f"{empty.schema}_app", f"{empty.schema}_scoped"]
@@ -47,7 +50,8 @@ def test_laying_out_again_changes_nothing(place: Place) -> None:
     second = place.administration.init(partitions=64)
 
     assert first == second
-    assert (first.schema_version_before, first.schema_version, first.partitions) == (1, 1, 2)
+    assert (first.schema_version_before, first.schema_version) == (VERSION, VERSION)
+    assert first.partitions == 2
     assert place.administration.status().roles == {role: [HERE]}
     with treering.open(place.url_of(role)) as ledger:
         assert [header.summary for header in ledger.query(HERE).items] == ["kept"]
@@ -119,7 +123,7 @@ def test_opening_lays_out_what_is_not_there(empty: Place) -> None:
         ledger.append([said("first")])
 
     status = empty.administration.status()
-    assert (status.schema_version, len(status.partitions)) == (1, schema.PARTITIONS)
+    assert (status.schema_version, len(status.partitions)) == (VERSION, schema.PARTITIONS)
 
 
 def test_opening_to_read_lays_out_nothing(empty: Place) -> None:
@@ -176,12 +180,12 @@ def test_a_newer_schema_is_refused(place: Place) -> None:
     with pytest.raises(treering.SchemaTooNew):
         place.administration.init()
     status = place.administration.status()
-    assert (status.schema_version, status.schema_version_known) == (99, 1)
+    assert (status.schema_version, status.schema_version_known) == (99, VERSION)
 
 
 @pytest.fixture
 def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this program know a second migration."""
+    """Let this program know one more migration."""
     known = (*schema.migrations(), "CREATE TABLE notes (text text)")
     monkeypatch.setattr(schema, "migrations", lambda: known)
 
@@ -193,15 +197,16 @@ def test_an_older_schema_is_refused_for_reading_and_brought_up_for_writing(
         assert ledger.verify().intact
 
     assert place.sql("SELECT count(*) FROM notes") == [(0,)]
-    assert place.sql("SELECT value FROM ledger WHERE name = 'version'") == [("2",)]
+    assert place.sql("SELECT value FROM ledger WHERE name = 'version'") == [(f"{VERSION + 1}",)]
 
 
 def test_an_older_schema_is_refused_for_reading(place: Place, next_version: None) -> None:
-    with pytest.raises(treering.SchemaTooOld, match="schema 1 and needs 2") as refused:
+    with pytest.raises(treering.SchemaTooOld, match="has schema") as refused:
         treering.open(place.url, mode="ro")
 
+    assert f"schema {VERSION} and needs {VERSION + 1}" in str(refused.value)
     assert "treering db init" in str(refused.value.hint)
-    assert place.administration.status().schema_version_known == 2
+    assert place.administration.status().schema_version_known == VERSION + 1
 
 
 def test_a_role_that_may_not_upgrade_is_told_who_may(place: Place, next_version: None) -> None:
@@ -216,7 +221,8 @@ def test_an_upgrade_keeps_what_is_there_and_says_what_it_did(
 ) -> None:
     receipt = place.administration.init()
 
-    assert (receipt.schema_version_before, receipt.schema_version, receipt.partitions) == (1, 2, 2)
+    assert (receipt.schema_version_before, receipt.schema_version) == (VERSION, VERSION + 1)
+    assert receipt.partitions == 2
 
 
 def test_an_upgrade_that_fails_leaves_all_as_it_was(
@@ -229,7 +235,7 @@ def test_an_upgrade_that_fails_leaves_all_as_it_was(
         treering.open(place.url)
 
     assert place.sql("SELECT to_regclass('notes')") == [(None,)]
-    assert place.sql("SELECT value FROM ledger WHERE name = 'version'") == [("1",)]
+    assert place.sql("SELECT value FROM ledger WHERE name = 'version'") == [(f"{VERSION}",)]
 
 
 def test_a_missing_extension_is_named_with_what_to_do(
@@ -243,7 +249,7 @@ def test_a_missing_extension_is_named_with_what_to_do(
             work()
         assert "install nonesuch" in str(refused.value.hint)
 
-    assert place.sql("SELECT value FROM ledger WHERE name = 'version'") == [("1",)]
+    assert place.sql("SELECT value FROM ledger WHERE name = 'version'") == [(f"{VERSION}",)]
 
 
 # Roles.
@@ -343,8 +349,8 @@ def test_the_status_of_a_quiet_ledger(place: Place, server: Server) -> None:
     assert status.server.startswith(f"{server.version}.")
     assert (status.schema, status.schema_version, status.schema_version_known) == (
         place.schema,
-        1,
-        1,
+        VERSION,
+        VERSION,
     )
     assert not status.is_replica
     assert sum(part.events_estimated for part in status.partitions) == 50
@@ -422,7 +428,7 @@ def test_a_replica_is_listed_and_can_say_itself_how_it_is() -> None:
         assert listed.name
         assert listed.state == "streaming"
         assert listed.bytes_behind is not None
-        assert (status.is_replica, status.schema_version, status.replicas) == (True, 1, [])
+        assert (status.is_replica, status.schema_version, status.replicas) == (True, VERSION, [])
         check_is_read_only(there)
 
 

@@ -13,6 +13,7 @@ import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
 from postgres_places import Place
 from treering.errors import NotPermitted
+from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     from postgres_server import Server
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 TABLES: Final = (
     *("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention"),
+    *("cursors", "tool_calls", "tool_extras", "tool_marks"),
     "episodic_events",
 )
 MARK: Final = "their-"
@@ -65,6 +67,11 @@ def fill(ledger: Ledger, scope: str, mark: str) -> None:
         ]
     )
     ledger.set_retention(scope, {"tool.call": 7})
+    ledger._store.set_cursor(Scope(scope), f"{mark}sink", f"{mark}cursor")
+    tool = {"call_id": f"{mark}call", "tool": f"{mark}tool"}
+    called = [said("x", kind=kind, refs=tool, **names) for kind in ("tool.call", "tool.result")]
+    ledger.append([*called, called[1]])
+    ledger.tool_calls(scope)
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +223,7 @@ def test_sessions_of_two_scopes_that_have_the_same_id_keep_their_names_apart(
         "UPDATE runs SET state = 0",
         "UPDATE seals SET round = 0",
         "UPDATE blobs SET key = 'x'",
+        "UPDATE cursors SET cursor = 'x'",
         "DELETE FROM blobs",
         "DELETE FROM retention",
     ],
@@ -253,6 +261,8 @@ def test_no_row_of_another_scope_can_be_changed_or_removed(
         "DELETE FROM heads",
         "DELETE FROM scopes",
         "DELETE FROM runs",
+        "DELETE FROM cursors",
+        "UPDATE cursors SET follower = 'x'",
         "UPDATE sessions SET name = 'x'",
         "UPDATE scopes SET key = 'x'",
         "UPDATE heads SET session = 1",
@@ -581,7 +591,7 @@ def test_a_role_without_a_scope_s_grant_sees_and_changes_nothing_of_it(place: Pl
 
     with treering.open(place.url) as ledger:
         assert ledger.verify().intact
-        assert len(ledger.query(ELSEWHERE).items) == 4
+        assert len(ledger.query(ELSEWHERE).items) == 7
 
 
 def test_what_needs_the_whole_ledger_is_refused_with_what_to_do(

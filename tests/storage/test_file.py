@@ -307,7 +307,7 @@ def test_the_view_has_exactly_the_columns_of_the_seed(path: Path) -> None:
 def test_every_hot_query_uses_its_index(path: Path) -> None:
     from treering.model.queries import Place, Query
     from treering.model.scopes import Scope
-    from treering.storage.sqlite import reader, rows, timeline
+    from treering.storage.sqlite import reader, rows, runs, timeline
 
     treering.open(path).close()
     connection = apsw.Connection(str(path))
@@ -355,6 +355,13 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
     assert "contents_by_blob (blob=?)" in plan(by_blob, (1,))
     is_open = "SELECT 1 FROM runs WHERE runs.session = ? AND runs.state = 0"
     assert "runs_open (session=?)" in plan(is_open, (1,))
+    told = plan(runs.OPEN_IN_SESSION, {"session": 1, "limit": 9})
+    assert "SEARCH r USING INDEX runs_open (session=?)" in told
+    listed = plan(runs.ALL_OPEN, {"scope": None, "name": None, "limit": 9})
+    assert "SCAN r USING INDEX runs_open" in listed
+    for found in (told, listed):
+        assert "events_by_seq (session=? AND seq=?)" in found
+        assert found.count("SCAN") == (found is listed)
 
 
 def test_a_payload_that_is_erased_while_it_is_read_is_exported_as_erased(

@@ -17,6 +17,7 @@ import pytest
 from surfaces.processes import PATIENCE_S, PROGRAM, recorded
 from treering.app import administer
 from treering.model.receipts import Blocker, DatabaseStatus, Partition, Replica
+from treering.storage.postgres.schema import migrations
 from treering.surfaces.cli.status import lasting, lines_of, sized
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from surfaces.command_line import CommandLine, Outcome
 
 PASSWORD: Final = "hunter2-swordfish"
+VERSION: Final = len(migrations())
+"""The schema that this program makes."""
 
 
 class Site:
@@ -84,7 +87,7 @@ def test_a_ledger_is_laid_out_and_a_second_time_left_alone(empty: Site) -> None:
 
     assert (first.status, first.err) == (0, "")
     assert first.out == f"laid out a ledger of 3 partitions in schema {empty.schema}\n"
-    assert second.out == f"the ledger in schema {empty.schema} is at version 1 already\n"
+    assert second.out == f"the ledger in schema {empty.schema} is at version {VERSION} already\n"
 
 
 def test_the_receipt_of_an_init(empty: Site) -> None:
@@ -118,7 +121,7 @@ def test_the_status_of_a_ledger(site: Site) -> None:
     assert (outcome.status, outcome.err) == (0, "")
     lines = dict(line.split(maxsplit=1) for line in outcome.out.splitlines())
     assert lines["server"].startswith("PostgreSQL 1")
-    assert lines["ledger"] == f"schema {site.schema}, version 1"
+    assert lines["ledger"] == f"schema {site.schema}, version {VERSION}"
     assert lines["partitions"].startswith("2 of ")
     assert lines["erasure"] == "nothing is left to scrub"
     assert lines["roles"] == "none but the owner: see treering db grant"

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from agents.run_context import AgentHookContext
     from agents.stream_events import StreamEvent
 
+    from treering.spine.calls import ToolCall
     from treering.spine.runs import Run
-    from treering.spine.tools import ToolCall
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from treering.ledger.following import Follower
 from treering.model.scopes import Scope
-from treering.model.sessions import Charter, charter_of
+from treering.model.sessions import ERASED, Charter, charter_of
 
 if TYPE_CHECKING:
     import threading
@@ -57,7 +57,10 @@ class LedgerJournal:
         first = self._store.session_events(scope, session_id, after_seq=0, limit=1)
         if not first:
             return None
-        return charter_of(first[0].payload if first[0].kind == "session.opened" else {})
+        opening = first[0]
+        if opening.kind != "session.opened":
+            return Charter()
+        return ERASED if opening.redacted else charter_of(opening.payload)
 
     def session_key(self, scope: str, session_id: str) -> str | None:
         """Return the name that another system knows a session by, as it was opened."""

@@ -8,6 +8,7 @@ import msgspec
 
 from treering.errors import InvalidInput, NotFound
 from treering.ledger import encryption, erasure
+from treering.ledger import tool_calls as tools
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.copying import copy
 from treering.ledger.exporting import write_export
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     )
     from treering.model.retention import Retention
     from treering.model.sessions import Mode
+    from treering.model.tool_records import Order, ToolRecord, ToolStatistics
     from treering.model.tools import SyntheticPolicy
     from treering.spine.ports import Sink
 
@@ -76,8 +78,10 @@ class Ledger:
 
     def close(self) -> None:
         """Interrupt the runs that are still under way here, and let go of the database."""
-        self._spine.close()
-        self._store.close()
+        try:
+            self._spine.close()
+        finally:
+            self._store.close()
 
     # Writing.
 
@@ -187,6 +191,68 @@ class Ledger:
         if found is None:
             raise NotFound(f"no event {event_id} in scope {scope}", hint="check id and scope")
         return found
+
+    def tool_calls(
+        self,
+        scope: str,
+        *,
+        session_id: str | None = None,
+        call_id: str | None = None,
+        tool: str | None = None,
+        status: str | Sequence[str] | None = None,
+        reason: str | None = None,
+        run_id: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        order: Order = "time",
+        first: int | None = None,
+        last: int | None = None,
+        after: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Page[ToolRecord]:
+        """Return one record for each tool call of a scope, those of failed runs among them.
+
+        ``status`` is one or several; ``"failing"`` is failed or synthetic. ``order="slowest"``
+        gives the longest first. ``progress`` is told of events that are caught up with.
+        """
+        return tools.tool_calls(
+            self._store,
+            scope,
+            session_id=session_id,
+            call_id=call_id,
+            tool=tool,
+            status=status,
+            reason=reason,
+            run_id=run_id,
+            since=since,
+            until=until,
+            order=order,
+            first=first,
+            last=last,
+            after=after,
+            progress=progress,
+        )
+
+    def tool_statistics(
+        self,
+        scope: str,
+        *,
+        session_id: str | None = None,
+        tool: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[ToolStatistics]:
+        """Return for each tool of a scope how its calls ended and how long they took."""
+        return tools.tool_statistics(
+            self._store,
+            scope,
+            session_id=session_id,
+            tool=tool,
+            since=since,
+            until=until,
+            progress=progress,
+        )
 
     def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""

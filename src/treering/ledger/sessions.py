@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Conflict, InvalidInput, RunActive
 from treering.ledger.inbox import Inbox, received
+from treering.ledger.stretches import stretch
+from treering.ledger.tool_calls import session_tool_calls
 from treering.model.codec import decode, encode
 from treering.model.events import NewEvent
 from treering.model.fields import check_name
@@ -17,21 +19,20 @@ from treering.model.sessions import MODES, PATIENCE_S, Charter
 from treering.spine.entries import Author
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from treering.ledger.journal import LedgerJournal
     from treering.ledger.ports import EventStore
     from treering.model.events import Event, Header
     from treering.model.runs import Message
     from treering.model.sessions import Mode
+    from treering.model.tool_records import ToolRecord
     from treering.spine.entries import Entry
     from treering.spine.runs import Run
     from treering.spine.spine import Spine
 
-PAGE: Final = 1_000
 INBOX_PAUSE_S: Final = 0.02
 INBOX_PAUSE_S_MAX: Final = 0.5
-Item = TypeVar("Item", bound="Header")
 
 
 class Session:
@@ -221,11 +222,15 @@ class Session:
 
     def headers(self, *, first: int | None = None, last: int | None = None) -> Iterator[Header]:
         """Return what is safe to show, in order: all of it, the first or the last so many."""
-        return _stretch(self._headers_after, self._headers_before, first, last)
+        return stretch(self._headers_after, self._headers_before, first, last)
 
     def events(self, *, first: int | None = None, last: int | None = None) -> Iterator[Event]:
         """Return the same as ``headers``, with payloads."""
-        return _stretch(self._events_after, self._events_before, first, last)
+        return stretch(self._events_after, self._events_before, first, last)
+
+    def tool_calls(self) -> Iterator[ToolRecord]:
+        """Return one record for each tool call of the session, in order."""
+        return session_tool_calls(self._store, self.scope, self.session_id)
 
     def _headers_after(self, seq: int, limit: int) -> list[Header]:
         return self._store.session_headers(self.scope, self.session_id, after_seq=seq, limit=limit)
@@ -290,38 +295,3 @@ class Session:
 
 def _opening_refs(charter: Charter) -> dict[str, Any]:
     return SessionOpened(channel=charter.channel, mode=charter.mode).as_refs()
-
-
-def _stretch(
-    after: Callable[[int, int], list[Item]],
-    before: Callable[[int | None, int], list[Item]],
-    first: int | None,
-    last: int | None,
-) -> Iterator[Item]:
-    if first is not None and last is not None:
-        raise InvalidInput("ask for the first or the last events, not both", hint="drop one")
-    if (first or 0) < 0 or (last or 0) < 0:
-        raise InvalidInput("the number of events must be >= 0", hint="ask for 1 or more")
-    if last is not None:
-        return _backwards(before, last)
-    return _forwards(after, first)
-
-
-def _forwards(after: Callable[[int, int], list[Item]], count: int | None) -> Iterator[Item]:
-    seq, left = 0, PAGE if count is None else count
-    # A page may be short because its payloads are large; only an empty one is the end.
-    while left > 0 and (page := after(seq, min(PAGE, left))):
-        yield from page
-        seq = page[-1].seq
-        left = PAGE if count is None else left - len(page)
-
-
-def _backwards(before: Callable[[int | None, int], list[Item]], count: int) -> Iterator[Item]:
-    pages: list[list[Item]] = []
-    seq: int | None = None
-    while count > 0 and (page := before(seq, min(PAGE, count))):
-        pages.append(page)
-        seq = page[0].seq
-        count -= len(page)
-    for page in reversed(pages):
-        yield from page

@@ -128,6 +128,7 @@ class RebuildReceipt(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     """Events that stand in the orders of time."""
     runs: int
+    tool_calls: int
 
 
 class ExportReceipt(msgspec.Struct, frozen=True, kw_only=True):

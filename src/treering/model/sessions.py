@@ -42,9 +42,22 @@ class Charter(msgspec.Struct, frozen=True, kw_only=True):
         return allowed is None or tool in allowed
 
 
+ERASED: Final = Charter(mode="group")
+"""What a session is taken for whose opening was erased: with the fewest tools."""
+
+
 def charter_of(payload: Any) -> Charter:
     """Return the charter that a session.opened event holds, as far as it can be read."""
+    stated = payload if isinstance(payload, dict) else {}
+    sound = {name: stated[name] for name in Charter.__struct_fields__ if _fits(name, stated)}
+    return msgspec.convert(sound, Charter)
+
+
+def _fits(name: str, stated: dict[str, Any]) -> bool:
+    if name not in stated:
+        return False
     try:
-        return msgspec.convert(payload, Charter)
+        msgspec.convert({name: stated[name]}, Charter)
     except msgspec.ValidationError:
-        return Charter()
+        return False
+    return True

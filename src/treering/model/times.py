@@ -26,6 +26,4 @@ def instant(ts_ms: int) -> str:
     hours, rest = divmod(in_day, 3_600_000)
     minutes, rest = divmod(rest, 60_000)
     seconds, milliseconds = divmod(rest, 1_000)
-    return (
-        f"{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{milliseconds:03}Z"
-    )
+    return f"{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{milliseconds:03}Z"

@@ -42,8 +42,10 @@ class SyntheticPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Texts by reason, over the defaults; ``{tool}`` and ``{reason}`` are filled in."""
 
     def __post_init__(self) -> None:
-        for reason in self.texts:
+        for reason, text in self.texts.items():
             check_reason(reason)
+            if not isinstance(text, str) or not text.strip():
+                raise InvalidInput(f"the text for {reason} is no text", hint="say it in words")
 
     def text(self, tool: str, reason: Reason) -> str:
         """Return the text that stands in for the result of ``tool``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -62,6 +63,8 @@ class Course:
         self._wait_s = wait_s
         self._untold = False
         """Whether it was closed from outside, and its author has not heard of it."""
+        self.is_doubtful = False
+        """Whether something may have been recorded that nobody was told of."""
         self._terminal: Header | None = None
         self._run_seq = 0
         self._clock = 0.0
@@ -130,7 +133,12 @@ class Course:
                 raise RunClosed("a run starts once", hint="begin another")
             self.session.open()
             wait_s = self.session.patience_s if self._wait_s is None else self._wait_s
-            headers = self.spine.begin(self, lambda: self._opening(more, prompt), wait_s=wait_s)
+            try:
+                headers = self.spine.begin(self, lambda: self._opening(more, prompt), wait_s=wait_s)
+            except BaseException as error:
+                if _is_doubtful(error):
+                    self._withdraw()
+                raise
             if headers is None:
                 return None
             self._clock = time.monotonic()
@@ -175,6 +183,7 @@ class Course:
         prepared: dict[str, Entry] = {}
         why = _CLOSING.get(state) or "interrupted"
         while True:
+            self.tools.reconcile()
             # Gates are asked without the lock: they may take their time, and record things.
             self.tools.prepare(why, prepared)
             with self.lock:
@@ -297,11 +306,19 @@ class Course:
         except RunClosed:
             self._note_cut()
             raise self.closed_error() from None
-        except OutcomeUnknown:
-            raise  # They may be recorded: their numbers are not given again.
-        except TreeringError:
-            self._run_seq -= sum(event.run_id is not None for event in events)
+        except BaseException as error:
+            if _is_doubtful(error):
+                self.is_doubtful = True  # And their numbers are not given again.
+            else:
+                self._run_seq -= sum(event.run_id is not None for event in events)
             raise
+
+    def _withdraw(self) -> None:
+        """End a run that may have begun, although nobody was told so."""
+        with contextlib.suppress(TreeringError):
+            if not self.spine.is_over(self):
+                self.state, self._clock = "open", time.monotonic()
+                self.close("interrupted", "interrupted")
 
     def check_open(self) -> None:
         """Raise RunClosed if it takes no events from here, as far as this process knows."""
@@ -313,6 +330,11 @@ class Course:
         """Take note that somebody else has closed the run."""
         self.state, self._untold = "interrupted", True
         self.spine.forget(self)
+
+
+def _is_doubtful(error: BaseException) -> bool:
+    """Whether what was to be recorded may be recorded: a Ctrl-C comes after a commit, too."""
+    return isinstance(error, OutcomeUnknown) or not isinstance(error, TreeringError)
 
 
 def _told(error: BaseException | str | None) -> dict[str, str] | None:

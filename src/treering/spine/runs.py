@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from treering.errors import InvalidInput, RunClosed
 from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.parts import Delivered, part_of
+from treering.spine.calls import ToolCall
 from treering.spine.entries import RUNTIME, Entry
-from treering.spine.tools import ToolCall, Tools
 from treering.spine.translation import tool_event
 from treering.spine.words import describe, shorten
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from treering.model.runs import Message
     from treering.spine.courses import Course, State
     from treering.spine.ports import Timeline
+    from treering.spine.tools import Tools
 
 
 class Run:

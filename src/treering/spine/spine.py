@@ -8,7 +8,7 @@ import logging
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.errors import DuplicateEvent, TreeringError
+from treering.errors import DuplicateEvent, InvalidInput, TreeringError
 from treering.model.parts import RunStarted, ToolReturned, safe_part
 from treering.model.scopes import parse_scope
 from treering.model.tools import SyntheticPolicy
@@ -22,7 +22,7 @@ from treering.spine.ports import Gate
 from treering.spine.runs import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from treering.model.events import Header, NewEvent
     from treering.model.runs import Message, OpenRun
@@ -84,6 +84,12 @@ class Spine:
         A session has one at a time. Another waits for ``wait_seconds``, which goes by the session's
         mode if it is not given, and is refused then.
         """
+        if wait_seconds is not None and not (
+            isinstance(wait_seconds, int | float) and wait_seconds >= 0
+        ):
+            raise InvalidInput(
+                f"wait_seconds is {wait_seconds!r}", hint="give a number of seconds, 0 or more"
+            )
         started = RunStarted(
             entry_point=entry_point, runtime=runtime, model=model, provider=provider
         )
@@ -218,10 +224,14 @@ class Spine:
         open_runs = self._journal.open_runs(session.scope, session.session_id)
         return all(other.run_id != course.run_id for other in open_runs)
 
+    def headers_of(self, course: Course) -> Iterable[Header]:
+        """Return what the ledger holds of a run, in order."""
+        session = course.session
+        return self._journal.run_headers(session.scope, session.session_id, course.run_id)
+
     def outcome_of(self, course: Course, call_id: str) -> str | None:
         """Return the id of the event that is the outcome of a call of a run."""
-        place = (course.session.scope, course.session.session_id)
-        for header in self._journal.run_headers(*place, course.run_id):
+        for header in self.headers_of(course):
             part = safe_part(header.kind, header.refs)
             if isinstance(part, ToolReturned) and part.call_id == call_id:
                 return header.event_id

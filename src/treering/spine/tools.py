@@ -3,100 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from treering.errors import InvalidInput, NotFound, RunClosed, ToolDenied
 from treering.model.codec import canonical
 from treering.model.fields import check_name
-from treering.model.parts import Blocked, ToolCalled, ToolReturned
-from treering.model.tools import check_reason, shape_hash
+from treering.model.parts import Blocked, ToolCalled, ToolReturned, safe_part
+from treering.model.tools import shape_hash
+from treering.spine.calls import ToolCall
 from treering.spine.entries import TOOL_LEDGER, Entry
-from treering.spine.words import describe, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
     from treering.model.events import Header
     from treering.model.tools import Reason
     from treering.spine.courses import Course
-
-
-class ToolCall:
-    """One tool call: an intent, and exactly one outcome. A context manager."""
-
-    def __init__(self, tools: Tools, name: str, input: Any, call_id: str | None) -> None:  # noqa: A002
-        self._tools = tools
-        self.name = check_name(name, "tool name")
-        self.call_id = check_name(new_id() if call_id is None else call_id, "call_id")
-        self.input = input
-        """What the tool is called with: as given, or as a gate has changed it."""
-        self.intent: Header | None = None
-        """What was recorded before the tool runs."""
-        self.outcome: Header | None = None
-        """What counts as the result, once there is one."""
-        self.lock = threading.RLock()
-        """Held while its outcome is made and recorded; never asked for with the run's lock held."""
-        self.is_settled = False
-        """Whether the tool itself has had its say, be it late."""
-        self.started_at = 0.0
-        """When its intent was recorded, by the monotonic clock."""
-
-    def __repr__(self) -> str:
-        return f"ToolCall({self.name!r}, call_id={self.call_id!r})"
-
-    def __enter__(self) -> Self:
-        self._tools.begin(self)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.outcome is not None or not self._tools.is_here:
-            return
-        if error is None:
-            self.give_up("missing_result")
-            return
-        # If the run was closed meanwhile, that is no reason to hide what went wrong here.
-        with contextlib.suppress(RunClosed):
-            if isinstance(error, TimeoutError):
-                self.give_up("timeout")
-            elif isinstance(error, Exception):
-                self.fail(error)
-            else:
-                # What is no Exception came from outside: Ctrl-C, a task cancelled, a generator
-                # closed.
-                self.give_up("interrupted")
-
-    def finish(self, output: Any = None) -> Header:
-        """Record that the tool returned ``output``.
-
-        One that comes after a synthetic outcome is kept as late, and linked to that.
-        """
-        return self._tools.conclude(self, self._tools.results.returned, output)
-
-    def fail(self, error: BaseException | str) -> Header:
-        """Record that the tool failed; late, as ``finish`` may be."""
-        return self._tools.conclude(self, self._tools.results.failed, describe(error))
-
-    def give_up(self, reason: Reason) -> Header:
-        """Record that the tool gives no result: a synthetic one stands in, with the reason.
-
-        A call that has its outcome keeps it.
-        """
-        return self._tools.replace(self, check_reason(reason))
-
-    @property
-    def duration_ms(self) -> int:
-        """Return how long it has run."""
-        return int((time.monotonic() - self.started_at) * 1_000)
 
 
 class Tools:
@@ -169,6 +94,23 @@ class Tools:
                     self._course.occasion, call.name, call.call_id, call.duration_ms, reason
                 )
 
+    def reconcile(self) -> None:
+        """Go by what the ledger holds, after a recording that nobody saw the end of."""
+        course = self._course
+        if not course.is_doubtful:
+            return
+        with course.lock:
+            for header in course.spine.headers_of(course):
+                part = safe_part(header.kind, header.refs)
+                if isinstance(part, ToolCalled) and part.call_id and not self._knows(part.call_id):
+                    call = ToolCall(self, part.tool or "tool", None, part.call_id)
+                    call.intent, call.started_at = header, time.monotonic()
+                    self._open[call.call_id] = call
+                elif isinstance(part, ToolReturned) and part.call_id in self._open:
+                    call = self._open[part.call_id]
+                    self._close(call, header, synthetic=part.status == "synthetic")
+            course.is_doubtful = False
+
     def settle(self, headers: Sequence[Header]) -> None:
         """Note that every open call has its synthetic outcome. The caller holds the run's lock."""
         for call, header in zip(list(self._open.values()), headers, strict=True):
@@ -215,11 +157,14 @@ class Tools:
         return None, None
 
     def _check_fresh(self, call: ToolCall) -> None:
-        if any(call.call_id in known for known in (self._open, self._replaced, self._settled)):
+        if self._knows(call.call_id):
             raise InvalidInput(
                 f"the run has made a call {call.call_id} before",
                 hint="give each call an id of its own, or leave it out",
             )
+
+    def _knows(self, call_id: str) -> bool:
+        return any(call_id in known for known in (self._open, self._replaced, self._settled))
 
     def _deny(self, call: ToolCall, intent: Entry, code: str, why: str | None) -> NoReturn:
         """Record a call that may not run, with its outcome, and refuse it."""
@@ -307,6 +252,7 @@ class Tools:
                     f"the call {call.call_id} has not started", hint="use it as a context manager"
                 )
         with call.lock:
+            self.reconcile()
             yield
 
     def _close(self, call: ToolCall, header: Header, *, synthetic: bool) -> None:

@@ -22,7 +22,7 @@ SILENCE_ELSEWHERE_MS: Final = 86_400_000
 """A process that cannot be looked at is given up when nothing was heard of it for a day."""
 
 _NAME: Final = re.compile(
-    r"(?P<place>[a-z]+-[0-9a-f]+)/(?P<machine>[0-9a-f]{12})"
+    r"(?P<place>[a-z]+-[0-9a-f]+(?:-[0-9a-f]+)?)/(?P<machine>[0-9a-f]{12})"
     r"/(?P<process>[0-9a-f]{1,8})-(?P<started>[0-9a-f]{1,16})/(?P<token>[0-9a-f]{8})"
 )
 _GONE_STATES: Final = frozenset({"Z", "X", "x"})

@@ -264,7 +264,7 @@ class _Copy:
             return
         erased = EXPIRED if claim.erasure == "expired" else ERASED
         standing = [(place.session, row[0]) for row in found if row[3] & erased == 0]
-        blank(self._connection, self._scope, standing, claim.erasure)
+        blank(self._connection, self._batch.known, self._scope, standing, claim.erasure)
 
 
 def _taken(record: Record) -> DuplicateEvent:

@@ -19,8 +19,10 @@ from treering.ledger.records import Erased
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.claims import cover_of
 from treering.storage.encoding import erasure_flags, id_key
+from treering.storage.postgres import tool_calls
 from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
+from treering.storage.postgres.tool_records import lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.storage.postgres.batch import Batch
     from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.known import Known
     from treering.storage.postgres.writer import Writer
 
 SCRUB_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -186,7 +189,7 @@ class Eraser:
                 sessions.append(names[session])
             batch.flush()
             places = [(row[0], row[1]) for row in found]
-            erased, shared = blank(connection, scope, places, erasure)
+            erased, shared = blank(connection, known, scope, places, erasure)
             attempt.erased = Erased(
                 by_kind=dict(Counter(row[3] for row in found)),
                 sessions=sessions,
@@ -255,7 +258,11 @@ class Eraser:
 
 
 def blank(
-    connection: Connection, scope: Scope, places: list[tuple[int, int]], erasure: Erasure
+    connection: Connection,
+    known: Known,
+    scope: Scope,
+    places: list[tuple[int, int]],
+    erasure: Erasure,
 ) -> tuple[int, int]:
     """Erase the content of events; return how many blobs went, and how many others still hold."""
     if not places:
@@ -264,7 +271,11 @@ def blank(
     blobs = [Bytes(row[0]) for row in _fetch(connection, _BLOBS_OF, (scope, sessions, seqs))]
     statement = _EXPIRE if erasure == "expired" else _REDACT
     flags = erasure_flags(erasure)
+    scope_key = known.scope_key(connection, scope) or b""
+    lock(connection, known, scope)
+    calls = tool_calls.touched(connection, scope, scope_key, places)
     touched = _fetch(connection, statement, (flags, scope, sessions, seqs))
+    tool_calls.fold_anew(connection, scope, scope_key, calls)
     erased: list[Any] = []
     if blobs:
         # Whoever is about to hold one of them has locked it: wait for him, then look again.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.encoding import name_key
-from treering.storage.postgres import runs
+from treering.storage.postgres import runs, tool_calls
 
 if TYPE_CHECKING:
     from treering.storage.postgres.connections import Connection
@@ -102,6 +102,9 @@ def first_flaw(connection: Connection, opener: Opener) -> str | None:
             ).fetchone()
             if row and row[0]:
                 return "the states of runs are not what their events say"
+        row = connection.execute(tool_calls.UNSOUND).fetchone()
+        if row and row[0]:
+            return "the tool calls are not what their events say"
     return None
 
 

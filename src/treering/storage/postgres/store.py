@@ -14,13 +14,15 @@ from treering.storage import forks
 from treering.storage.damage import naming_damage
 from treering.storage.encoding import name_key, session_record
 from treering.storage.news import News
-from treering.storage.postgres import runs
+from treering.storage.postgres import runs, tool_calls
 from treering.storage.postgres.announcements import Announcer, Listener
 from treering.storage.postgres.copies import Copier
 from treering.storage.postgres.eraser import Eraser
 from treering.storage.postgres.known import Known
+from treering.storage.postgres.leases import Leases
 from treering.storage.postgres.reader import Reader
 from treering.storage.postgres.soundness import first_flaw
+from treering.storage.postgres.tool_records import ToolRecords
 from treering.storage.postgres.writer import Writer
 from treering.storage.sealing import generation_of
 
@@ -38,9 +40,11 @@ if TYPE_CHECKING:
         Selection,
         SessionRecord,
     )
+    from treering.ledger.tool_calls import Step
     from treering.model.events import Header
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
+    from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.server import Server
@@ -74,9 +78,11 @@ class PostgresStore(Reader):
         self._writer = Writer(server, known, self, vault)
         self._eraser = Eraser(self._writer)
         self._copier = Copier(self._writer)
+        self._tools = ToolRecords(server, known)
         self._news = News()
         self._announcer = Announcer(server)
         self._listener = Listener(server, self._news)
+        self._leases = Leases(server)
         server.on_loss = known.forget
         forks.register(self)
 
@@ -147,6 +153,28 @@ class PostgresStore(Reader):
 
         self._server.write(work, scope)
 
+    def cursor(self, scope: Scope, follower: str) -> str | None:
+        """Return how far a follower has come that keeps its place here; None if it has none."""
+        row = self._server.read(
+            lambda c: c.execute(
+                "SELECT cursor FROM cursors WHERE scope = %s AND follower = %s", (scope, follower)
+            ).fetchone(),
+            scope,
+        )
+        return None if row is None else str(row[0])
+
+    def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
+        """Keep durably how far a follower has come."""
+
+        def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
+            connection.execute(
+                "INSERT INTO cursors (scope, follower, cursor) VALUES (%s, %s, %s)"
+                " ON CONFLICT (scope, follower) DO UPDATE SET cursor = excluded.cursor",
+                (scope, follower, cursor),
+            )
+
+        self._server.write(work, scope)
+
     def session_records(
         self, scope: Scope | None = None, session_id: str | None = None
     ) -> Iterator[SessionRecord]:
@@ -202,6 +230,18 @@ class PostgresStore(Reader):
         """Say what lies in the tables that no session accounts for, if anything."""
         return self._server.read(lambda c: first_flaw(c, self._opener))
 
+    def follow_tools(self, scope: Scope) -> Step:
+        """Have the tool records of a scope follow the next stretch of its events."""
+        return self._tools.follow(scope)
+
+    def tool_calls(self, query: ToolQuery) -> list[ToolRecord]:
+        """Return up to ``query.limit`` tool records in the query's direction."""
+        return self._tools.page(query)
+
+    def tool_statistics(self, query: ToolQuery) -> list[ToolStatistics]:
+        """Return what is known of each tool, the most called first."""
+        return self._tools.statistics(query)
+
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
@@ -216,10 +256,16 @@ class PostgresStore(Reader):
         def work(connection: Connection, _: bool) -> RebuildReceipt:  # noqa: FBT001
             with connection.transaction():
                 runs.rebuild(connection)
+                tool_calls.empty(connection)
+            for (scope,) in connection.execute("SELECT scope FROM scopes").fetchall():
+                while self._tools.follow(scope).more:
+                    pass
             row = connection.execute(
-                "SELECT (SELECT count(*) FROM events WHERE flags < 64), (SELECT count(*) FROM runs)"
+                "SELECT (SELECT count(*) FROM events WHERE flags < 64),"
+                " (SELECT count(*) FROM runs), (SELECT count(*) FROM tool_calls)"
             ).fetchone()
-            return RebuildReceipt(events=row[0] if row else 0, runs=row[1] if row else 0)
+            events, states, calls = row or (0, 0, 0)
+            return RebuildReceipt(events=events, runs=states, tool_calls=calls)
 
         self._known.forget()
         return self._server.write(work)
@@ -274,11 +320,32 @@ class PostgresStore(Reader):
         self._server.write(work, scope)
         self._known.forget()
 
+    def owner(self) -> str:
+        """Return the name under which this process holds its runs."""
+        return self._leases.owner()
+
+    def is_gone(self, owner: str, seen_ms: int) -> bool:
+        """Whether the process behind ``owner`` is certainly not carrying on."""
+        return self._leases.is_gone(owner, seen_ms)
+
+    def is_elsewhere(self, owner: str) -> bool:
+        """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
+        return self._leases.is_elsewhere(owner)
+
+    def hold(self, name: str) -> bool:
+        """Hold ``name`` alone; return False if another store has it."""
+        return self._leases.hold(name)
+
+    def let_go(self, name: str) -> None:
+        """Let another store have ``name``."""
+        self._leases.let_go(name)
+
     def close(self) -> None:
         """Let go of the database."""
         self._listener.close()
         self._announcer.close()
         self._server.close()
+        self._leases.close()
 
     def before_fork(self) -> None:
         """Do nothing: what others are doing goes on in the parent."""
@@ -292,6 +359,7 @@ class PostgresStore(Reader):
         self._news.after_fork()
         self._announcer.after_fork()
         self._listener.after_fork()
+        self._leases.after_fork()
 
     def _spread(self) -> None:
         self._news.spread()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.storage import encoding
-from treering.storage.sqlite import timeline
+from treering.storage.sqlite import timeline, tool_calls
 from treering.storage.sqlite.sql import fetch_value
 
 if TYPE_CHECKING:
@@ -42,12 +42,14 @@ def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, in
     """Erase the content of events; return how many blobs went, and how many others still hold."""
     connection = batch.connection
     blobs = _blobs_of(connection, positions)
+    calls = tool_calls.touched(connection, positions)
     if erasure == "expired":
         timeline.remove(connection, positions)
     statement = _EXPIRE if erasure == "expired" else _REDACT
     flags = encoding.erasure_flags(erasure)
     connection.executemany(statement, [(flags, position) for position in positions])
     connection.executemany(_BLANK_CONTENT, [(position,) for position in positions])
+    tool_calls.fold_anew(connection, calls)
     connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")
     batch.dirty = True
     return _erase_blobs(connection, blobs)

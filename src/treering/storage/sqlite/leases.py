@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Closed, ReadOnly, StorageError
@@ -35,7 +36,7 @@ class Leases:
             self._enter()
             if self._owner is None:
                 file = self._settle()
-                owner = new_owner(_place(file))
+                owner = new_owner(self._place(file))
                 self._take(file, owner)
                 use(owner)
                 self._owner = owner
@@ -65,11 +66,7 @@ class Leases:
             return False
         if self._path is None:
             return owner != self._owner
-        if not IS_SUPPORTED:
-            return False
-        with FILES:
-            file = FILES.at(self._path, create=False)
-            return file is None or named.place != _place(file)
+        return IS_SUPPORTED and not named.place.startswith(f"{self._ledger()}-")
 
     def hold(self, name: str) -> bool:
         """Hold ``name`` alone; return False if another store has it."""
@@ -168,11 +165,14 @@ class Leases:
             file = FILES.at(self._path, create=False)
         except OSError:
             return None
-        if file is None or owner.place != _place(file):
+        if file is None or owner.place != self._place(file):
             return None
         return str(owner) not in file.holders and file.is_free(str(owner))
 
+    def _place(self, file: LeaseFile | None) -> str:
+        """Return the ledger, and the file that shows what is held in it."""
+        return "alone-0" if file is None else f"{self._ledger()}-{file.inode:x}"
 
-def _place(file: LeaseFile | None) -> str:
-    """Return what tells this ledger from its copies."""
-    return "alone-0" if file is None else f"file-{file.inode:x}"
+    def _ledger(self) -> str:
+        """Return what tells this ledger from its copies, and stays when it is moved."""
+        return f"file-{Path(self._database.path).stat().st_ino:x}"

@@ -12,7 +12,7 @@ import apsw
 
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.encoding import name_key
-from treering.storage.sqlite import runs, schema
+from treering.storage.sqlite import runs, schema, tool_calls
 from treering.storage.sqlite.known import SEALED_MARK
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 
@@ -146,6 +146,8 @@ def _flaw_of_derived(connection: apsw.Connection, opener: Opener) -> str | None:
     for one, other in ((runs.STORED, runs.DERIVED), (runs.DERIVED, runs.STORED)):
         if fetch_value(connection, f"SELECT count(*) FROM ({one} EXCEPT {other})"):
             return "the states of runs are not what their events say"
+    if not tool_calls.is_sound(connection):
+        return "the tool calls are not what their events say"
     return None
 
 

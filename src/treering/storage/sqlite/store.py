@@ -14,14 +14,16 @@ from treering.storage.damage import naming_damage
 from treering.storage.encoding import name_key, session_record
 from treering.storage.news import News
 from treering.storage.sealing import generation_of
-from treering.storage.sqlite import runs, timeline
+from treering.storage.sqlite import runs, timeline, tool_calls
 from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
 from treering.storage.sqlite.eraser import Eraser
 from treering.storage.sqlite.known import SEALED_MARK, Known, sealed_scopes
+from treering.storage.sqlite.leases import Leases
 from treering.storage.sqlite.reader import Reader
 from treering.storage.sqlite.soundness import first_flaw
 from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.tool_records import ToolRecords
 from treering.storage.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -38,9 +40,11 @@ if TYPE_CHECKING:
         Selection,
         SessionRecord,
     )
+    from treering.ledger.tool_calls import Step
     from treering.model.events import Header
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
+    from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
 
@@ -74,7 +78,9 @@ class SqliteStore(Reader):
         self._commits = GroupCommit(self._writer.carry_out)
         self._eraser = Eraser(self._writer)
         self._copier = Copier(self._writer)
+        self._tools = ToolRecords(self._writer, self._to_headers)
         self._news = News()
+        self._leases = Leases(database)
         if not database.read_only:
             self._eraser.finish()
 
@@ -136,6 +142,31 @@ class SqliteStore(Reader):
             batch.connection.executemany(
                 "INSERT INTO retention (scope, kind, days) VALUES (?, ?, ?)",
                 [(number, kind, days) for kind, days in policy.items()],
+            )
+            batch.dirty = True
+
+        self._writer.transact(work, None)
+
+    def cursor(self, scope: Scope, follower: str) -> str | None:
+        """Return how far a follower has come that keeps its place here; None if it has none."""
+        with self._database.reading() as connection:
+            kept: str | None = fetch_value(
+                connection,
+                "SELECT cursor FROM cursors JOIN scopes ON scopes.id = cursors.scope"
+                " WHERE scopes.name = ? AND follower = ?",
+                (scope, follower),
+            )
+        return kept
+
+    def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
+        """Keep durably how far a follower has come."""
+
+        def work(batch: Batch, _: None) -> None:
+            number = self._writer.known.scope(batch.connection, scope, create=True)[0]
+            batch.connection.execute(
+                "INSERT INTO cursors (scope, follower, cursor) VALUES (?, ?, ?)"
+                " ON CONFLICT (scope, follower) DO UPDATE SET cursor = excluded.cursor",
+                (number, follower, cursor),
             )
             batch.dirty = True
 
@@ -206,6 +237,18 @@ class SqliteStore(Reader):
             finally:
                 connection.execute("RELEASE looking")
 
+    def follow_tools(self, scope: Scope) -> Step:  # noqa: ARG002  (all scopes are followed as one)
+        """Have the tool records follow the next stretch of events."""
+        return self._tools.follow()
+
+    def tool_calls(self, query: ToolQuery) -> list[ToolRecord]:
+        """Return up to ``query.limit`` tool records in the query's direction."""
+        return self._tools.page(query)
+
+    def tool_statistics(self, query: ToolQuery) -> list[ToolStatistics]:
+        """Return what is known of each tool, the most called first."""
+        return self._tools.statistics(query)
+
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
@@ -252,15 +295,41 @@ class SqliteStore(Reader):
         def work(batch: Batch, _: None) -> None:
             timeline.rebuild(batch.connection)
             runs.rebuild(batch.connection)
-            self._writer.known.forget()
+            tool_calls.empty(batch.connection)
             batch.dirty = True
 
         self._writer.transact(work, None)
+        # Not before the commit, after which all that is remembered is taken to hold.
+        self._writer.known.forget()
+        while self._tools.follow().more:
+            pass
         with self._database.reading() as connection:
             events = fetch_value(connection, "SELECT count(*) FROM times_by_session")
             states = fetch_value(connection, "SELECT count(*) FROM runs")
-        return RebuildReceipt(events=events, runs=states)
+            calls = fetch_value(connection, "SELECT count(*) FROM tool_calls")
+        return RebuildReceipt(events=events, runs=states, tool_calls=calls)
+
+    def owner(self) -> str:
+        """Return the name under which this process holds its runs."""
+        return self._leases.owner()
+
+    def is_gone(self, owner: str, seen_ms: int) -> bool:
+        """Whether the process behind ``owner`` is certainly not carrying on."""
+        return self._leases.is_gone(owner, seen_ms)
+
+    def is_elsewhere(self, owner: str) -> bool:
+        """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
+        return self._leases.is_elsewhere(owner)
+
+    def hold(self, name: str) -> bool:
+        """Hold ``name`` alone; return False if another store has it."""
+        return self._leases.hold(name)
+
+    def let_go(self, name: str) -> None:
+        """Let another store have ``name``."""
+        self._leases.let_go(name)
 
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
+        self._leases.close()

@@ -18,22 +18,23 @@ from treering.surfaces.cli.output import counted
     treering rebuild
     treering rebuild --json
     """,
-    if_stopped="all is made anew or nothing is; run it again",
+    if_stopped="run it again; what is not made anew yet is made when it is asked for",
 )
 @json_option
 @db_option
 def rebuild() -> None:
     """Throw away all that is derived from the events, and make it anew.
 
-    The events themselves are not touched. Use it when verify says that the orders of time or the
-    states of runs are not what the events say.
+    The events themselves are not touched. Use it when verify says that the orders of time, the
+    states of runs or the tool calls are not what the events say.
     """
     with open_existing("change") as ledger, of_all_scopes():
         receipt = ledger.rebuild()
     # A server keeps the orders of time itself.
-    orders = "" if is_on_server() else f"the orders of {counted(receipt.events, 'event')} and "
+    orders = "" if is_on_server() else f"the orders of {counted(receipt.events, 'event')}, "
     show(
         receipt,
-        f"rebuilt {orders}the states of {counted(receipt.runs, 'run')}",
+        f"rebuilt {orders}the states of {counted(receipt.runs, 'run')}"
+        f" and the records of {counted(receipt.tool_calls, 'tool call')}",
         done="the ledger was rebuilt",
     )

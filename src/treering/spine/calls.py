@@ -1,0 +1,93 @@
+"""Tool calls: what the author of one holds in hand."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from treering.errors import RunClosed
+from treering.model.fields import check_name
+from treering.model.tools import check_reason
+from treering.spine.words import describe, new_id
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from treering.model.events import Header
+    from treering.model.tools import Reason
+    from treering.spine.tools import Tools
+
+
+class ToolCall:
+    """One tool call: an intent, and exactly one outcome. A context manager."""
+
+    def __init__(self, tools: Tools, name: str, input: Any, call_id: str | None) -> None:  # noqa: A002
+        self._tools = tools
+        self.name = check_name(name, "tool name")
+        self.call_id = check_name(new_id() if call_id is None else call_id, "call_id")
+        self.input = input
+        """What the tool is called with: as given, or as a gate has changed it."""
+        self.intent: Header | None = None
+        """What was recorded before the tool runs."""
+        self.outcome: Header | None = None
+        """What counts as the result, once there is one."""
+        self.lock = threading.RLock()
+        """Held while its outcome is made and recorded; never asked for with the run's lock held."""
+        self.is_settled = False
+        """Whether the tool itself has had its say, be it late."""
+        self.started_at = 0.0
+        """When its intent was recorded, by the monotonic clock."""
+
+    def __repr__(self) -> str:
+        return f"ToolCall({self.name!r}, call_id={self.call_id!r})"
+
+    def __enter__(self) -> Self:
+        self._tools.begin(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.outcome is not None or not self._tools.is_here:
+            return
+        if error is None:
+            self.give_up("missing_result")
+            return
+        # If the run was closed meanwhile, that is no reason to hide what went wrong here.
+        with contextlib.suppress(RunClosed):
+            if isinstance(error, TimeoutError):
+                self.give_up("timeout")
+            elif isinstance(error, Exception):
+                self.fail(error)
+            else:
+                # What is no Exception came from outside: Ctrl-C, a task cancelled, a generator
+                # closed.
+                self.give_up("interrupted")
+
+    def finish(self, output: Any = None) -> Header:
+        """Record that the tool returned ``output``.
+
+        One that comes after a synthetic outcome is kept as late, and linked to that.
+        """
+        return self._tools.conclude(self, self._tools.results.returned, output)
+
+    def fail(self, error: BaseException | str) -> Header:
+        """Record that the tool failed; late, as ``finish`` may be."""
+        return self._tools.conclude(self, self._tools.results.failed, describe(error))
+
+    def give_up(self, reason: Reason) -> Header:
+        """Record that the tool gives no result: a synthetic one stands in, with the reason.
+
+        A call that has its outcome keeps it.
+        """
+        return self._tools.replace(self, check_reason(reason))
+
+    @property
+    def duration_ms(self) -> int:
+        """Return how long it has run."""
+        return int((time.monotonic() - self.started_at) * 1_000)

@@ -1,0 +1,231 @@
+"""Tool records: the rows of their table, told with the texts that the events hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.derive.tool_calls import links, record_of, runs_of
+from treering.errors import Busy
+from treering.ledger.tool_calls import Step
+from treering.storage.damage import naming_damage
+from treering.storage.postgres import tool_calls
+from treering.storage.postgres.rows import HEADER, SESSION, headers
+from treering.storage.tool_calls import (
+    COLUMNS,
+    RUN_STATES,
+    asked,
+    entry_of,
+    record_places,
+    statistics_of,
+)
+
+if TYPE_CHECKING:
+    from treering.model.events import Header
+    from treering.model.scopes import Scope
+    from treering.model.tool_records import RunState, ToolQuery, ToolRecord, ToolStatistics
+    from treering.storage.encoding import Row
+    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.server import Server
+    from treering.storage.sqlite.private_tools import PrivateTable
+    from treering.storage.tool_calls import Asked, Measured
+
+ATTEMPTS_MAX: Final = 5
+"""How often records are looked for of which something is erased meanwhile."""
+PRIVATE_MAX: Final = 16
+"""Scopes of which a private table is kept."""
+
+AT_PLACES: Final = f"""
+SELECT {HEADER}
+FROM events AS e
+WHERE e.scope = %s AND (e.session, e.seq) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
+  AND e.flags & 66 = 0
+"""
+_STATES: Final = """
+SELECT r.session, r.run_id, r.state
+FROM runs AS r
+WHERE r.scope = %s AND (r.session, r.run_id) IN (SELECT * FROM unnest(%b::bigint[], %s::text[]))
+"""
+_ROWS: Final = f"""
+SELECT {", ".join(COLUMNS)} FROM tool_calls WHERE scope = %s AND position = ANY(%b::bigint[])
+"""
+_SEQ: Final = SESSION + 1
+
+
+class ToolRecords:
+    """Answers what is asked of tool calls, and keeps their table up with the events."""
+
+    def __init__(self, server: Server, known: Known) -> None:
+        self._server = server
+        self._known = known
+        self._private: dict[str, PrivateTable] = {}
+        """Stand in for the table where that is behind and may not be written."""
+
+    def follow(self, scope: Scope) -> Step:
+        """Enter the next stretch of a scope's events."""
+        if self._server.read_only:
+            return self._server.read(lambda c: self._follow_privately(c, scope), scope)
+        return self._server.write(lambda c, _: self._follow(c, scope), scope)
+
+    def _follow(self, connection: Connection, scope: Scope) -> Step:
+        key = self._known.scope_key(connection, scope)
+        if key is None or not tool_calls.is_behind(connection, scope):
+            return Step(0, more=False)
+        with connection.transaction(), naming_damage(self._server.address.shown):
+            lock(connection, self._known, scope)
+            news = tool_calls.settled(connection, scope, key, tool_calls.mark(connection, scope))
+            tool_calls.enter(connection, scope, news.facts)
+            if news.facts or news.events >= tool_calls.PASSED_MAX:
+                tool_calls.note_mark(connection, scope, news.last)
+            if not news.more:
+                waiting = tool_calls.unsettled(connection, scope, key, news.last)
+                tool_calls.enter(connection, scope, waiting)
+        return Step(news.events, more=news.more)
+
+    def _follow_privately(self, connection: Connection, scope: Scope) -> Step:
+        key = self._known.scope_key(connection, scope)
+        # Once the table was behind, we go on with our own.
+        if key is None or not (scope in self._private or tool_calls.is_behind(connection, scope)):
+            return Step(0, more=False)
+        from treering.storage.sqlite.tool_calls import take  # noqa: PLC0415  (only where nothing may be written)
+
+        private = self._table_of(scope)
+        erasures = tool_calls.erasures(connection, scope)
+        with private.using() as table, naming_damage(self._server.address.shown):
+            if erasures != private.sound_until:
+                # What was erased since may have been entered before.
+                private.empty()
+                private.sound_until = erasures
+            news = tool_calls.settled(connection, scope, key, private.seen or (0, 0, 0))
+            take(table, 0, news.facts)
+            private.seen = news.last
+            if not news.more:
+                take(table, 0, tool_calls.unsettled(connection, scope, key, news.last))
+        return Step(news.events, more=news.more)
+
+    def _table_of(self, scope: Scope) -> PrivateTable:
+        from treering.storage.sqlite.private_tools import PrivateTable  # noqa: PLC0415
+
+        if scope not in self._private:
+            while len(self._private) >= PRIVATE_MAX:
+                self._private.pop(next(iter(self._private)))
+            self._private[scope] = PrivateTable()
+        return self._private[scope]
+
+    def page(self, query: ToolQuery) -> list[ToolRecord]:
+        """Return up to ``query.limit`` records in the query's direction."""
+        for _ in range(ATTEMPTS_MAX):
+            rows, told = self._server.read(lambda c: self._page(c, query), query.scope)
+            if len(rows) == len(told):
+                return told[::-1] if query.backwards else told
+            self._catch_up(query.scope)
+        raise _erasing()
+
+    def _page(self, connection: Connection, query: ToolQuery) -> tuple[list[Row], list[ToolRecord]]:
+        found = self._asked(connection, query)
+        if found is None:
+            return [], []
+        private = self._private.get(query.scope)
+        if private is None:
+            rows = tool_calls.page(connection, found)
+        else:
+            from treering.storage.sqlite.tool_calls import page  # noqa: PLC0415
+
+            with private.using() as table:
+                rows = page(table, msgspec.structs.replace(found, scope=0))
+        return rows, self._told(connection, query.scope, rows)
+
+    def statistics(self, query: ToolQuery) -> list[ToolStatistics]:
+        """Return what is known of each tool, the most called first."""
+        for _ in range(ATTEMPTS_MAX):
+            measured, told = self._server.read(lambda c: self._statistics(c, query), query.scope)
+            if len(measured) == len(told):
+                return [statistics_of(one, told[one.position].tool) for one in measured]
+            self._catch_up(query.scope)
+        raise _erasing()
+
+    def _statistics(
+        self, connection: Connection, query: ToolQuery
+    ) -> tuple[list[Measured], dict[int, ToolRecord]]:
+        found = self._asked(connection, query)
+        if found is None:
+            return [], {}
+        private = self._private.get(query.scope)
+        if private is None:
+            measured = tool_calls.statistics(connection, found)
+            positions = [one.position for one in measured]
+            rows = _fetch(connection, _ROWS, (query.scope, positions))
+        else:
+            from treering.storage.sqlite.tool_calls import rows_at, statistics  # noqa: PLC0415
+
+            with private.using() as table:
+                measured = statistics(table, msgspec.structs.replace(found, scope=0))
+                rows = rows_at(table, [one.position for one in measured])
+        told = self._told(connection, query.scope, rows)
+        return measured, {record.position: record for record in told}
+
+    def _catch_up(self, scope: Scope) -> None:
+        while self.follow(scope).more:
+            pass
+
+    def _asked(self, connection: Connection, query: ToolQuery) -> Asked | None:
+        """Return the query in numbers; None if nothing can be found."""
+        key = self._known.scope_key(connection, query.scope)
+        if key is None:
+            return None
+        session = None
+        if query.session_id is not None:
+            session = self._known.session(connection, query.scope, query.session_id)
+            if session is None:
+                return None
+        return asked(query, query.scope, key, session)
+
+    def _told(self, connection: Connection, scope: Scope, rows: list[Row]) -> list[ToolRecord]:
+        """Return the records of ``rows``; without those of which an event is gone."""
+        places = record_places(rows)
+        sessions, seqs = [place[0] for place in places], [place[1] for place in places]
+        found = _fetch(connection, AT_PLACES, (scope, sessions, seqs))
+        with naming_damage(self._server.address.shown):
+            names = self._known.session_names(connection, scope, sessions)
+            at = [(row[SESSION], row[_SEQ]) for row in found]
+            known = dict(zip(at, headers(found, scope, names), strict=True))
+            states = _states(connection, scope, known)
+            whole = [row for row in rows if all(p in known for p in record_places([row]))]
+            drawn = [(row[1], entry_of(row)) for row in whole]
+            return [
+                record_of(
+                    entry, *(known.get((session, seq or 0)) for seq in links(entry)), states=states
+                )
+                for session, entry in drawn
+            ]
+
+
+def lock(connection: Connection, known: Known, scope: Scope) -> None:
+    """Keep all others out of the scope's tool calls until the end of the transaction."""
+    number = known.lock_of(scope, tool_calls.LOCK_NAME)
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
+
+
+def _states(
+    connection: Connection, scope: Scope, known: dict[tuple[int, int], Header]
+) -> dict[tuple[str, str], RunState]:
+    """Return the states of the runs that ``known`` headers name."""
+    names = {session: header.session_id for (session, _), header in known.items()}
+    runs = [(session, run) for (session, _), header in known.items() for run in runs_of(header)]
+    if not runs:
+        return {}
+    values = (scope, [run[0] for run in runs], [run[1] for run in runs])
+    return {
+        (names[session], run): RUN_STATES[state]
+        for session, run, state in _fetch(connection, _STATES, values)
+    }
+
+
+def _fetch(connection: Connection, statement: str, values: Any) -> list[Row]:
+    return connection.execute(statement, values, binary=True).fetchall()
+
+
+def _erasing() -> Busy:
+    return Busy("tool calls are being erased while they are read", hint="ask again")

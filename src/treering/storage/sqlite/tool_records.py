@@ -1,0 +1,204 @@
+"""Tool records: the rows of their table, told with the texts that the events hold."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from treering.derive.tool_calls import links, record_of, runs_of
+from treering.errors import Busy
+from treering.ledger.tool_calls import Step
+from treering.model.codec import encode
+from treering.model.kinds import ERASURE_KINDS
+from treering.storage.damage import naming_damage
+from treering.storage.encoding import name_key
+from treering.storage.sqlite import tool_calls
+from treering.storage.sqlite.private_tools import PrivateTable
+from treering.storage.sqlite.rows import HEADER, SESSION
+from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
+from treering.storage.tool_calls import (
+    RUN_STATES,
+    asked,
+    entry_of,
+    record_places,
+    statistics_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import apsw
+
+    from treering.model.events import Header
+    from treering.model.tool_records import RunState, ToolQuery, ToolRecord, ToolStatistics
+    from treering.storage.sqlite.batch import Batch
+    from treering.storage.sqlite.sql import Row
+    from treering.storage.sqlite.writer import Writer
+    from treering.storage.tool_calls import Asked
+
+ATTEMPTS_MAX: Final = 5
+"""How often records are looked for of which something is erased meanwhile."""
+
+AT_PLACES: Final = f"""
+SELECT {HEADER}
+FROM json_each(CAST(? AS TEXT)) AS place
+CROSS JOIN events AS e
+  ON e.session = json_extract(place.value, '$[0]') AND e.seq = json_extract(place.value, '$[1]')
+WHERE e.flags & 66 = 0
+"""
+_SEQ: Final = SESSION + 1
+
+
+class ToolRecords:
+    """Answers what is asked of tool calls, and keeps their table up with the events."""
+
+    def __init__(self, writer: Writer, to_headers: Callable[[list[Row]], list[Header]]) -> None:
+        self._database = writer.database
+        self._writer = writer
+        self._to_headers = to_headers
+        self._private: PrivateTable | None = None
+        """Stands in for the table where that is behind and may not be written."""
+
+    def follow(self) -> Step:
+        """Enter the next stretch of events."""
+        if self._private is not None:
+            return self._follow_privately(self._private)
+        with self._database.reading() as connection, connection:
+            if not tool_calls.is_behind(connection):
+                return Step(0, more=False)
+        if self._database.read_only:
+            self._private = PrivateTable()
+            return Step(0, more=True)
+        step = Step(0, more=False)
+
+        def work(batch: Batch, _: None) -> None:
+            nonlocal step
+            connection = batch.connection
+            start = tool_calls.seen(connection)
+            with naming_damage(self._database.path):
+                end, newest = tool_calls.enter(connection, connection, start)
+            if end > start:
+                tool_calls.note_seen(connection, end)
+                batch.dirty = True
+            step = Step(end - start, more=end < newest)
+
+        self._writer.transact(work, None)
+        return step
+
+    def _follow_privately(self, private: PrivateTable) -> Step:
+        with self._database.reading() as source, source, private.using() as table:
+            newest = tool_calls.newest(source)
+            if tool_calls.has_any(source, private.sound_until, newest, ERASURE_KINDS):
+                # What was erased since may have been entered before.
+                private.empty()
+            if not private.seen:
+                private.sound_until = newest
+            start = sum(private.seen)
+            with naming_damage(self._database.path):
+                end, newest = tool_calls.enter(source, table, start)
+            private.seen = (end,)
+        return Step(end - start, more=end < newest)
+
+    def page(self, query: ToolQuery) -> list[ToolRecord]:
+        """Return up to ``query.limit`` records in the query's direction."""
+        for _ in range(ATTEMPTS_MAX):
+            with self._open() as (source, table):
+                found = self._asked(source, query)
+                rows = tool_calls.page(table, found) if found else []
+                told = _headers_of(source, rows)
+            records = self._told(rows, told)
+            if len(records) == len(rows):
+                return records[::-1] if query.backwards else records
+            self._catch_up()
+        raise _erasing()
+
+    def statistics(self, query: ToolQuery) -> list[ToolStatistics]:
+        """Return what is known of each tool, the most called first."""
+        for _ in range(ATTEMPTS_MAX):
+            with self._open() as (source, table):
+                found = self._asked(source, query)
+                measured = tool_calls.statistics(table, found) if found else []
+                rows = tool_calls.rows_at(table, [one.position for one in measured])
+                told = _headers_of(source, rows)
+            records = self._told(rows, told)
+            if len(records) == len(rows):
+                return [
+                    statistics_of(one, record.tool)
+                    for one, record in zip(measured, records, strict=True)
+                ]
+            self._catch_up()
+        raise _erasing()
+
+    def _catch_up(self) -> None:
+        while self.follow().more:
+            pass
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[tuple[apsw.Connection, apsw.Connection]]:
+        """Lend the events and the table, both as of one moment."""
+        with self._database.reading() as source, source:
+            if self._private is None:
+                yield source, source
+            else:
+                with self._private.using() as table:
+                    yield source, table
+
+    def _asked(self, source: apsw.Connection, query: ToolQuery) -> Asked | None:
+        """Return the query in numbers; None if nothing can be found."""
+        scope = fetch_one(source, "SELECT id, key FROM scopes WHERE name = ?", (query.scope,))
+        if scope is None:
+            return None
+        session = None
+        if query.session_id is not None:
+            session = fetch_value(
+                source,
+                "SELECT id FROM sessions WHERE scope = ? AND key = ?",
+                (scope[0], name_key(scope[1], query.session_id)),
+            )
+            if session is None:
+                return None
+        return asked(query, scope[0], scope[1], session)
+
+    def _told(self, rows: list[Row], told: list[Row]) -> list[ToolRecord]:
+        """Return the records of ``rows``; without those of which an event is gone."""
+        places = [(row[SESSION], row[_SEQ]) for row in told]
+        headers = dict(zip(places, self._to_headers(told), strict=True))
+        whole = [row for row in rows if all(place in headers for place in record_places([row]))]
+        with naming_damage(self._database.path):
+            drawn = [(row[1], entry_of(row)) for row in whole]
+            states = self._states(headers)
+            return [
+                record_of(
+                    entry,
+                    *(headers.get((session, seq or 0)) for seq in links(entry)),
+                    states=states,
+                )
+                for session, entry in drawn
+            ]
+
+    def _states(self, headers: dict[tuple[int, int], Header]) -> dict[tuple[str, str], RunState]:
+        """Return the states of the runs that ``headers`` name."""
+        runs = {
+            (session, header.session_id, run)
+            for (session, _), header in headers.items()
+            for run in runs_of(header)
+        }
+        states: dict[tuple[str, str], RunState] = {}
+        with self._database.reading() as connection:
+            for session, session_id, run in runs:
+                state = fetch_value(
+                    connection,
+                    "SELECT state FROM runs WHERE session = ? AND run = ?",
+                    (session, tool_calls.name_id(connection, run)),
+                )
+                if state is not None:
+                    states[session_id, run] = RUN_STATES[state]
+        return states
+
+
+def _headers_of(source: apsw.Connection, rows: list[Row]) -> list[Row]:
+    return fetch_all(source, AT_PLACES, (encode(record_places(rows)),))
+
+
+def _erasing() -> Busy:
+    return Busy("tool calls are being erased while they are read", hint="ask again")
