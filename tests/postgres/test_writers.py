@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -482,6 +483,11 @@ class Promotion:
         monkeypatch.setattr(server_module.Server, "_enter", entering)
 
 
+def _replica(patches: pytest.MonkeyPatch) -> contextlib.nullcontext[Promotion]:
+    """Have every connection find a replica, from the first on."""
+    return contextlib.nullcontext(Promotion(patches, float("inf")))
+
+
 @pytest.mark.parametrize("texts", [["a"], ["a", "b"]], ids=["one event", "a batch"])
 @pytest.mark.parametrize("looks", [1, 3])
 def test_a_write_waits_until_a_replica_has_become_a_primary(
@@ -502,8 +508,7 @@ def test_a_write_on_a_server_that_stays_a_replica_is_refused_and_leaves_nothing_
 ) -> None:
     with open_ledger(url) as ledger:
         ledger.append([said("before", event_id="before")])
-    with monkeypatch.context() as patches, open_ledger(url) as ledger:
-        Promotion(patches, float("inf"))
+    with monkeypatch.context() as patches, _replica(patches), open_ledger(url) as ledger:
         assert len(stored(ledger)) == 1
         patches.setattr(server_module, "PATIENCE_S", 0.1)
         writes: list[Callable[[], object]] = [
