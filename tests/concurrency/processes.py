@@ -136,7 +136,7 @@ def race_for_id(pipe: Connection, path: Path, number: int) -> None:
 
 
 def hold_gate(pipe: Connection, path: Path, _: int) -> None:
-    """Stand in the gate until told to go."""
+    """Stand in the turnstile until told to go."""
     import fcntl
 
     with open(f"{path}.lock", "rb+") as gate:  # noqa: PTH123

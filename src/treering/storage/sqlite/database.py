@@ -18,7 +18,7 @@ from treering.errors import Closed, Corrupt, NotFound, ReadOnly
 from treering.storage import forks
 from treering.storage.sqlite import schema
 from treering.storage.sqlite.faults import translate
-from treering.storage.sqlite.gate import Gate
+from treering.storage.sqlite.turnstile import Turnstile
 from treering.storage.sqlite.opening import (
     PrivateCopy,
     connect_read_only,
@@ -77,8 +77,8 @@ class Database:
         self._pid = os.getpid()
         self.epoch = 0
         """Counts reopenings: what was remembered of an earlier connection no longer holds."""
-        gate_path = None if path == MEMORY or self.read_only else Path(path + ".lock")
-        self.gate = Gate(gate_path, patience_s=patience_s)
+        lock_path = None if path == MEMORY or self.read_only else Path(path + ".lock")
+        self.turnstile = Turnstile(lock_path, patience_s=patience_s)
         forks.register(self)
         try:
             self._settle()
@@ -147,7 +147,7 @@ class Database:
         with self.lock:
             self._closed = True
             self._disconnect()
-            self.gate.close()
+            self.turnstile.close()
             if self._copy is not None:
                 self._copy.remove()
 
@@ -161,22 +161,22 @@ class Database:
             create_private(self.path)
         with self.lock:
             try:
-                # Looked at before the gate, which would leave its lock beside a foreign file.
+                # Looked at before the turnstile, which would leave its lock beside a foreign file.
                 connection = self.writer()
                 version = schema.stored_version(connection, self.path)
                 schema.check_version(version, self.path, upgradable=True)
                 if schema.is_current(version) and connection.pragma("journal_mode") == "wal":
                     return  # Nothing to write, so nobody to wait for.
-                self.gate.enter()
+                self.turnstile.enter()
                 try:
                     if not self.in_memory:
                         connection.pragma("journal_mode", "wal")
                     schema.migrate(connection, self.path)
                 finally:
-                    self.gate.leave()
+                    self.turnstile.leave()
             except BaseException:
                 self.reopen()
-                self.gate.close()
+                self.turnstile.close()
                 raise
 
     def _settle_read_only(self) -> None:
@@ -304,7 +304,7 @@ class Database:
         while self._lent:
             self._returned.wait()
         self._let_go()
-        self.gate.close()
+        self.turnstile.close()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
@@ -326,7 +326,7 @@ class Database:
         self._writer = None
         self._readers = []
         self._pid = os.getpid()
-        self.gate.close()
+        self.turnstile.close()
         self._renew_locks()
 
     def _renew_locks(self) -> None:

@@ -102,7 +102,7 @@ class Eraser:
         connection = database.writer()
         if not fetch_value(connection, "SELECT value FROM ledger WHERE name = 'erasure_pending'"):
             return "done"
-        database.gate.enter()
+        database.turnstile.enter()
         try:
             connection.set_busy_timeout(CHECKPOINT_PATIENCE_MS)
             if not database.in_memory and fetch_value(
@@ -114,7 +114,7 @@ class Eraser:
             return "done"
         finally:
             database.restore_patience(connection)
-            database.gate.leave()
+            database.turnstile.leave()
 
     def _select(self, batch: Batch, selection: Selection, limit: int) -> list[_Found]:
         connection = batch.connection

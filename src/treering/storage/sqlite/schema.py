@@ -62,7 +62,7 @@ def is_current(version: int) -> bool:
 
 
 def migrate(connection: apsw.Connection, path: str) -> None:
-    """Bring the file to the newest schema. The caller holds the gate."""
+    """Bring the file to the newest schema. The caller holds the turnstile."""
     for number, statements in enumerate(migrations(), start=1):
         connection.execute("BEGIN IMMEDIATE")
         try:

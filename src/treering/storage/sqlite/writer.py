@@ -65,7 +65,7 @@ class Writer:
                     self._undo(batch.connection, error)
                     raise
                 finally:
-                    self.database.gate.leave()
+                    self.database.turnstile.leave()
             except apsw.Error as error:
                 raise translate(error, self.database.path) from error
         return False
@@ -73,7 +73,7 @@ class Writer:
     def _begin(self) -> Batch:
         database = self.database
         connection = database.writer()
-        database.gate.enter()
+        database.turnstile.enter()
         try:
             # IMMEDIATE takes the write lock before we look at the last seq, so two writers can
             # never number their events from the same starting point.
@@ -82,7 +82,7 @@ class Writer:
             self.known.refresh(connection)
         except BaseException as error:
             self._undo(connection, error)
-            database.gate.leave()
+            database.turnstile.leave()
             raise
         return Batch(self.known, self._vault, connection, cursor)
 

@@ -23,7 +23,7 @@ except ImportError:  # Windows has no flock: SQLite's own lock and its patience 
 _MODE: Final = 0o600
 
 
-class Gate:
+class Turnstile:
     """Lets one writer of all processes through at a time. Not for two threads at once."""
 
     def __init__(self, path: Path | None, *, patience_s: float) -> None:
@@ -76,7 +76,7 @@ class _Waiting:
         self._lock = threading.Lock()
         self._abandoned = False
         self._arrived = threading.Event()
-        threading.Thread(target=self._stand, name="treering-gate", daemon=True).start()
+        threading.Thread(target=self._stand, name="treering-turnstile", daemon=True).start()
 
     def wait(self, timeout_s: float) -> bool:
         if self._arrived.wait(timeout_s):
