@@ -72,7 +72,16 @@ if TYPE_CHECKING:
     from treering.model.tool_records import ToolRecord, ToolStatistics
     from treering.model.tools import SyntheticPolicy
     from treering.spine.calls import ToolCall
-    from treering.spine.ports import Delivery, SinkStatus
+    from treering.spine.ports import (
+        Delivery,
+        Gate,
+        Occasion,
+        Preparation,
+        PrivateSink,
+        SafeSink,
+        SinkStatus,
+        Verdict,
+    )
     from treering.spine.runs import Run
     from treering.spine.spine import Spine
 
@@ -92,6 +101,7 @@ __all__ = [
     "ExpireReceipt",
     "ExportReceipt",
     "Follower",
+    "Gate",
     "Header",
     "ImportReceipt",
     "InitReceipt",
@@ -108,9 +118,12 @@ __all__ = [
     "NotALedger",
     "NotFound",
     "NotPermitted",
+    "Occasion",
     "OutcomeUnknown",
     "Page",
+    "Preparation",
     "PrivateEvent",
+    "PrivateSink",
     "ReadOnly",
     "RebuildReceipt",
     "RedactReceipt",
@@ -119,6 +132,7 @@ __all__ = [
     "RunClosed",
     "RunInterrupted",
     "SafeEvent",
+    "SafeSink",
     "SchemaTooNew",
     "SchemaTooOld",
     "ScrubReceipt",
@@ -137,6 +151,7 @@ __all__ = [
     "TreeringError",
     "Unavailable",
     "Unsupported",
+    "Verdict",
     "Verification",
     "__version__",
     "administer",
@@ -154,6 +169,7 @@ _HOMES: Final = {
     "ExpireReceipt": "treering.model.receipts",
     "ExportReceipt": "treering.model.receipts",
     "Follower": "treering.ledger.following",
+    "Gate": "treering.spine.ports",
     "Header": "treering.model.events",
     "ImportReceipt": "treering.model.receipts",
     "InitReceipt": "treering.model.receipts",
@@ -162,12 +178,16 @@ _HOMES: Final = {
     "Ledger": "treering.ledger.ledger",
     "Message": "treering.model.runs",
     "NewEvent": "treering.model.events",
+    "Occasion": "treering.spine.ports",
     "Page": "treering.model.queries",
+    "Preparation": "treering.spine.ports",
     "PrivateEvent": "treering.model.carried",
+    "PrivateSink": "treering.spine.ports",
     "RebuildReceipt": "treering.model.receipts",
     "RedactReceipt": "treering.model.receipts",
     "Run": "treering.spine.runs",
     "SafeEvent": "treering.model.carried",
+    "SafeSink": "treering.spine.ports",
     "ScrubReceipt": "treering.model.receipts",
     "Session": "treering.ledger.sessions",
     "SinkStatus": "treering.spine.ports",
@@ -176,6 +196,7 @@ _HOMES: Final = {
     "ToolCall": "treering.spine.calls",
     "ToolRecord": "treering.model.tool_records",
     "ToolStatistics": "treering.model.tool_records",
+    "Verdict": "treering.spine.ports",
     "Verification": "treering.model.receipts",
     "administer": "treering.app",
     "open": "treering.app",

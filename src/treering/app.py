@@ -15,12 +15,14 @@ from treering.ledger.drafts import Drafter
 from treering.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from treering.capture.secrets import Guard
     from treering.ledger.drafts import GuardMode
     from treering.ledger.ports import EventStore
+    from treering.model.tools import SyntheticPolicy
+    from treering.spine.ports import Sink
     from treering.storage.modes import Durability, Mode
     from treering.storage.postgres.address import Address
     from treering.storage.postgres.administration import Administration
@@ -37,6 +39,8 @@ def open(  # noqa: A001  (the public door is treering.open)
     durability: Durability = "full",
     guard: GuardMode = "safe",
     keys: str | os.PathLike[str] | None = None,
+    sinks: Sequence[Sink] = (),
+    synthetic: SyntheticPolicy | None = None,
 ) -> Ledger:
     """Open the ledger at ``location``, which is made if it is not there.
 
@@ -47,6 +51,9 @@ def open(  # noqa: A001  (the public door is treering.open)
     but may lose the last moments at a power cut. ``guard`` says where secrets are looked for:
     ``"safe"`` masks them in summaries and refs, ``"mask"`` in payloads too, ``"reject"`` refuses
     such events, ``"off"`` looks nowhere. ``keys`` is the folder of the keys of encrypted scopes.
+
+    Runs of processes that are gone are closed; ``sinks`` and ``synthetic``, as of
+    ``Ledger.spine``, have their say in that if they are given here.
     """
     path = _path(location)
     for name, value, allowed in (
@@ -59,8 +66,13 @@ def open(  # noqa: A001  (the public door is treering.open)
     drafter = Drafter(guard=_guard, mode=guard, clock=now_ms)
     store = _store(path, durability, mode, partial(keys_folder, keys))
     ledger = Ledger(store, drafter=drafter, clock=now_ms)
-    if mode == "rw":
-        ledger.spine().recover()
+    try:
+        ledger.spine(sinks, synthetic=synthetic)
+        if mode == "rw":
+            ledger.recover()
+    except BaseException:
+        ledger.close()
+        raise
     return ledger
 
 

@@ -127,7 +127,7 @@ def test_whoever_opens_a_ledger_leaves_the_calls_of_a_living_process_alone(locat
         assert author.hear() == "at work"
         for _ in range(3):
             with treering.open(location) as ledger:
-                assert ledger.spine().recover() == 0
+                assert ledger.recover() == 0
                 assert kinds(session_of(ledger))[-1] == "tool.call"
         author.tell("finish")
         refs = author.hear()
@@ -143,7 +143,7 @@ def test_whoever_opens_a_ledger_leaves_the_calls_of_a_stopped_process_alone(loca
     with Author(hold_run, location) as author:
         assert author.hear() == "at work"
         with author.stopped(), treering.open(location) as ledger:
-            assert ledger.spine().recover() == 0
+            assert ledger.recover() == 0
             assert kinds(session_of(ledger))[-1] == "tool.call"
         author.tell("finish")
         assert author.hear()["status"] == "ok"
@@ -196,11 +196,11 @@ def test_a_process_that_lives_closes_what_another_left_behind(location: str) -> 
             in_step(author, "is running")
             author.kill()
 
-        closed = ledger.spine().recover()
+        closed = ledger.recover()
 
         assert closed == 1
         assert results(session) == [CRASHED]
-        assert ledger.spine().recover() == 0
+        assert ledger.recover() == 0
 
 
 def test_a_dead_process_s_run_is_nothing_to_interrupt(location: str) -> None:

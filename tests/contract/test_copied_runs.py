@@ -20,7 +20,7 @@ def test_a_run_that_goes_on_elsewhere_is_left_alone_and_copied_to_its_end(
     turn.start()
     source.copy_to(target)
 
-    assert target.spine().recover() == 0
+    assert target.recover() == 0
     turn.user("more")
     turn.end()
     again = source.copy_to(target)
@@ -45,9 +45,9 @@ def test_a_turn_in_a_copy_is_not_held_up_by_a_run_that_goes_on_elsewhere(
     assert kinds[1:4] == ["run.started", "run.interrupted", "run.started"]
 
 
-def test_a_word_of_somebody_elses_in_refs_makes_no_owner(ledger: Ledger) -> None:
+def test_an_id_of_somebody_elses_makes_no_owner(ledger: Ledger) -> None:
     session = ledger.session("s1", scope=HERE, agent="lyria")
-    session.record("run.started", "imported", run_id="r1", refs={"owner": "team blue"})
+    session.record("run.started", "imported", run_id="r1", event_id="r1@team blue")
 
     with session.turn() as turn:
         turn.user("nobody is in the way")

@@ -13,6 +13,7 @@ import pytest
 import treering
 from builders import HERE, said
 from treering.app import now_ms
+from treering.model.runs import start_id
 from treering.model.scopes import Scope
 from treering.storage.leases import SILENCE_ELSEWHERE_MS, Owner
 
@@ -82,8 +83,9 @@ def test_every_store_has_a_name_of_its_own(open_ledger: Callable[[], Ledger]) ->
 
 
 def test_a_name_is_recorded_as_it_is_whatever_the_guard(store: EventStore, ledger: Ledger) -> None:
-    """It stands in the refs of a run's start, where secrets are masked, and is no secret."""
-    ledger.append([said("start", kind="run.started", run_id="r1", refs={"owner": store.owner()})])
+    """It stands in the id of a run's start, and looks like no secret."""
+    start = start_id("r1", store.owner())
+    ledger.append([said("start", kind="run.started", run_id="r1", event_id=start)])
 
     assert [run.owner for run in store.open_runs(Scope(HERE))] == [store.owner()]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders import ELSEWHERE, HERE, run_of, said
+from treering.model.runs import start_id
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def test_a_run_tells_where_it_began_and_who_carries_it_out(
     ledger: Ledger, store: EventStore
 ) -> None:
     ledger.append([said("hello")])
-    ledger.append([started("r1", refs={"owner": store.owner(), "model": "m"})])
+    ledger.append([started("r1", event_id=start_id("r1", store.owner()))])
     ledger.append([said("words", run_id="r1")])
 
     (run,) = listed(store, HERE, "s1")
@@ -89,28 +90,37 @@ def test_a_run_tells_where_it_began_and_who_carries_it_out(
     "first",
     [
         started("r1"),
-        started("r1", refs={"model": "m"}),
-        started("r1", refs={"owner": 7}),
-        said("words", run_id="r1", refs={"owner": "not the start"}),
+        started("r1", refs={"owner": "somebody"}),
+        started("r1", event_id="r1@team blue"),
+        said("words", run_id="r1", event_id="r1@file-1/0123456789ab/1-1/00000000"),
     ],
-    ids=["no refs", "no owner", "no text", "no start"],
+    ids=["no id", "in refs", "no owner", "no start"],
 )
 def test_a_run_whose_start_names_nobody_has_no_owner(
     ledger: Ledger, store: EventStore, first: NewEvent
 ) -> None:
     ledger.append([first])
-    ledger.append([said("words", run_id="r1", refs={"owner": "somebody"})])
+    ledger.append([said("words", run_id="r1")])
 
     assert [run.owner for run in listed(store)] == [None]
 
 
-def test_a_run_whose_start_was_redacted_has_no_owner(ledger: Ledger, store: EventStore) -> None:
-    ledger.append([started("r1", event_id="start", refs={"owner": store.owner()})])
-    before = [run.owner for run in listed(store)]
+def test_a_run_whose_start_was_redacted_keeps_its_owner(ledger: Ledger, store: EventStore) -> None:
+    ledger.append([started("r1", event_id=start_id("r1", store.owner()))])
 
-    ledger.redact(HERE, event_id="start")
+    ledger.redact(HERE, session_id="s1")
 
-    assert (before, [run.owner for run in listed(store)]) == ([store.owner()], [None])
+    assert [run.owner for run in listed(store)] == [store.owner()]
+
+
+def test_runs_with_an_owner_are_listed_before_those_without(
+    ledger: Ledger, store: EventStore
+) -> None:
+    ledger.append([started(f"r{number}", session_id=f"a{number}") for number in range(5)])
+    owned = start_id("mine", store.owner())
+    ledger.append([started("mine", session_id="z", event_id=owned)])
+
+    assert listed(store)[0].run_id == "mine"
 
 
 def test_a_run_was_last_heard_of_when_its_session_was(ledger: Ledger, store: EventStore) -> None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders import HERE, NOON
-from treering.derive.tool_calls import SAME_ID_MAX, percentile_rank, tool_calls
+from treering.derive.tool_calls import SAME_ID_MAX, percentile_rank, record_of, settle, tool_calls
+from treering.derive.tool_facts import fact_of
+from treering.errors import Corrupt
 from treering.model.events import Header
 from treering.model.tool_records import ToolRecord
 
@@ -95,6 +97,46 @@ def test_a_duration_that_nobody_stated_is_the_time_between() -> None:
     [record] = tool_calls(happened(call(), result(_ts_ms=NOON + 501)))
 
     assert record.duration_ms == 500
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["in order", "imported"])
+def test_a_synthetic_outcome_has_no_duration_that_nobody_stated(order: tuple[int, int]) -> None:
+    """The time until somebody looked says nothing about the tool."""
+    pair = [
+        call(_ts_ms=NOON),
+        result(status="synthetic", reason="crashed", is_synthetic=True, _ts_ms=NOON + 86_400_000),
+    ]
+
+    [record] = tool_calls(happened(*(pair[at] for at in order)))
+
+    assert (record.started_ms, record.ended_ms) == (NOON, NOON + 86_400_000)
+    assert (record.reason, record.duration_ms) == ("crashed", None)
+
+
+def test_a_synthetic_outcome_keeps_the_duration_that_was_stated() -> None:
+    [record] = tool_calls(happened(call(), result(status="synthetic", duration_ms=30_000)))
+
+    assert record.duration_ms == 30_000
+
+
+def test_a_late_result_gives_a_synthetic_outcome_no_duration() -> None:
+    [record] = tool_calls(
+        happened(call(), result(status="synthetic"), result(late=True, duration_ms=7))
+    )
+
+    assert (record.late_status, record.duration_ms) == ("ok", None)
+
+
+def test_a_record_without_any_event_is_corrupt_and_says_what_to_do() -> None:
+    fact = fact_of(header(1, *call()))
+    assert fact is not None
+    known = settle([], fact)
+    assert known is not None
+
+    with pytest.raises(Corrupt) as refusal:
+        record_of(known, None, None, None, states={})
+
+    assert "treering rebuild" in str(refusal.value.hint)
 
 
 def test_a_clock_that_was_set_back_makes_no_negative_duration() -> None:

@@ -59,7 +59,10 @@ def test_nothing_is_changed_silently(value: Any) -> None:
 
 
 exact_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_characters="\x7f")),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(st.characters(codec="utf-8", exclude_characters="\x7f")),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5),
     max_leaves=20,
 )

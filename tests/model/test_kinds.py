@@ -46,11 +46,12 @@ def test_an_unknown_kind_is_refused_with_the_nearest_names() -> None:
     assert refused.value.hint == "did you mean tool.call or tool.result?"
 
 
-def test_retention_is_the_seeds_by_default() -> None:
-    assert DEFAULT_RETENTION == {
+def test_retention_is_the_seeds_by_default_and_copies_of_words_go_with_them() -> None:
+    seeds = {
         "conversation.user": 60, "conversation.assistant": 90, "tool.call": 30,
         "tool.result": 30, "ops.alert": 90,
     }  # fmt: skip
+    assert seeds | {"inbox.received": 60, "ops.receipt": 90} == DEFAULT_RETENTION
     assert set(EPISODE_KINDS) <= set(KINDS)
 
 

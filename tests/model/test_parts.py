@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from treering.model.kinds import KINDS
 from treering.model.parts import (
     PARTS,
-    RunStarted,
     SafePart,
     Said,
     ToolCalled,
@@ -122,13 +121,6 @@ def test_what_is_not_known_is_not_in_refs() -> None:
 )  # fmt: skip
 def test_a_name_is_spelt_as_the_envelope_does(name: str, spelling: str) -> None:
     assert envelope_name(name) == spelling
-
-
-def test_who_carries_out_a_run_is_told_to_nobody_outside() -> None:
-    part = RunStarted(runtime="pi", owner="file-1/0123456789ab/1-1/00000000")
-
-    assert part.as_payload() == {"runtime": "pi"}
-    assert "owner" in part.as_refs()
 
 
 # Of payloads that are about to be recorded.

@@ -16,6 +16,7 @@ from postgres_places import Place
 from postgres_server import Places, Server
 from postgres_writers import store_of, until
 from treering.app import now_ms
+from treering.model.runs import start_id
 from treering.model.scopes import Scope
 from treering.storage.leases import Owner
 from treering.storage.postgres import leases, locks, runs, schema
@@ -276,8 +277,8 @@ def test_whoever_sees_one_scope_holds_and_finds_like_the_owner(
     ):
         ledger.append([said("start", kind="run.started", run_id="r1", scope=ELSEWHERE)])
         ours = walled._store.owner()
-        refs = {"owner": ours}
-        walled.append([said("start", kind="run.started", run_id="r2", refs=refs)])
+        mine = start_id("r2", ours)
+        walled.append([said("start", kind="run.started", run_id="r2", event_id=mine)])
         walled._store.set_cursor(scope, "sink", "one")
         walled._store.set_cursor(scope, "sink", "two")
 

@@ -12,8 +12,8 @@ import treering
 from builders import ELSEWHERE, HERE, NOON, said
 from treering.model.scopes import Scope
 from treering.model.tool_records import ToolPlace, ToolQuery
-from treering.storage.postgres import tool_calls, tool_records
-from treering.storage.tool_calls import Asked, asked
+from treering.storage.postgres import tool_calls, tool_queries, tool_records, tool_rows
+from treering.storage.tool_queries import Asked, asked
 from treering.surfaces.cli.main import main
 
 if TYPE_CHECKING:
@@ -67,6 +67,30 @@ def test_a_transaction_that_stays_open_holds_no_record_back(place: Place) -> Non
         assert place.sql("SELECT * FROM tool_calls ORDER BY position") == before
 
 
+def test_no_event_falls_between_what_has_settled_and_what_has_not(place: Place) -> None:
+    """Those that settle while they are looked for are found as well, in their order."""
+    with treering.open(place.url) as ledger, place.connect() as early, place.connect() as late:
+        ledger.append([call("before")])
+        early.execute("BEGIN")
+        early.execute("SELECT pg_current_xact_id()")
+        ledger.append([call("a", run_id="r1")])
+
+        def look(connection: Any, _: object) -> tuple[list[int], list[int]]:
+            scope = Scope(HERE)
+            news = tool_calls.settled(connection, scope, b"key", (0, 0, 0))
+            early.execute("ROLLBACK")
+            late.execute("BEGIN")
+            late.execute("SELECT pg_current_xact_id()")
+            ledger.append([call("a", run_id="r2")])
+            waiting = tool_calls.unsettled(connection, scope, b"key", news.last)
+            return [fact.seq for _, fact in news.facts], [fact.seq for _, fact in waiting]
+
+        server: Any = ledger._store._server  # type: ignore[attr-defined]
+        settled, unsettled = server.write(look, HERE)
+
+    assert (settled, unsettled) == ([1], [2, 3])
+
+
 def test_what_is_erased_before_it_has_settled_does_not_come_back(place: Place) -> None:
     with treering.open(place.url) as ledger, place.connect() as other:
         with other.transaction():
@@ -90,7 +114,7 @@ def test_the_command_line_catches_up_and_keeps_it(
     status = main(["--db", place.url, "tools", "list", "--scope", HERE, "--json"])
 
     assert status == 0
-    assert [item["call_id"] for item in json.loads(capsys.readouterr().out)["items"]] == ["a"]
+    assert [item["call_id"] for item in json.loads(capsys.readouterr().out)["calls"]] == ["a"]
     assert place.sql("SELECT count(*) FROM tool_calls") == [(1,)]
 
 
@@ -177,7 +201,7 @@ def test_every_page_is_read_from_its_index(
     plan: Callable[[str, Any], str], filters: dict[str, Any], index: str
 ) -> None:
     """Promise 10: it costs the same at 10⁶ events as at 10³."""
-    found = plan(*tool_calls.statement(question(**filters, after=ToolPlace(5, 6))))
+    found = plan(*tool_queries.statement(question(**filters, after=ToolPlace(5, 6))))
 
     assert f"using {index} " in found.lower().replace("backward ", "")
     assert "Seq Scan" not in found
@@ -187,7 +211,7 @@ def test_every_page_is_read_from_its_index(
 def test_statistics_are_read_from_an_index(
     plan: Callable[[str, Any], str], filters: dict[str, Any]
 ) -> None:
-    found = plan(*tool_calls.statistics_statement(question(**filters)))
+    found = plan(*tool_queries.statistics_statement(question(**filters)))
 
     assert "tool_calls_" in found
     assert "Seq Scan" not in found
@@ -203,7 +227,7 @@ def test_events_are_followed_and_fetched_by_their_indexes(
         for statement in (tool_calls.SETTLED, tool_calls.UNSETTLED, tool_calls.BEHIND)
     )
     fetched = plan(tool_records.AT_PLACES, (HERE, [1], [1]))
-    paired = plan(tool_calls.LATEST, ([1], [2], HERE))
+    paired = plan(tool_rows.LATEST, ([1], [2], HERE))
 
     assert "scope_epoch_xid_position_idx" in followed
     assert "scope_session_seq" in fetched or "_pkey" in fetched

@@ -71,7 +71,7 @@ def test_a_tool_that_a_hook_blocks_is_not_run_and_has_a_synthetic_result(
 
     (blocked,), (result,) = of_kind(session, "ops.blocked"), of_kind(session, "tool.result")
     assert ran == []
-    assert (blocked.refs["tool"], blocked.refs["code"]) == ("deploy", "hook")
+    assert (blocked.refs["tool"], blocked.refs["code"]) == ("deploy", "gate")
     assert (result.refs["status"], result.refs["reason"]) == ("synthetic", "denied")
     assert result.refs["call_id"] == blocked.refs["call_id"]
 
@@ -302,7 +302,7 @@ def test_a_safe_sink_never_shows_a_text(hooks: Hooks, ledger: Ledger, session: S
     spine = ledger.spine(sinks=[HookSink(hooks)])
 
     run = session.turn()
-    run.start(prompt="hush")
+    run.start()
     run.user("hush")
     with run.tool("t", {"q": "hush"}) as call:
         call.finish("hush")

@@ -348,11 +348,11 @@ def test_closing_does_not_wait_for_a_sink_that_hangs_and_the_event_comes_again(
 ) -> None:
     door = Door()
     ledger = treering.open(location)
-    spine = listen(ledger, durable(lambda event: door.wait() if event.summary == "b" else None))
+    listen(ledger, durable(lambda event: door.wait() if event.summary == "b" else None))
     note(ledger, *"abc")
     door.await_guest()
 
-    spine.close(timeout_s=0.1)
+    ledger._kernel.close(timeout_s=0.1)
     ledger.close()
 
     again = durable()
@@ -443,7 +443,7 @@ def test_a_durable_sink_that_is_added_late_follows_what_the_others_do(ledger: Le
     spine = listen(ledger, early)
     note(ledger, "a")
 
-    spine.add([late])
+    ledger.spine([late])
     note(ledger, "b")
     assert spine.flush(SOON)
 

@@ -328,17 +328,6 @@ def test_a_call_that_begins_while_the_run_is_being_closed_is_closed_with_it(
     assert ends(author) == ["run.interrupted"] * 2
 
 
-@pytest.mark.parametrize("why", ["", " ", "x" * 201, "a\nb"])
-def test_an_interrupt_says_why_in_a_few_words(session: Session, why: str) -> None:
-    session.turn().start()
-
-    with pytest.raises(treering.InvalidInput) as refused:
-        session.interrupt(why)
-
-    assert refused.value.hint
-    assert kinds(session)[-1] == "run.started"
-
-
 # In another process.
 
 

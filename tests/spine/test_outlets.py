@@ -303,8 +303,8 @@ def test_a_sink_may_record_in_the_very_run_that_it_hears_of(book: Ledger) -> Non
 def test_who_is_interrupted_in_the_middle_of_recording_may_record(book: Ledger) -> None:
     """A signal, or a finalizer, runs wherever the thread happens to be."""
     sink = Listener()
-    spine = book.spine([sink])
-    [outlet] = spine._carrier._outlets
+    book.spine([sink])
+    [outlet] = book._kernel.carrier._outlets
 
     def interrupted() -> None:
         with outlet._lock:
@@ -390,7 +390,7 @@ def test_closing_waits_no_longer_than_it_may_and_counts_what_is_left(book: Ledge
     note(book, "a", "b", "c")
     door.await_guest()
 
-    spine.close(timeout_s=BRIEF)
+    book._kernel.close(timeout_s=BRIEF)
 
     status = status_of(spine, "listener")
     assert (status.delivered, status.lost, status.waiting) == (0, 2, 1)
@@ -409,7 +409,7 @@ def test_closing_gives_up_what_would_be_tried_again(book: Ledger) -> None:
     spine = book.spine([Listener(do=do, delivery=delivery)])
     note(book, "bad", "b")
 
-    spine.close(timeout_s=BRIEF)
+    book._kernel.close(timeout_s=BRIEF)
 
     threads[0].join(SOON)
     assert (status_of(spine, "listener").failed, status_of(spine, "listener").lost) == (1, 1)
@@ -463,7 +463,7 @@ def test_sinks_may_be_added_while_threads_record(book: Ledger) -> None:
             for number in range(4)
         ]
         for sink in sinks:
-            spine.add([sink])
+            book.spine([sink])
         for writer in writers:
             writer.result()
     assert spine.flush(SOON)

@@ -637,7 +637,7 @@ def test_gates_are_asked_once_and_only_for_runs_that_begin(
 
     with session.turn() as run:
         with pytest.raises(treering.RunActive):
-            session.turn().start(prompt="in vain")
+            session.turn(prompt="in vain").start()
         prepared = (run.system_prompt, run.prepend_context)
 
     assert keeper.asked == [("run", "s1", None)]

@@ -674,7 +674,7 @@ def test_a_gate_blocks_a_tool(ledger: Ledger, session: Session) -> None:
         run.tools.started("pay", call_id="c1")
 
     blocked = next(e for e in session.events() if e.kind == "ops.blocked")
-    assert blocked.refs == {"tool": "pay", "call_id": "c1", "code": "hook"}
+    assert blocked.refs == {"tool": "pay", "call_id": "c1", "code": "gate"}
     assert blocked.payload == {"reason": "not on Mondays"}
     assert results(session)[0]["reason"] == "denied"
 

@@ -15,8 +15,9 @@ from broken.ledgers import marker, raw_bytes
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from treering.model.scopes import Scope
 from treering.model.tool_records import ToolPlace, ToolQuery
+from treering.storage import tool_table
 from treering.storage.sqlite import tool_calls, tool_records
-from treering.storage.tool_calls import Asked, asked
+from treering.storage.tool_queries import Asked, asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,8 +67,8 @@ def test_a_page_by_time_is_read_from_its_index_in_order(
     sign = "<" if backwards else ">"
     place = ToolPlace(5, 6)
 
-    paging = plan(*tool_calls.statement(question(**filters, backwards=backwards, after=place)))
-    window = plan(*tool_calls.statement(question(**filters, since_ms=1, until_ms=2)))
+    paging = plan(*tool_table.statement(question(**filters, backwards=backwards, after=place)))
+    window = plan(*tool_table.statement(question(**filters, since_ms=1, until_ms=2)))
 
     assert f"t USING INDEX {search} AND (at_ms,position){sign}(?,?))" in paging
     assert f"t USING INDEX {search} AND at_ms>? AND at_ms<?)" in window
@@ -88,7 +89,7 @@ def test_a_page_by_time_is_read_from_its_index_in_order(
 def test_the_slowest_are_read_from_their_index_in_order(
     plan: Callable[[str, Any], str], filters: dict[str, Any], search: str
 ) -> None:
-    found = plan(*tool_calls.statement(question(**filters, order="slowest", after=ToolPlace(5, 6))))
+    found = plan(*tool_table.statement(question(**filters, order="slowest", after=ToolPlace(5, 6))))
 
     in_order = f"t USING INDEX {search} AND duration_ms>? AND (duration_ms,position)<(?,?))"
     # Each status comes in order from there; what is sorted is what a page may hold of each.
@@ -97,7 +98,7 @@ def test_the_slowest_are_read_from_their_index_in_order(
 
 
 def test_a_call_is_found_by_its_id(plan: Callable[[str, Any], str]) -> None:
-    found = plan(*tool_calls.statement(question(session_id="a", call_id="c")))
+    found = plan(*tool_table.statement(question(session_id="a", call_id="c")))
 
     assert "t USING INDEX tool_calls_by_call (session=? AND call=?)" in found
 
@@ -107,8 +108,8 @@ def test_statistics_are_made_from_an_index_alone(
     plan: Callable[[str, Any], str], filters: dict[str, Any]
 ) -> None:
     """Percentiles are found by counting along the index: nothing is sorted, nothing is kept."""
-    counts = plan(*tool_calls.counts_statement(question(**filters)))
-    text, values = tool_calls.rank_statement(question(**filters))
+    counts = plan(*tool_table.counts_statement(question(**filters)))
+    text, values = tool_table.rank_statement(question(**filters))
     ranks = plan(text, {**values, "one": 1, "above": 2})
 
     assert "USING COVERING INDEX tool_calls_measured" in counts

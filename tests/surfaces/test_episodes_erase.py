@@ -20,9 +20,11 @@ NO_DELETIONS = {
 POLICY_DAYS = {
     "conversation.assistant": 90,
     "conversation.user": 60,
+    "inbox.received": 60,
     "ops.alert": 90,
     "ops.decision": None,
     "ops.observation": None,
+    "ops.receipt": 90,
     "tool.call": 30,
     "tool.result": 30,
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
-from builders import NOON
+from builders import NOON, said
 from treering import NewEvent
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def used(cli: CommandLine) -> CommandLine:
 
 
 def ids(outcome: Any) -> list[tuple[str, str]]:
-    return [(item["session_id"], item["call_id"]) for item in outcome.receipt["items"]]
+    return [(item["session_id"], item["call_id"]) for item in outcome.receipt["calls"]]
 
 
 def test_a_list_has_one_record_for_each_call(used: CommandLine) -> None:
@@ -65,7 +65,7 @@ def test_a_list_has_one_record_for_each_call(used: CommandLine) -> None:
     assert outcome.status == 0
     assert outcome.receipt["kind"] == "treering.tools.list.v1"
     assert ids(outcome) == [("a", "c1"), ("a", "c2"), ("b", "c1")]
-    assert outcome.body["items"][0] == RECORD
+    assert outcome.body["calls"][0] == RECORD
     assert (outcome.body["count"], outcome.body["has_more"]) == (3, False)
     assert "private" not in outcome.out
 
@@ -78,7 +78,6 @@ def test_a_list_has_one_record_for_each_call(used: CommandLine) -> None:
         (["--session", "a"], [("a", "c1"), ("a", "c2")]),
         (["--tool", "grep"], [("a", "c2"), ("b", "c1")]),
         (["--reason", "crashed"], [("b", "c1")]),
-        (["--run", "r1"], []),
         (["--slowest", "--limit", "2"], [("a", "c2"), ("a", "c1")]),
         (["--limit", "1"], [("b", "c1")]),
         (["--since", str(NOON + 50), "--until", str(NOON + 55)], [("a", "c2")]),
@@ -111,6 +110,8 @@ def test_people_get_a_line_for_each_call(used: CommandLine) -> None:
 
 def test_a_terminal_gets_a_table(used: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("NO_COLOR", raising=False)
 
     listed = used("tools", "list", "--scope", "s").out
     measured = used("tools", "stats", "--scope", "s").out
@@ -142,13 +143,13 @@ def test_one_call_is_shown_without_what_is_private(used: CommandLine) -> None:
 
     assert outcome.out.splitlines()[0] == "git_log ok after 40 ms"
     assert "private" not in outcome.out
-    assert receipt["items"] == [RECORD]
+    assert receipt["calls"] == [RECORD]
 
 
 def test_payloads_are_shown_if_asked_for(used: CommandLine) -> None:
     words = ("tools", "show", "c1", "--scope", "s", "--session", "a", "--payloads")
 
-    [item] = used(*words, "--json").receipt["items"]
+    [item] = used(*words, "--json").receipt["calls"]
 
     assert (item["input"], item["output"]) == ({"part": "private 0"}, {"part": "private 1"})
     assert 'input {"part":"private 0"}' in used(*words).out
@@ -160,8 +161,115 @@ def test_an_unknown_call_is_not_found(used: CommandLine) -> None:
     assert (outcome.status, outcome.receipt["code"]) == (1, "not_found")
 
 
-def test_a_call_needs_its_session(used: CommandLine) -> None:
-    assert used("tools", "show", "c1", "--scope", "s").status == 2
+def test_a_call_needs_its_session_only_if_others_have_its_id(used: CommandLine) -> None:
+    alone = used("tools", "show", "c2", "--scope", "s", "--json")
+    shared = used("tools", "show", "c1", "--scope", "s", "--json")
+
+    assert (alone.receipt["session_id"], alone.receipt["count"]) == ("a", 1)
+    assert shared.status == 2
+    assert shared.receipt["error"] == "2 sessions have a call c1"
+    assert shared.receipt["hint"] == "name one of them with --session: a, b"
+
+
+def test_the_beginning_of_a_call_id_is_enough_if_it_is_the_only_one(cli: CommandLine) -> None:
+    with (
+        treering.open(cli.database) as ledger,
+        ledger.session("a", scope="s", agent="x").turn() as run,
+    ):
+        for call_id in ("call-one", "call-other", "draft-1"):
+            run.tools.started("grep", {}, call_id=call_id).finish("1")
+
+    found = cli("tools", "show", "call-on", "--scope", "s", "--json")
+    several = cli("tools", "show", "call-o", "--scope", "s", "--json")
+    within = cli("tools", "show", "draf", "--scope", "s", "--session", "a")
+
+    assert found.receipt["call_id"] == "call-one"
+    assert several.receipt["error"] == "2 calls begin with call-o"
+    assert "call-one, call-other" in several.receipt["hint"]
+    assert "  call draft-1, session a, agent x" in within.out.splitlines()
+
+
+def test_the_beginning_of_a_run_is_enough_if_it_is_the_only_one(cli: CommandLine) -> None:
+    with (
+        treering.open(cli.database) as ledger,
+        ledger.session("a", scope="s", agent="x").turn() as run,
+    ):
+        run.tools.started("grep", {}, call_id="c1").finish("1")
+
+    outcome = cli("tools", "list", "--scope", "s", "--run", run.run_id[:-1], "--json")
+    unknown = cli("tools", "list", "--scope", "s", "--run", "night-1", "--json")
+
+    assert outcome.receipt["filters"]["run_id"] == run.run_id
+    assert ids(outcome) == [("a", "c1")]
+    assert (unknown.status, unknown.receipt["error"]) == (1, "no run night-1 in scope s")
+
+
+def test_a_run_of_another_program_is_known_by_its_calls(cli: CommandLine) -> None:
+    with treering.open(cli.database) as ledger:
+        ledger.append(
+            [said("called", scope="s", kind="tool.call", run_id="r1", refs={"call_id": "c1"})]
+        )
+
+    assert ids(cli("tools", "list", "--scope", "s", "--run", "r1", "--json")) == [("s1", "c1")]
+
+
+def test_why_says_each_thing_once(cli: CommandLine) -> None:
+    with treering.open(cli.database) as ledger:
+        run = ledger.session("a", scope="s", agent="x").turn()
+        run.start()
+        run.tools.started("grep", {}, call_id="c1").finish("1")
+        run.tools.started("grep", {}, call_id="c2")
+        run.interrupt("stop")
+
+    rows = cli("tools", "list", "--scope", "s", "--session", "a").out.splitlines()
+
+    assert [row.rpartition("  ")[2] for row in rows[:2]] == ["run interrupted", "interrupted"]
+
+
+def test_filters_have_the_same_names_in_both_groups(used: CommandLine) -> None:
+    span = ("--since", "2026-01-01", "--until", "2026-01-02")
+    expected = {"session_id": "a", "since_ms": 1_767_225_600_000, "until_ms": 1_767_312_000_000}
+
+    for command in (["tools", "list"], ["tools", "stats"], ["trace", "list"]):
+        receipt = used(*command, "--scope", "s", "--session", "a", *span, "--json").receipt
+        assert expected.items() <= receipt["filters"].items()
+        assert receipt["ledger"] == str(used.database)
+
+
+def test_an_age_is_told_as_a_time_to_go_on_from(used: CommandLine) -> None:
+    """An age would be another time by then, and the cursor of another query."""
+    with (
+        treering.open(used.database) as ledger,
+        ledger.session("a", scope="s", agent="x").turn() as run,
+    ):
+        for call_id in ("d1", "d2"):
+            run.tools.started("grep", {}, call_id=call_id).finish("1")
+
+    told = used("tools", "list", "--scope", "s", "--since", "1h", "--limit", "1").out
+    again = told.rpartition("run it again with ")[2].split()
+
+    assert ids(used("tools", "list", "--scope", "s", *again, "--json")) == [("a", "d1")]
+
+
+def test_redacted_calls_take_no_part_and_the_list_says_so(cli: CommandLine) -> None:
+    with treering.open(cli.database) as ledger:
+        ledger.append([said("called", scope="s", kind="tool.call", refs={"call_id": "c1"})])
+        ledger.redact("s", session_id="s1")
+
+    assert cli("tools", "list", "--scope", "s").out == (
+        "no tool calls are recorded in scope s (redacted ones take no part): check its name\n"
+    )
+
+
+@pytest.mark.parametrize("group", ["tools", "trace", "episodes"])
+def test_a_flag_without_its_value_is_an_error_of_its_command(cli: CommandLine, group: str) -> None:
+    command = "query" if group == "episodes" else "list"
+
+    outcome = cli(group, command, "--json", "--scope")
+
+    assert outcome.status == 2
+    assert outcome.receipt["kind"] == f"treering.{group}.{command}.v1"
+    assert outcome.receipt["hint"] == f"see treering {group} {command} --help"
 
 
 def test_the_scope_may_come_from_the_environment(
@@ -178,7 +286,9 @@ def test_where_there_is_nothing_it_says_so(cli: CommandLine, command: str) -> No
     outcome = cli("tools", command, "--scope", "s")
 
     assert outcome.status == 0
-    assert outcome.out == "no tool calls are recorded in scope s: check its name\n"
+    assert outcome.out == "no tool calls are recorded in scope s\n"
+    assert outcome.err == f"note: there is no ledger at {cli.database} yet\n"
+    assert cli("tools", command, "--scope", "s", "--json").receipt["ledger"] is None
     assert not cli.database.exists()
 
 

@@ -84,7 +84,14 @@ def test_the_receipt_of_a_list_says_what_was_asked_and_all_of_each_run(runs: Com
     assert outcome.receipt["kind"] == "treering.trace.list.v1"
     assert outcome.body == {
         "scope": HERE,
-        "filters": {"session_id": "s1", "since_ms": None, "failing": True, "limit": 20},
+        "ledger": str(runs.database),
+        "filters": {
+            "session_id": "s1",
+            "since_ms": None,
+            "until_ms": None,
+            "failing": True,
+            "limit": 20,
+        },
         "count": 1,
         "runs": [
             {
@@ -105,6 +112,7 @@ def test_the_receipt_of_a_list_says_what_was_asked_and_all_of_each_run(runs: Com
             }
         ],
         "has_more": False,
+        "next_cursor": None,
     }
 
 
@@ -117,6 +125,9 @@ def test_the_receipt_of_a_list_says_what_was_asked_and_all_of_each_run(runs: Com
         (["--since", "2026-09-22T14:13:21+00:00"], ["night-2"]),
         (["--since", str(NOON + 1)], ["night-2", "day-1"]),
         (["--since", "2030-01-01"], []),
+        (["--until", "2026-09-22"], ["night-1"]),
+        (["--since", "2026-09-22", "--until", "2026-09-23"], ["day-1"]),
+        (["--until", str(NOON), "--failing"], ["night-1"]),
         (["--limit", "1"], ["night-2"]),
     ],
 )
@@ -137,17 +148,25 @@ def test_an_age_counts_from_now(runs: CommandLine) -> None:
 def test_a_short_list_says_that_there_is_more(runs: CommandLine) -> None:
     outcome = runs("trace", "list", *IN, "--limit", "2")
 
-    assert outcome.out.endswith(
-        f"2 runs of scope {HERE}, and more: raise --limit, or narrow it down\n"
-    )
-    assert runs("trace", "list", *IN, "--limit", "2", "--json").receipt["has_more"] is True
+    receipt = runs("trace", "list", *IN, "--limit", "2", "--json").receipt
+    more = f"run it again with --cursor {receipt['next_cursor']}"
+    assert outcome.out.endswith(f"2 runs of scope {HERE}, and more: {more}\n")
+    assert receipt["has_more"] is True
+
+
+def test_a_cursor_goes_on_to_earlier_runs(runs: CommandLine) -> None:
+    cursor = runs("trace", "list", *IN, "--limit", "2", "--json").receipt["next_cursor"]
+
+    assert ids(runs, "--cursor", cursor) == ["night-1"]
 
 
 def test_nothing_to_list_is_no_error(cli: CommandLine) -> None:
     outcome = cli("trace", "list", *IN)
 
     assert outcome.status == 0
-    assert outcome.out == f"no runs are recorded in scope {HERE}: check its name\n"
+    assert outcome.out == f"no runs are recorded in scope {HERE}\n"
+    assert outcome.err == f"note: there is no ledger at {cli.database} yet\n"
+    assert cli("trace", "list", *IN, "--json").receipt["ledger"] is None
     assert not cli.database.exists()
 
 
@@ -165,7 +184,7 @@ def test_a_run_is_shown_at_a_glance(runs: CommandLine) -> None:
     outcome = runs("trace", "show", "night-1", *IN)
 
     assert outcome.out.splitlines() == [
-        "run night-1 failed after 2.5 s (failed, ValueError)",
+        "run night-1 failed after 2.5 s (ValueError)",
         "agent lyria, session s1, entry point cron, runtime sdk, model m1",
         "started 2026-09-21 14:13:20 UTC: 6 events (1 delta not kept), 1 tool call",
         "",
@@ -175,7 +194,7 @@ def test_a_run_is_shown_at_a_glance(runs: CommandLine) -> None:
         "     +1.500 s  tool.result        git_log returned",
         "     +2.500 s  run.failed         run failed: ValueError",
         "",
-        "  git_log  ok  1.2 s  in 9 B, out 11 B",
+        "  git_log  ok  1.2 s  c1  in 9 B, out 11 B",
     ]
 
 
@@ -188,7 +207,7 @@ def test_the_receipt_of_a_run_has_its_moments_and_tools_and_no_payload(runs: Com
     assert (receipt["kept"], receipt["left_out"]) == (5, 0)
     assert [event["offset_ms"] for event in receipt["events"]] == [0, 500, 1_000, 1_500, 2_500]
     assert receipt["events"][4]["part"]["error_class"] == "ValueError"
-    assert receipt["tools"][0]["durationMs"] == 1_200
+    assert receipt["calls"][0]["duration_ms"] == 1_200
     assert "pssst" not in outcome.out
     assert "3 commits" not in outcome.out
 
@@ -209,6 +228,53 @@ def test_of_a_long_run_the_first_and_the_last_events_are_shown(
     assert f"… {102 - limit} events left out: raise --limit, or export the run" in outcome.out
 
 
+def test_what_is_left_out_of_a_long_run_shifts_no_column(cli: CommandLine) -> None:
+    with treering.open(cli.database) as ledger:
+        ledger.append([*run_of("long", *map(str, range(9)))[:-1], *run_of("long")[-1:]])
+
+    rows = cli("trace", "show", "long", *IN, "--limit", "2").out.splitlines()[4:]
+
+    first, gap, last = rows
+    assert gap.startswith("  … 9 events left out")
+    assert first.index("run started") == last.index("run over")
+
+
+def test_calls_beyond_the_limit_are_counted(cli: CommandLine) -> None:
+    with (
+        treering.open(cli.database) as ledger,
+        ledger.session("s1", scope=HERE, agent="lyria").turn() as run,
+    ):
+        for number in range(4):
+            run.tools.started("grep", {}, call_id=f"call-{number}").finish("1")
+
+    outcome = cli("trace", "show", run.run_id, *IN, "--limit", "2")
+    receipt = cli("trace", "show", run.run_id, *IN, "--limit", "2", "--json").receipt
+
+    listing = f"treering tools list --scope {HERE} --run {run.run_id}"
+    assert outcome.out.splitlines()[-1] == f"  … 2 more calls: raise --limit, or run {listing}"
+    assert [call["call_id"] for call in receipt["calls"]] == ["call-0", "call-1"]
+    assert receipt["calls_left_out"] == 2
+
+
+def test_what_is_safe_to_show_does_not_name_the_process(cli: CommandLine) -> None:
+    refs = {"entry_point": "cli", "owner": "machine/1234"}
+    with treering.open(cli.database) as ledger:
+        ledger.append([said("run started", kind="run.started", run_id="run-1", refs=refs)])
+
+    outcome = cli("trace", "show", "run-1", *IN, "--json")
+
+    assert outcome.receipt["events"][0]["part"] == {"entry_point": "cli"}
+    assert "1234" not in outcome.out
+
+
+def test_a_folder_is_not_written_over(runs: CommandLine, tmp_path: Path) -> None:
+    outcome = runs("trace", "export", "night-1", *IN, "--out", str(tmp_path), "--json")
+
+    assert outcome.status == 2
+    assert outcome.receipt["error"] == f"{tmp_path} is a folder"
+    assert outcome.receipt["hint"] == f"name a file in it, as in {tmp_path}/trace.zip"
+
+
 def test_the_beginning_of_an_id_is_enough_if_it_is_the_only_one(runs: CommandLine) -> None:
     assert runs("trace", "show", "day-", *IN, "--json").receipt["run"]["run_id"] == "day-1"
     assert (
@@ -221,12 +287,20 @@ def test_the_beginning_of_an_id_is_enough_if_it_is_the_only_one(runs: CommandLin
     ("arguments", "status", "message"),
     [
         (["show", "night-9", *IN], 1, "no run night-9 in scope acme/app"),
-        (["show", "day", *IN], 1, "no run day in scope acme/app"),
-        (["show", "day-1", *IN, "--session", "s1"], 1, "no run day-1 in scope acme/app"),
+        (["show", "day", *IN], 2, "day is too short: give 4 characters or more"),
+        (["show", "day-1", *IN, "--session", "s1"], 1, "no run day-1 in session s1 of scope"),
         (["show", "night", *IN], 2, "2 runs begin with night"),
         (["show", "day-1", "--scope", ""], 2, "scope is required"),
         (["show", " ", *IN], 2, "run is required"),
-        (["list", *IN, "--since", "yesterday"], 2, "invalid time: yesterday"),
+        (["list", *IN, "--since", "yesterday"], 2, "--since yesterday is no time"),
+        (["list", *IN, "--since", "1970-01-01"], 2, "--since 1970-01-01 is not after the"),
+        (["list", *IN, "--until", "9" * 15], 2, f"--until {'9' * 15} is beyond the year 9999"),
+        (
+            ["list", *IN, "--since", "2026-03-05", "--until", "2026-03-01"],
+            2,
+            "--since 2026-03-05 is after --until 2026-03-01",
+        ),
+        (["list", *IN, "--cursor", "abc"], 2, "the cursor is damaged"),
         (["export", "day-1", *IN], 2, "missing option '--out'"),
         (["export", "day-1", *IN, "--out", "-"], 2, "a trace is written to a file"),
         (["export", "night-9", *IN, "--out", "x.zip"], 1, "no run night-9 in scope acme/app"),
@@ -277,7 +351,8 @@ def test_an_export_is_a_zip_of_five_files_for_its_owner_alone(
     outcome = runs("trace", "export", "night-1", *IN, "--out", str(out))
 
     assert outcome.out.splitlines() == [
-        f"exported run night-1 to {out}: 4 lines of events, 1 tool call",
+        f"exported run night-1 to {out}: 4 of 5 events, 1 tool call",
+        "kinds that a trace has no place for, such as what users said, stay in the ledger",
         "private content is left out; --private includes it",
     ]
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
@@ -319,6 +394,7 @@ def test_a_file_that_is_there_is_written_over_only_when_asked(
         "visibility": "safe",
         "complete": True,
         "truncated": False,
+        "kept": 5,
         "events": 4,
         "tool_calls": 1,
         "files": {},

@@ -73,11 +73,12 @@ async def record(
         runtime=_RUNTIME,
         model=model,
         provider=provider,
+        prompt=prompt,
         turn_id=turn_id,
         wait_seconds=wait_seconds,
     )
     hooks = TreeringHooks(run, provider=provider)
-    await hooks.in_order(lambda: run.start(prompt=prompt))
+    await hooks.in_order(run.start)
     try:
         yield hooks
     except BaseException as error:

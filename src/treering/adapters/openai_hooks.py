@@ -22,17 +22,17 @@ from typing_extensions import override
 
 from treering.adapters.openai_items import (
     arguments_of,
+    as_json,
     asked,
     calls_in,
     outputs_in,
-    plain,
     reply_of,
     text_of,
 )
 from treering.adapters.openai_stream import EventStream
-from treering.adapters.replies import Reply, record_reply, sound_text
+from treering.adapters.replies import Reply, record_reply
 from treering.errors import ToolDenied
-from treering.spine.words import describe, shorten
+from treering.spine.words import describe, plain, shorten
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -181,7 +181,7 @@ class TreeringHooks(RunHooks[Any]):
         elif _failed_in_span(tool) or _sounds_failed(context, result):
             await self.in_order(call.fail, text_of(result))
         else:
-            await self.in_order(call.finish, plain(result))
+            await self.in_order(call.finish, as_json(result))
 
     @override
     async def on_handoff(
@@ -257,7 +257,7 @@ class TreeringHooks(RunHooks[Any]):
             async for event in stream.result.stream_events():
                 piece = stream.take(event)
                 if piece:
-                    await self.in_order(self.run.delta, sound_text(piece))
+                    await self.in_order(self.run.delta, plain(piece))
                 yield event
         finally:
             stream.close()

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.adapters.replies import Reply, sound_text
+from treering.adapters.replies import Reply
 from treering.errors import InvalidInput
 from treering.model.codec import canonical
 from treering.model.parts import UsageReported
+from treering.spine.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -82,17 +83,17 @@ def outputs_in(items: Iterable[Any]) -> dict[str, str]:
 def arguments_of(text: Any) -> Any:
     """Return a call's arguments as values; as they came, if they are no JSON."""
     if not isinstance(text, str):
-        return plain(text)
+        return as_json(text)
     try:
-        return plain(msgspec.json.decode(text) if text else {})
+        return as_json(msgspec.json.decode(text) if text else {})
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return sound_text(text)
+        return plain(text)
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Return ``value`` as JSON values: as it is if it can be, in words if it cannot."""
     if isinstance(value, str):
-        return sound_text(value)
+        return plain(value)
     for form in (_same, _jsonable):
         try:
             found = form(value)
@@ -100,12 +101,12 @@ def plain(value: Any) -> Any:
         except (InvalidInput, ValueError, TypeError, RecursionError):
             continue
         return found
-    return sound_text(str(value))
+    return plain(str(value))
 
 
 def text_of(output: Any) -> str:
     """Return an agent's final output as text."""
-    found = plain(output)
+    found = as_json(output)
     return found if isinstance(found, str) else msgspec.json.encode(found).decode()
 
 
@@ -122,22 +123,22 @@ def _jsonable(value: Any) -> Any:
 
 def _content(content: Any) -> tuple[str, int]:
     if isinstance(content, str):
-        return sound_text(content), 0
+        return plain(content), 0
     parts = [part for part in content or () if isinstance(part, dict)]
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     pictures = sum(part.get("type") == "input_image" for part in parts)
-    return sound_text("\n".join(texts)), pictures
+    return plain("\n".join(texts)), pictures
 
 
 def _said(output: Iterable[Any]) -> list[str]:
     parts = (part for item in output if _kind(item) == "message" for part in item.content)
     found = (getattr(part, "text", None) or getattr(part, "refusal", None) for part in parts)
-    return [sound_text(text) for text in found if isinstance(text, str) and text]
+    return [plain(text) for text in found if isinstance(text, str) and text]
 
 
 def _thought(output: Iterable[Any]) -> list[str]:
     parts = (part for item in output if _kind(item) == "reasoning" for part in item.summary)
-    return [sound_text(part.text) for part in parts if part.text]
+    return [plain(part.text) for part in parts if part.text]
 
 
 def _kind(item: Any) -> Any:

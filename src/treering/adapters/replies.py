@@ -44,8 +44,3 @@ def record_reply(run: Run, reply: Reply) -> None:
         run.assistant(reply.text, **{name: told for name, told in beside.items() if told})
     if reply.usage is not None:
         run.emit("usage.reported", reply.usage.as_refs())
-
-
-def sound_text(text: str) -> str:
-    """Return ``text`` with half a surrogate pair written out, which no ledger could keep."""
-    return text.encode(errors="backslashreplace").decode()

@@ -28,6 +28,7 @@ AGENT: Final = "treering"
 _KEPT: Final = {
     **dict.fromkeys(ERASURE_KINDS, "vouches for what was erased and is kept forever"),
     **dict.fromkeys(("run.started", *RUN_ENDS), "says what became of its run and is kept forever"),
+    "inbox.taken": "says what became of a message and is kept forever",
 }
 """Kinds that do not expire, and why."""
 

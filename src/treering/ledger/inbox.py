@@ -7,15 +7,15 @@ its place, until it has been tried often enough; then it is set aside and report
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from treering.model.kinds import RUN_ENDS
-from treering.model.parts import InboxTaken, Noted, part_of, safe_part
+from treering.model.parts import InboxTaken, Noted, safe_part
 from treering.model.runs import Message
-from treering.spine.entries import KERNEL, Entry
-from treering.spine.words import shorten
+from treering.spine.entries import KERNEL, Entry, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,7 @@ class Inbox:
                 attempt=waiting.attempts + 1,
                 ts_ms=event.ts_ms,
             )
-            return message, [*aside, self._taken(message, waiting), _said(message)]
+            return message, [*aside, self._taken(message, waiting), _asked(message)]
         return None, aside
 
     def _taken(self, message: Message, waiting: _Waiting) -> Entry:
@@ -92,6 +92,8 @@ class Inbox:
             summary=f"message taken, attempt {message.attempt}",
             refs=part.as_refs(),
             origin=KERNEL,
+            # It says the same as refs, and outlives a redaction: the message stays taken.
+            event_id=f"{_taken_prefix(message.event_id)}{message.attempt}",
         )
 
     # Reading.
@@ -110,19 +112,16 @@ class Inbox:
         """Return the seq up to which all messages are done with, as the last taking says."""
         for header in _backwards(self._store, self._scope, self._session_id):
             part = safe_part(header.kind, header.refs)
-            if isinstance(part, InboxTaken):
-                return part.settled_seq or 0
+            if isinstance(part, InboxTaken) and part.settled_seq is not None:
+                return part.settled_seq
         return 0
 
     def _take_in(self, header: Header) -> None:
         part = safe_part(header.kind, header.refs)
         if header.kind == "inbox.received":
             self._waiting[header.event_id] = _Waiting(header.event_id, header.seq)
-        elif isinstance(part, InboxTaken) and part.message in self._waiting:
-            waiting = self._waiting[part.message]
-            waiting.attempts, waiting.run_id = part.attempt or waiting.attempts + 1, header.run_id
-            if header.run_id is not None:
-                self._by_run[header.run_id] = part.message
+        elif isinstance(part, InboxTaken):
+            self._note_taken(header, part)
         elif header.kind in RUN_ENDS and header.run_id in self._by_run:
             message = self._by_run.pop(header.run_id)
             if header.kind == "run.ended":
@@ -131,26 +130,29 @@ class Inbox:
             refs = header.refs if isinstance(header.refs, dict) else {}
             self._waiting.pop(str(refs.get("message")), None)
 
+    def _note_taken(self, header: Header, part: InboxTaken) -> None:
+        waiting = self._waiting.get(part.message or "") or next(
+            (
+                one
+                for one in self._waiting.values()
+                if header.event_id.startswith(_taken_prefix(one.event_id))
+            ),
+            None,
+        )
+        if waiting is None:
+            return
+        waiting.attempts, waiting.run_id = part.attempt or waiting.attempts + 1, header.run_id
+        if header.run_id is not None:
+            self._by_run[header.run_id] = waiting.event_id
 
-def received(text: str, content: dict[str, Any]) -> Entry:
-    """Return the event of a message that has come."""
-    payload = {"text": text, **content}
-    return Entry(
-        kind="inbox.received",
-        summary=shorten(text),
-        payload=payload,
-        refs=part_of("inbox.received", payload).as_refs(),
-    )
+
+def _taken_prefix(message: str) -> str:
+    """Return how the ids begin of events that say that a message was taken."""
+    return f"taken-{sha256(message.encode()).hexdigest()[:32]}-"
 
 
-def _said(message: Message) -> Entry:
-    payload = {"text": message.text, **message.content}
-    return Entry(
-        kind="conversation.user",
-        summary=shorten(message.text),
-        payload=payload,
-        refs={**part_of("conversation.user", payload).as_refs(), "message": message.event_id},
-    )
+def _asked(message: Message) -> Entry:
+    return said("conversation.user", message.text, message.content, message=message.event_id)
 
 
 def _set_aside(waiting: _Waiting) -> Entry:

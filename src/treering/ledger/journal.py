@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from treering.ledger.following import Follower
 from treering.model.scopes import Scope
-from treering.model.sessions import ERASED, Charter, charter_of
+from treering.model.sessions import ERASED_CHARTER, Charter, charter_of
 
 if TYPE_CHECKING:
     import threading
@@ -58,9 +58,9 @@ class LedgerJournal:
         if not first:
             return None
         opening = first[0]
-        if opening.kind != "session.opened":
-            return Charter()
-        return ERASED if opening.redacted else charter_of(opening.payload)
+        if opening.seq > 1 or opening.redacted:
+            return ERASED_CHARTER
+        return charter_of(opening.payload if opening.kind == "session.opened" else None)
 
     def session_key(self, scope: str, session_id: str) -> str | None:
         """Return the name that another system knows a session by, as it was opened."""

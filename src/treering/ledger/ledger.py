@@ -22,6 +22,9 @@ from treering.model.events import NewEvent
 from treering.model.fields import check_id, check_name, check_time
 from treering.model.retention import check_retention
 from treering.model.scopes import parse_scope
+from treering.model.tool_records import ToolQuery, parse_statuses
+from treering.model.tools import check_reason
+from treering.spine.kernel import Kernel
 from treering.spine.spine import Spine
 
 if TYPE_CHECKING:
@@ -63,7 +66,8 @@ class Ledger:
         self._drafter = drafter
         self._clock = clock
         self._journal = LedgerJournal(store, drafter, clock)
-        self._spine = Spine(self._journal)
+        self._kernel = Kernel(self._journal)
+        self._spine = Spine(self._kernel)
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +83,7 @@ class Ledger:
     def close(self) -> None:
         """Interrupt the runs that are still under way here, and let go of the database."""
         try:
-            self._spine.close()
+            self._kernel.close()
         finally:
             self._store.close()
 
@@ -97,11 +101,11 @@ class Ledger:
             raise InvalidInput("append takes a list of events", hint="write append([event])")
         if not events:
             return []
-        return self._spine.append(events, expected_seq=expected_seq)
+        return self._kernel.append(events, expected_seq=expected_seq)
 
     def append_new(self, event: NewEvent) -> Header:
         """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
-        return self._spine.append_new(event)
+        return self._kernel.append_new(event)
 
     def session(
         self,
@@ -123,7 +127,7 @@ class Ledger:
         it; if none are named, all may, and in a group the few that are harmless.
         """
         return Session(
-            self._spine,
+            self._kernel,
             self._journal,
             self._store,
             session_id,
@@ -144,8 +148,15 @@ class Ledger:
 
         ``synthetic`` says what stands in for results of tools that never came.
         """
-        self._spine.add(sinks, synthetic)
+        self._kernel.add(sinks, synthetic)
         return self._spine
+
+    def recover(self, scope: str | None = None) -> int:
+        """Close the runs of processes that are gone, in one scope or all; return how many.
+
+        Opening a ledger does it once; a program that stays may ask again.
+        """
+        return self._kernel.recover(None if scope is None else parse_scope(scope))
 
     # Reading.
 
@@ -215,23 +226,21 @@ class Ledger:
         ``status`` is one or several; ``"failing"`` is failed or synthetic. ``order="slowest"``
         gives the longest first. ``progress`` is told of events that are caught up with.
         """
-        return tools.tool_calls(
-            self._store,
-            scope,
+        query = ToolQuery(
+            scope=parse_scope(scope),
             session_id=session_id,
             call_id=call_id,
             tool=tool,
-            status=status,
-            reason=reason,
+            statuses=parse_statuses(status),
+            reason=None if reason is None else check_reason(reason),
             run_id=run_id,
-            since=since,
-            until=until,
+            since_ms=since,
+            until_ms=until,
             order=order,
-            first=first,
-            last=last,
-            after=after,
-            progress=progress,
+            limit=tools.limit_of(first, last),
+            backwards=last is not None,
         )
+        return tools.read_page(self._store, query, after=after, progress=progress)
 
     def tool_statistics(
         self,
@@ -244,15 +253,14 @@ class Ledger:
         progress: Callable[[int], None] | None = None,
     ) -> list[ToolStatistics]:
         """Return for each tool of a scope how its calls ended and how long they took."""
-        return tools.tool_statistics(
-            self._store,
-            scope,
+        query = ToolQuery(
+            scope=parse_scope(scope),
             session_id=session_id,
             tool=tool,
-            since=since,
-            until=until,
-            progress=progress,
+            since_ms=since,
+            until_ms=until,
         )
+        return tools.read_statistics(self._store, query, progress=progress)
 
     def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Conflict, InvalidInput, RunActive
-from treering.ledger.inbox import Inbox, received
+from treering.ledger.inbox import Inbox
 from treering.ledger.stretches import stretch
 from treering.ledger.tool_calls import session_tool_calls
 from treering.model.codec import decode, encode
@@ -15,8 +15,10 @@ from treering.model.events import NewEvent
 from treering.model.fields import check_name
 from treering.model.parts import SessionOpened
 from treering.model.scopes import parse_scope
-from treering.model.sessions import MODES, PATIENCE_S, Charter
-from treering.spine.entries import Author
+from treering.model.sessions import ERASED_CHARTER, MODES, PATIENCE_S, Charter
+from treering.spine.entries import Author, said
+from treering.spine.spine import Spine, check_wait
+from treering.spine.words import plain, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from treering.model.sessions import Mode
     from treering.model.tool_records import ToolRecord
     from treering.spine.entries import Entry
+    from treering.spine.kernel import Kernel
     from treering.spine.runs import Run
-    from treering.spine.spine import Spine
 
 INBOX_PAUSE_S: Final = 0.02
 INBOX_PAUSE_S_MAX: Final = 0.5
@@ -40,7 +42,7 @@ class Session:
 
     def __init__(
         self,
-        spine: Spine,
+        kernel: Kernel,
         journal: LedgerJournal,
         store: EventStore,
         session_id: str,
@@ -54,7 +56,8 @@ class Session:
         key: str | None,
         tools: Sequence[str] | None,
     ) -> None:
-        self._spine = spine
+        self._kernel = kernel
+        self._spine = Spine(kernel)
         self._journal = journal
         self._store = store
         self.scope = parse_scope(scope)
@@ -68,7 +71,7 @@ class Session:
             channel=channel,
             participants=tuple(participants),
             key=key,
-            tools=None if tools is None else tuple(check_name(t, "tool name") for t in tools),
+            tools=None if tools is None else _tool_names(tools),
         )
         self._mode = mode
         self._charter: Charter | None = None
@@ -108,15 +111,21 @@ class Session:
         *,
         entry_point: str | None = None,
         model: str | None = None,
+        prompt: str | None = None,
         wait_seconds: float | None = None,
     ) -> Run:
         """Begin a turn: a context manager that records one run, ended well or not.
 
         A session has one at a time. Another waits for ``wait_seconds`` and is refused then; the
         session's mode says how long if nobody else does: a main session refuses at once.
+        ``prompt`` is what gates are shown of the user's words.
         """
         return self._spine.run(
-            self, entry_point=entry_point, model=model, wait_seconds=wait_seconds
+            self,
+            entry_point=entry_point,
+            model=model,
+            prompt=prompt,
+            wait_seconds=wait_seconds,
         )
 
     def interrupt(self, why: str = "interrupted by the user") -> Header | None:
@@ -124,7 +133,7 @@ class Session:
 
         Return that boundary, or None if there was nothing to interrupt.
         """
-        return self._spine.interrupt(self.scope, self.session_id, check_name(why, "why"))
+        return self._kernel.interrupt(self.scope, self.session_id, shorten(plain(why)))
 
     def post(self, text: str, *, event_id: str | None = None, **content: Any) -> Header:
         """Put a message into the inbox of a queue session; ``content`` is kept beside the text.
@@ -132,7 +141,7 @@ class Session:
         The same ``event_id`` again puts nothing in.
         """
         self._check_queue()
-        entry = received(text, content)
+        entry = said("inbox.received", text, content)
         return self.record(
             entry.kind,
             entry.summary,
@@ -148,6 +157,7 @@ class Session:
         message is done with when the turn ends well; otherwise it comes again.
         """
         self._check_queue()
+        check_wait(wait_seconds)
         deadline, pause_s = time.monotonic() + wait_seconds, INBOX_PAUSE_S
         while True:
             run = self._take()
@@ -193,7 +203,7 @@ class Session:
             origin=origin,
             visibility=visibility,
         )
-        return self._spine.append([event])[0]
+        return self._kernel.append([event])[0]
 
     def open(self) -> None:
         """Record the opening, unless the session has a past. Whatever is recorded does it."""
@@ -212,7 +222,7 @@ class Session:
                 refs=_opening_refs(self._given),
             )
             try:
-                self._spine.append([event], expected_seq=0)
+                self._kernel.append([event], expected_seq=0)
             except Conflict:
                 # Another handle was faster, and has recorded it.
                 recorded = self._journal.charter(self.scope, self.session_id)
@@ -247,8 +257,15 @@ class Session:
     def _agree(self, recorded: Charter) -> Charter:
         """Return what was recorded of the session, with what this handle was given over it."""
         given = self._given
+        if recorded is ERASED_CHARTER and self._mode is not None:
+            return given  # Nobody else knows what it was.
+        if self._mode not in {None, recorded.mode}:
+            raise InvalidInput(
+                f"session {self.session_id} was opened as {recorded.mode}, not {self._mode}",
+                hint="leave mode out, or use another session",
+            )
         return Charter(
-            mode=recorded.mode if self._mode is None else self._mode,
+            mode=self._mode or recorded.mode,
             channel=given.channel or recorded.channel,
             participants=given.participants or recorded.participants,
             key=given.key or recorded.key,
@@ -272,7 +289,7 @@ class Session:
             return message, entries
 
         try:
-            run = self._spine.take(self, next_message)
+            run = self._kernel.take(self, next_message)
         except RunActive:
             return None
         if run is None and aside:
@@ -290,7 +307,13 @@ class Session:
         if message is None and aside:
             with contextlib.suppress(Conflict):
                 events = [author.event(entry, None) for entry in aside]
-                self._spine.append(events, expected_seq=head)
+                self._kernel.append(events, expected_seq=head)
+
+
+def _tool_names(tools: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(tools, str):
+        raise InvalidInput("tools is one text", hint=f"give a list: tools=[{tools!r}]")
+    return tuple(check_name(tool, "tool name") for tool in tools)
 
 
 def _opening_refs(charter: Charter) -> dict[str, Any]:

@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.model.fields import check_name, check_time
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page
 from treering.model.scopes import parse_scope
 from treering.model.tool_records import (
-    Order,
     ToolQuery,
     check_tool_query,
     make_tool_cursor,
-    parse_statuses,
     read_tool_cursor,
 )
-from treering.model.tools import check_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from treering.ledger.ports import EventStore
     from treering.model.tool_records import ToolRecord, ToolStatistics
@@ -36,47 +32,26 @@ class Step(msgspec.Struct, frozen=True):
     """There is more to look at: take another."""
 
 
-def tool_calls(
+def limit_of(first: int | None, last: int | None) -> int:
+    """Return how many are asked for. Raises InvalidInput if both are given."""
+    if first is not None and last is not None:
+        raise InvalidInput("ask for the first or the last calls, not both", hint="drop one")
+    given = last if first is None else first
+    return PAGE_ITEMS_DEFAULT if given is None else given
+
+
+def read_page(
     store: EventStore,
-    scope: str,
+    query: ToolQuery,
     *,
-    session_id: str | None = None,
-    call_id: str | None = None,
-    tool: str | None = None,
-    status: str | Sequence[str] | None = None,
-    reason: str | None = None,
-    run_id: str | None = None,
-    since: int | None = None,
-    until: int | None = None,
-    order: Order = "time",
-    first: int | None = None,
-    last: int | None = None,
     after: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Page[ToolRecord]:
-    """Return one page of the tool records of a scope.
+    """Return one page of tool records, behind the cursor ``after``.
 
     ``progress`` is told how many more events were looked at, if there is much to catch up with.
     """
-    if first is not None and last is not None:
-        raise InvalidInput("ask for the first or the last calls, not both", hint="drop one")
-    limit = first if first is not None else last
-    query = check_tool_query(
-        ToolQuery(
-            scope=parse_scope(scope),
-            session_id=None if session_id is None else check_name(session_id, "session_id"),
-            call_id=call_id,
-            tool=tool,
-            statuses=parse_statuses(status),
-            reason=None if reason is None else check_reason(reason),
-            run_id=run_id,
-            since_ms=None if since is None else check_time(since),
-            until_ms=None if until is None else check_time(until),
-            order=order,
-            limit=PAGE_ITEMS_DEFAULT if limit is None else limit,
-            backwards=last is not None,
-        )
-    )
+    check_tool_query(query)
     place = None if after is None else read_tool_cursor(query, after)
     catch_up(store, query, progress)
     # One more than asked for tells whether there is more.
@@ -90,35 +65,21 @@ def tool_calls(
 
 def session_tool_calls(store: EventStore, scope: str, session_id: str) -> Iterator[ToolRecord]:
     """Return the records of all tool calls of a session, in order."""
+    query = ToolQuery(scope=parse_scope(scope), session_id=session_id, limit=PAGE_ITEMS_MAX)
     cursor = None
     while True:
-        page = tool_calls(store, scope, session_id=session_id, first=PAGE_ITEMS_MAX, after=cursor)
+        page = read_page(store, query, after=cursor)
         yield from page.items
         cursor = page.next_cursor
         if cursor is None:
             return
 
 
-def tool_statistics(
-    store: EventStore,
-    scope: str,
-    *,
-    session_id: str | None = None,
-    tool: str | None = None,
-    since: int | None = None,
-    until: int | None = None,
-    progress: Callable[[int], None] | None = None,
+def read_statistics(
+    store: EventStore, query: ToolQuery, *, progress: Callable[[int], None] | None = None
 ) -> list[ToolStatistics]:
     """Return what is known of each tool of a scope, the most called first."""
-    query = check_tool_query(
-        ToolQuery(
-            scope=parse_scope(scope),
-            session_id=None if session_id is None else check_name(session_id, "session_id"),
-            tool=tool,
-            since_ms=None if since is None else check_time(since),
-            until_ms=None if until is None else check_time(until),
-        )
-    )
+    check_tool_query(query)
     catch_up(store, query, progress)
     return sorted(store.tool_statistics(query), key=lambda one: (-one.calls, one.tool or ""))
 

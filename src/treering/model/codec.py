@@ -117,6 +117,25 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _SOUND: Final = ("", "")
 
 
+def sound_fields(struct: type[msgspec.Struct], stated: Any) -> dict[str, Any]:
+    """Return the fields of ``struct`` that ``stated`` holds and that are what they say."""
+    if not isinstance(stated, dict):
+        return {}
+    return {
+        name: stated[name]
+        for name in struct.__struct_fields__
+        if name in stated and _fits(struct, name, stated[name])
+    }
+
+
+def _fits(struct: type[msgspec.Struct], name: str, value: Any) -> bool:
+    try:
+        msgspec.convert({name: value}, struct)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 class _Refused(Exception):
     """Valid to a lenient parser, not to us."""
 

@@ -6,11 +6,14 @@ Every spelling below is accepted on input; one name is stored.
 from __future__ import annotations
 
 import difflib
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from treering.errors import InvalidKind
+
+if TYPE_CHECKING:
+    from treering.model.runs import RunState
 
 Role = Literal["item", "boundary", "audit"]
 Source = Literal["user", "agent", "tool", "system"]
@@ -71,7 +74,7 @@ _ALL: Final = (
     _kind("ops.decision"),
     _kind("ops.alert", days=90),
     _kind("ops.observation"),
-    _kind("ops.receipt"),
+    _kind("ops.receipt", days=90),
     _kind("ops.warning", also=("warning",)),
     _kind("ops.error", also=("error",)),
     _kind("ops.blocked", also=("autonomy_blocked",)),
@@ -114,7 +117,7 @@ _ALL: Final = (
     _kind("session.undone"),
     _kind("session.redone"),
     _kind("session.imported"),
-    _kind("inbox.received", source="user", visibility="private"),
+    _kind("inbox.received", source="user", visibility="private", days=60),
     _kind("inbox.taken"),
     _kind("ledger.redacted"),
     _kind("ledger.expired"),
@@ -135,7 +138,11 @@ EPISODE_KINDS: Final = (
 )
 """The seven kinds that the ``episodes`` commands record."""
 
-RUN_ENDS: Final = {"run.ended": "ended", "run.failed": "failed", "run.interrupted": "interrupted"}
+RUN_ENDS: Final[dict[str, RunState]] = {
+    "run.ended": "ended",
+    "run.failed": "failed",
+    "run.interrupted": "interrupted",
+}
 """Kinds that close a run, with the state they leave it in."""
 
 ERASURE_KINDS: Final = frozenset({"ledger.redacted", "ledger.expired", "ledger.forgotten"})

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from treering.model.codec import sound_fields
 from treering.model.tools import Reason, Status
 
 
@@ -24,8 +25,7 @@ class SafePart(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_payload(self) -> dict[str, Any]:
         """Return the same, spelt as the event envelope spells it."""
-        told = self.as_refs()
-        return {envelope_name(name): told[name] for name in told if name not in _UNSAID}
+        return {envelope_name(name): value for name, value in self.as_refs().items()}
 
 
 class RunStarted(SafePart, frozen=True, kw_only=True):
@@ -37,8 +37,6 @@ class RunStarted(SafePart, frozen=True, kw_only=True):
     """What carries it out: pi, sdk, cli, …"""
     model: str | None = None
     provider: str | None = None
-    owner: str | None = None
-    """The process that carries it out; when that is gone, the run is over."""
 
 
 class RunEnded(SafePart, frozen=True, kw_only=True):
@@ -109,7 +107,7 @@ class Blocked(SafePart, frozen=True, kw_only=True):
     tool: str | None = None
     call_id: str | None = None
     code: str | None = None
-    """Why: not_permitted, hook, …"""
+    """Why: not_permitted, gate, …"""
 
 
 class Delivered(SafePart, frozen=True, kw_only=True):
@@ -195,13 +193,10 @@ PARTS: Final[dict[str, type[SafePart]]] = {
 def safe_part(kind: str, refs: Any) -> SafePart:
     """Return what the type of ``kind`` names, as far as ``refs`` hold it and it is what it says."""
     part = PARTS.get(kind, SafePart)
-    if not isinstance(refs, dict):
-        return part()
     try:
-        return msgspec.convert(refs, part)
+        return msgspec.convert(refs, part) if isinstance(refs, dict) else part()
     except msgspec.ValidationError:
-        sound = {name: refs[name] for name in part.__struct_fields__ if _fits(part, name, refs)}
-        return part(**sound)
+        return part(**sound_fields(part, refs))
 
 
 def part_of(kind: str, payload: Any) -> SafePart:
@@ -230,17 +225,5 @@ def envelope_name(name: str) -> str:
     return _CAMEL.get(name) or first + "".join(word.capitalize() for word in rest)
 
 
-def _fits(part: type[SafePart], name: str, refs: dict[str, Any]) -> bool:
-    if name not in refs:
-        return False
-    try:
-        msgspec.convert({name: refs[name]}, part)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
-_UNSAID: Final = frozenset({"owner"})
-"""Names that are of use within the ledger alone."""
 _CAMEL: Final[dict[str, str]] = {"tool": "toolName", "call_id": "toolCallId", "characters": "chars"}
 """Names that the envelope spells otherwise."""

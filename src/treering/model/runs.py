@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from treering.model.scopes import Scope
 
+RunState = Literal["open", "ended", "failed", "interrupted"]
+
 INTERRUPT_TITLE: Final = "turn interrupted"
 INTERRUPT_CONTENT: Final = (
     "The previous turn was interrupted. Tools that were running may have done part of their work."
 )
+
+
+def start_id(run_id: str, owner: str) -> str:
+    """Return the event id of a run's start: it names the owner, and outlives a redaction."""
+    return f"{run_id}@{owner}"
+
+
+def owner_in(event_id: str | None) -> str | None:
+    """Return the owner that the id of a run's start names, if it names one."""
+    return (event_id or "").partition("@")[2] or None
 
 
 class OpenRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
+from treering.model.codec import sound_fields
+
 Mode = Literal["main", "group", "queue"]
 """main: one person; group: many, with few tools; queue: messages one at a time, in order."""
 MODES: Final[tuple[str, ...]] = get_args(Mode)
@@ -42,22 +44,10 @@ class Charter(msgspec.Struct, frozen=True, kw_only=True):
         return allowed is None or tool in allowed
 
 
-ERASED: Final = Charter(mode="group")
+ERASED_CHARTER: Final = Charter(tools=GROUP_TOOLS)
 """What a session is taken for whose opening was erased: with the fewest tools."""
 
 
 def charter_of(payload: Any) -> Charter:
     """Return the charter that a session.opened event holds, as far as it can be read."""
-    stated = payload if isinstance(payload, dict) else {}
-    sound = {name: stated[name] for name in Charter.__struct_fields__ if _fits(name, stated)}
-    return msgspec.convert(sound, Charter)
-
-
-def _fits(name: str, stated: dict[str, Any]) -> bool:
-    if name not in stated:
-        return False
-    try:
-        msgspec.convert({name: stated[name]}, Charter)
-    except msgspec.ValidationError:
-        return False
-    return True
+    return msgspec.convert(sound_fields(Charter, payload), Charter)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from treering.errors import InvalidCursor, InvalidInput
 from treering.model.cursors import pack, unpack
+from treering.model.fields import check_name, check_time
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
+from treering.model.runs import RunState
 from treering.model.scopes import Scope
 from treering.model.tools import STATUSES, Reason, Status
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-RunState = Literal["open", "ended", "failed", "interrupted"]
 Order = Literal["time", "slowest"]
 """time: by the start of the call. slowest: the longest first, of those whose time is known."""
 ORDERS: Final[tuple[str, ...]] = ("time", "slowest")
@@ -125,16 +124,16 @@ class ToolPlace(msgspec.Struct, frozen=True, array_like=True):
 
 def check_tool_query(query: ToolQuery) -> ToolQuery:
     """Return ``query`` if it can be answered. Raises InvalidInput otherwise."""
-    if not 1 <= query.limit <= PAGE_ITEMS_MAX:
+    if query.session_id is not None:
+        check_name(query.session_id, "session_id")
+    for field in ("call_id", "tool", "run_id"):
+        _check_text(getattr(query, field), field)
+    if type(query.limit) is not int or not 1 <= query.limit <= PAGE_ITEMS_MAX:
         raise InvalidInput(
             f"a page has 1 to {PAGE_ITEMS_MAX} items, not {query.limit}",
             hint="read on with next_cursor",
         )
-    since, until = query.since_ms, query.until_ms
-    if since is not None and until is not None and since > until:
-        raise InvalidInput(
-            f"the time range is empty: {since} is after {until}", hint="swap the two times"
-        )
+    _check_times(query.since_ms, query.until_ms)
     if query.call_id is not None and query.session_id is None:
         raise InvalidInput("a call is known within its session", hint="name the session, too")
     if query.order not in ORDERS:
@@ -148,8 +147,10 @@ def check_tool_query(query: ToolQuery) -> ToolQuery:
 
 def parse_statuses(given: str | Iterable[str] | None) -> tuple[Status, ...]:
     """Return the statuses that are named: none, one, several, or ``failing``, each once."""
+    if given is None:
+        return ()
     found: list[Status] = []
-    for name in (given,) if isinstance(given, str) else given or ():
+    for name in (given,) if isinstance(given, str) or not isinstance(given, Iterable) else given:
         if name == "failing":
             found.extend(FAILING)
         elif name in STATUSES:
@@ -174,6 +175,7 @@ def make_tool_cursor(query: ToolQuery, record: ToolRecord) -> str:
 
 def read_tool_cursor(query: ToolQuery, cursor: str) -> ToolPlace:
     """Return the place in ``cursor``. Raises InvalidCursor if another query made it."""
+    _check_text(cursor, "after")
     fingerprint, place = unpack(cursor, tuple[bytes, ToolPlace])
     if fingerprint != _fingerprint(query):
         raise InvalidCursor(
@@ -181,6 +183,26 @@ def read_tool_cursor(query: ToolQuery, cursor: str) -> ToolPlace:
             hint="keep scope, filters, times, order and direction as they were",
         )
     return place
+
+
+def _check_times(since: int | None, until: int | None) -> None:
+    for bound in (since, until):
+        if bound is not None:
+            check_time(bound)
+    if since is not None and until is not None and since > until:
+        raise InvalidInput(
+            f"the time range is empty: {since} is after {until}", hint="swap the two times"
+        )
+
+
+def _check_text(text: str | None, field: str) -> None:
+    """Raise InvalidInput if ``text`` can stand in no event. It may be an odd one: imports are."""
+    if text is None:
+        return
+    if type(text) is not str:
+        raise InvalidInput(f"{field} is a {type(text).__name__}, not text", hint="give plain text")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidInput(f"{field} {text!r} holds a lone surrogate", hint="remove it")
 
 
 def _fingerprint(query: ToolQuery) -> bytes:

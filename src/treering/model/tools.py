@@ -46,6 +46,7 @@ class SyntheticPolicy(msgspec.Struct, frozen=True, kw_only=True):
             check_reason(reason)
             if not isinstance(text, str) or not text.strip():
                 raise InvalidInput(f"the text for {reason} is no text", hint="say it in words")
+            canonical(text, f"the text for {reason}")
 
     def text(self, tool: str, reason: Reason) -> str:
         """Return the text that stands in for the result of ``tool``."""

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from treering.model.codec import canonical
-from treering.spine.handing import describe
+from treering.spine.handing import in_words
 from treering.spine.ports import Preparation, Verdict
 
 if TYPE_CHECKING:
@@ -97,4 +97,4 @@ class Gates:
 
 
 def _complain(gate: Gate, name: str, error: Exception) -> None:
-    _log.error("%s of gate %s: %s", name, getattr(gate, "name", "?"), describe(error))
+    _log.error("%s of gate %s: %s", name, getattr(gate, "name", "?"), in_words(error))

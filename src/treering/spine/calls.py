@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from treering.errors import RunClosed
+from treering.errors import TreeringError
 from treering.model.fields import check_name
 from treering.model.tools import check_reason
 from treering.spine.words import describe, new_id
@@ -58,8 +58,9 @@ class ToolCall:
         if error is None:
             self.give_up("missing_result")
             return
-        # If the run was closed meanwhile, that is no reason to hide what went wrong here.
-        with contextlib.suppress(RunClosed):
+        # If this cannot be recorded, that is no reason to hide what went wrong here: the end of
+        # the run closes the call, or meets the same.
+        with contextlib.suppress(TreeringError):
             if isinstance(error, TimeoutError):
                 self.give_up("timeout")
             elif isinstance(error, Exception):

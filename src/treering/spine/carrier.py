@@ -14,11 +14,11 @@ from treering.model.codec import canonical
 from treering.model.fields import check_name
 from treering.spine.carrying import transient_header
 from treering.spine.durable import DurableOutlet, check_durable
-from treering.spine.handing import describe
+from treering.spine.handing import in_words
 from treering.spine.outlets import Outlet, delivery_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from treering.model.events import Header, NewEvent
     from treering.model.scopes import Scope
@@ -51,6 +51,7 @@ class Carrier:
         """Make what a fork must not share."""
         self._pid = os.getpid()
         self._lock = threading.RLock()
+        self._turns: dict[str, threading.Lock] = {}
         self._order = [threading.RLock() for _ in range(STRIPES)]
         """Held by session while events are recorded and put into queues, so that both agree."""
 
@@ -86,6 +87,11 @@ class Carrier:
             header = transient_header(event, len(payload), self._journal.now_ms())
             self._offer(header, payload)
 
+    def tell(self, headers: Iterable[Header]) -> None:
+        """Put into the queues what others recorded; without payloads, which are theirs."""
+        for header in headers if self._outlets else ():
+            self._offer(header, None)
+
     def session_key(self, scope: str, session_id: str) -> str | None:
         """Return the name that another system knows a session by."""
         place = (scope, session_id)
@@ -117,19 +123,25 @@ class Carrier:
 
     # Sinks.
 
+    def check(self, sinks: Sequence[Sink]) -> None:
+        """Raise InvalidInput if one of ``sinks`` is none, or has another's name."""
+        if not isinstance(sinks, list | tuple):
+            raise InvalidInput("sinks come in a list", hint="write spine(sinks=[sink])")
+        known = [*(outlet.sink.name for outlet in self._outlets), *(s.name for s in self._durable)]
+        for sink in sinks:
+            check_sink(sink)
+            if sink.name in known:
+                raise InvalidInput(
+                    f"the spine has a sink {sink.name} already", hint="give each sink its own name"
+                )
+            known.append(sink.name)
+
     def add(self, sink: Sink) -> None:
-        """Serve ``sink`` from now on; a durable one with all that it lacks."""
+        """Serve ``sink``, which was checked, from now on; a durable one with all that it lacks."""
         self._notice_fork()
         with self._lock:
             if self._closed.is_set():
                 raise Closed("the ledger has been closed", hint="open it again")
-            check_name(sink.name, "sink name")
-            known = (*(outlet.sink for outlet in self._outlets), *self._durable)
-            if any(other.name == sink.name for other in known):
-                raise InvalidInput(
-                    f"the spine has a sink {sink.name} already", hint="give each sink its own name"
-                )
-            check_durable(sink)
             if (start := getattr(sink, "open", None)) is not None:
                 start()
             if delivery_of(sink).durable:
@@ -147,8 +159,13 @@ class Carrier:
         for sink in self._durable:
             with self._lock:
                 if (sink.name, scope) not in self._followed and not self._closed.is_set():
-                    outlet = DurableOutlet(sink, scope, self._journal)
-                    self._followed[sink.name, scope] = outlet
+                    self._followed[sink.name, scope] = DurableOutlet(
+                        sink,
+                        scope,
+                        self._journal,
+                        session_key=self.session_key,
+                        turn=self._turns.setdefault(sink.name, threading.Lock()),
+                    )
 
     def status(self) -> list[SinkStatus]:
         """Return how each sink is doing."""
@@ -203,6 +220,23 @@ class Carrier:
             self._watch_over()
 
 
+def check_sink(sink: Sink) -> None:
+    """Raise InvalidInput if ``sink`` cannot be served."""
+    for part in ("accepts", "handle"):
+        if not callable(getattr(sink, part, None)):
+            raise InvalidInput(
+                f"a {type(sink).__name__} is no sink: it has no {part}",
+                hint="give it a name, accepts(event) and handle(event)",
+            )
+    check_name(getattr(sink, "name", ""), "sink name")
+    visibility = getattr(sink, "visibility", "safe")
+    if visibility not in {"safe", "private"}:
+        raise InvalidInput(
+            f"sink {sink.name} has the visibility {visibility!r}", hint="use safe or private"
+        )
+    check_durable(sink)
+
+
 def _close_sink(sink: Sink) -> None:
     """Tell a sink that it is over, if it wants to know. What it makes of that is its own."""
     close = getattr(sink, "close", None)
@@ -210,4 +244,4 @@ def _close_sink(sink: Sink) -> None:
         if close is not None:
             close()
     except Exception as error:  # noqa: BLE001  (a sink may raise anything)
-        _log.warning("sink %s cannot be closed: %s", sink.name, describe(error))
+        _log.warning("sink %s cannot be closed: %s", sink.name, in_words(error))

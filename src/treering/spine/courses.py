@@ -8,10 +8,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, Literal
 
-from treering.errors import OutcomeUnknown, RunClosed, RunInterrupted, TreeringError
+from treering.errors import InvalidInput, OutcomeUnknown, RunClosed, RunInterrupted, TreeringError
 from treering.model.fields import check_name
 from treering.model.parts import RunEnded, RunStarted
-from treering.spine.entries import KERNEL, Author, Entry, interrupt_mark
+from treering.model.runs import start_id
+from treering.spine.entries import KERNEL, Author, Entry, interrupt_mark, run_end, without_words
 from treering.spine.ports import Occasion
 from treering.spine.tools import Tools
 from treering.spine.words import describe, new_id, plain
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
     from treering.model.events import Header, NewEvent
     from treering.model.tools import Reason
+    from treering.spine.kernel import Kernel
     from treering.spine.ports import Preparation, Timeline
-    from treering.spine.spine import Spine
 
+LOOK_S: Final = 1.0
+"""How often a run that only carries deltas looks whether somebody has closed it."""
 State = Literal["new", "open", "ended", "failed", "interrupted"]
 _CLOSING: Final[dict[str, Reason]] = {"ended": "missing_result", "failed": "aborted"}
 """Why calls that are open when a run is over get a synthetic result."""
@@ -34,15 +37,16 @@ class Course:
 
     def __init__(
         self,
-        spine: Spine,
+        kernel: Kernel,
         session: Timeline,
         *,
-        agent: str | None,
-        turn_id: str | None,
-        wait_s: float | None,
-        started: RunStarted,
+        agent: str | None = None,
+        turn_id: str | None = None,
+        wait_s: float | None = None,
+        prompt: str | None = None,
+        started: RunStarted | None = None,
     ) -> None:
-        self.spine = spine
+        self.kernel = kernel
         self.session = session
         self.author = Author(
             scope=session.scope,
@@ -59,7 +63,8 @@ class Course:
         """What gates added to the run, once they were asked."""
         self.boundary: Header | None = None
         """The mark that an interrupt left for the next turn."""
-        self._started = started
+        self._started = started or RunStarted()
+        self._prompt = prompt
         self._wait_s = wait_s
         self._untold = False
         """Whether it was closed from outside, and its author has not heard of it."""
@@ -67,7 +72,9 @@ class Course:
         """Whether something may have been recorded that nobody was told of."""
         self._terminal: Header | None = None
         self._run_seq = 0
-        self._clock = 0.0
+        self._last_seq = 0
+        """The seq of what it has recorded last."""
+        self._clock = self._looked = 0.0
         self._pid = os.getpid()
 
     @property
@@ -116,14 +123,12 @@ class Course:
 
     def look(self) -> None:
         """See whether another process has closed it."""
-        if self.is_open and self.spine.is_over(self):
+        if self.is_open and self.kernel.is_over(self):
             self._note_cut()
 
     # Start and end.
 
-    def begin(
-        self, more: Callable[[], Sequence[Entry] | None], *, prompt: str | None = None
-    ) -> list[Header] | None:
+    def begin(self, more: Callable[[], Sequence[Entry] | None]) -> list[Header] | None:
         """Record that the run begins, with ``more`` in the same moment; or nothing, if it says so.
 
         Raises RunActive if the session is busy with another.
@@ -134,14 +139,15 @@ class Course:
             self.session.open()
             wait_s = self.session.patience_s if self._wait_s is None else self._wait_s
             try:
-                headers = self.spine.begin(self, lambda: self._opening(more, prompt), wait_s=wait_s)
+                headers = self.kernel.begin(self, lambda: self._opening(more), wait_s=wait_s)
             except BaseException as error:
                 if _is_doubtful(error):
                     self._withdraw()
                 raise
             if headers is None:
                 return None
-            self._clock = time.monotonic()
+            self._clock = self._looked = time.monotonic()
+            self._last_seq = headers[-1].seq
             self.state = "open"
             return headers
 
@@ -215,22 +221,22 @@ class Course:
             reason=reason,
             error_class=None if told is None else told.get("class"),
         )
-        last = Entry(
-            kind=f"run.{state}",
-            summary=_ending(state, part),
-            payload=told,
-            refs=part.as_refs(),
-            origin=KERNEL,
-        )
+        last = run_end(state, part, told)
         events = self._events([*results, last])
         if boundary is not None:
             mark = interrupt_mark(boundary, self.run_id)
             events.append(self.author.event(mark, None))
-        headers = self._append(events)
+        try:
+            headers = self._append(events)
+        except InvalidInput:
+            # The guard refuses what an error or a result says. The run has an end all the same.
+            bare = [without_words(entry) for entry in (*results, last)]
+            events[: len(bare)] = self._events(bare)
+            headers = self._append(events)
         self.tools.settle(headers[: len(results)])
         self.state, self._terminal = state, headers[len(results)]
         self.boundary = headers[-1] if boundary is not None else None
-        self.spine.forget(self)
+        self.kernel.forget(self)
         return self._terminal
 
     # Recording.
@@ -254,15 +260,18 @@ class Course:
 
     def record_apart(self, entry: Entry) -> Header:
         """Record what came too late to be part of the run."""
-        return self.spine.append([self.author.event(entry, None)])[0]
+        return self.kernel.append([self.author.event(entry, None)])[0]
 
     def carry(self, entry: Entry) -> None:
         """Carry to the sinks what is counted and not kept."""
         with self.lock:
+            if time.monotonic() - self._looked > LOOK_S:
+                self._looked = time.monotonic()
+                self.look()
             self.check_open()
             before = self._run_seq
             try:
-                self.spine.carry_transient(self._events([entry])[0])
+                self.kernel.carry_transient(self._events([entry])[0])
             except BaseException:
                 self._run_seq = before
                 raise
@@ -280,17 +289,20 @@ class Course:
             f"run {self.run_id} has ended and takes no more events", hint="begin another turn"
         )
 
-    def _opening(
-        self, more: Callable[[], Sequence[Entry] | None], prompt: str | None
-    ) -> list[NewEvent] | None:
+    def _opening(self, more: Callable[[], Sequence[Entry] | None]) -> list[NewEvent] | None:
         entries = more()
         if entries is None:
             return None
         if self.preparation is None:  # Gates are asked once, and only when the run can begin.
-            self.preparation = self.spine.prepare(self.occasion, prompt)
+            self.preparation = self.kernel.prepare(self.occasion, self._prompt)
         self._run_seq = 0
-        part = RunStarted(**{**self._started.as_refs(), "owner": self.spine.owner()})
-        first = Entry(kind="run.started", summary="run started", refs=part.as_refs(), origin=KERNEL)
+        first = Entry(
+            kind="run.started",
+            summary="run started",
+            refs=self._started.as_refs() or None,
+            origin=KERNEL,
+            event_id=start_id(self.run_id, self.kernel.owner()),
+        )
         return self._events([first, *entries])
 
     def _events(self, entries: Sequence[Entry]) -> list[NewEvent]:
@@ -302,7 +314,7 @@ class Course:
     def _append(self, events: list[NewEvent]) -> list[Header]:
         """Record numbered events; take the numbers back if they were not recorded."""
         try:
-            return self.spine.append(events)
+            headers = self.kernel.append(events)
         except RunClosed:
             self._note_cut()
             raise self.closed_error() from None
@@ -312,11 +324,13 @@ class Course:
             else:
                 self._run_seq -= sum(event.run_id is not None for event in events)
             raise
+        self._last_seq = headers[-1].seq
+        return headers
 
     def _withdraw(self) -> None:
         """End a run that may have begun, although nobody was told so."""
         with contextlib.suppress(TreeringError):
-            if not self.spine.is_over(self):
+            if not self.kernel.is_over(self):
                 self.state, self._clock = "open", time.monotonic()
                 self.close("interrupted", "interrupted")
 
@@ -329,7 +343,8 @@ class Course:
     def _note_cut(self) -> None:
         """Take note that somebody else has closed the run."""
         self.state, self._untold = "interrupted", True
-        self.spine.forget(self)
+        self.kernel.forget(self)
+        self.kernel.tell_rest(self, self._last_seq)
 
 
 def _is_doubtful(error: BaseException) -> bool:
@@ -341,8 +356,3 @@ def _told(error: BaseException | str | None) -> dict[str, str] | None:
     if error is None:
         return None
     return {"reason": plain(error)} if isinstance(error, str) else describe(error)
-
-
-def _ending(state: str, part: RunEnded) -> str:
-    why = part.error_class or part.reason
-    return f"run {state}" if why is None or why == state else f"run {state}: {why}"

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final
 from treering.errors import InvalidInput, ReadOnly, TreeringError
 from treering.model.events import Event
 from treering.spine.carrying import private_event, safe_event
-from treering.spine.handing import Overtime, TimedHands, describe, wants_private
+from treering.spine.handing import Overtime, TimedHands, in_words, wants_private
 from treering.spine.outlets import HUNG_THREADS_MAX, RETRY_PAUSE_S_MAX, delivery_of, is_notable
 from treering.spine.ports import SinkStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Header
     from treering.model.scopes import Scope
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
 
 SAVE_EVENTS: Final = 100
 """The cursor is kept after so many events, and whenever there is nothing to do."""
-IDLE_S: Final = 0.2
+IDLE_S: Final = 5.0
+"""How long news is waited for before the ledger is looked at anew."""
 HELD_PAUSE_S: Final = 0.5
 """How often to see whether the process that serves the sink now is still there."""
-KEYS_MAX: Final = 1_000
 
 _log = logging.getLogger("treering.spine")
 
@@ -46,15 +48,27 @@ def check_durable(sink: Sink) -> None:
 class DurableOutlet:
     """Serves one durable sink in one scope."""
 
-    def __init__(self, sink: Sink, scope: Scope, journal: Journal) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        scope: Scope,
+        journal: Journal,
+        *,
+        session_key: Callable[[str, str], str | None],
+        turn: threading.Lock,
+    ) -> None:
         self.sink = sink
         self.scope = scope
         self._journal = journal
+        self._session_key = session_key
+        self._turn = turn
+        """Held while the sink has an event: it is served in other scopes, too, and one by one."""
         self._delivery = delivery_of(sink)
         self._private = wants_private(sink)
         self._hands = TimedHands(sink, self._delivery.timeout_s)
-        self._keys: dict[str, str | None] = {}
         self._stop = threading.Event()
+        self._nudge = threading.Event()
+        """Set for whoever wants it to look at once."""
         self._changed = threading.Condition()
         self._rounds = self._finished = self._wanted = 0
         """How often the ledger was looked through, from the cursor to where nothing comes."""
@@ -72,6 +86,7 @@ class DurableOutlet:
     def stop(self) -> None:
         """Hand over no more than the event under way."""
         self._stop.set()
+        self._nudge.set()
 
     def close(self, timeout_s: float) -> None:
         """Stop after the event under way; the rest comes when the ledger is opened again."""
@@ -89,6 +104,7 @@ class DurableOutlet:
         with self._changed:
             # The round under way may have looked before; the next one has not begun.
             self._wanted = wanted = self._rounds + 1
+            self._nudge.set()
             return self._changed.wait_for(
                 lambda: self._finished >= wanted or self._stopped,
                 min(timeout_s, threading.TIMEOUT_MAX),
@@ -123,14 +139,14 @@ class DurableOutlet:
                     else:
                         self._stand_by()
                 except ReadOnly as error:
-                    self._halt(describe(error))
+                    self._halt(in_words(error))
                 except TreeringError as error:
                     # The database is away, for instance; the cursor says where to go on.
                     if not self._stop.is_set():
-                        self._note(describe(error))
+                        self._note(in_words(error))
                         self._stop.wait(RETRY_PAUSE_S_MAX)
         except Exception as error:  # noqa: BLE001  (what fails here is our own, and must be told)
-            self._halt(describe(error))
+            self._halt(in_words(error))
             _log.exception("sink %s: following %s has failed", self.sink.name, self.scope)
         finally:
             self._hands.close()
@@ -140,11 +156,12 @@ class DurableOutlet:
         """Hand over what there is, and wait a while for more."""
         number = self._begin_round()
         self._cursor = self._journal.cursor(self.scope, self.sink.name)
-        idle_s = 0.0 if self._wanted > self._finished else IDLE_S
+        self._nudge.clear()
+        idle_s = 0.0 if self._wanted > self._finished or self._stop.is_set() else IDLE_S
         # Payloads are read for those who want them: a sealed one may not be readable here.
         follow = self._journal.follow_events if self._private else self._journal.follow
         following: Following[Header] = follow(
-            self.scope, after=self._cursor, idle_seconds=idle_s, stop=self._stop
+            self.scope, after=self._cursor, idle_seconds=idle_s, stop=self._nudge
         )
         try:
             for event in following:
@@ -167,7 +184,8 @@ class DurableOutlet:
             rest = self._journal.follow(self.scope, after=after, idle_seconds=0, stop=self._stop)
             if next(iter(rest), None) is None:
                 self._end_round(number)
-        self._stop.wait(HELD_PAUSE_S)
+        self._nudge.wait(HELD_PAUSE_S)
+        self._nudge.clear()
 
     def _begin_round(self) -> int:
         with self._changed:
@@ -198,26 +216,22 @@ class DurableOutlet:
     def _give(self, carried: SafeEvent | PrivateEvent) -> BaseException | None:
         """Hand an event over once; return what went wrong."""
         try:
-            taken = self._hands.give(carried)
+            with self._turn:
+                taken = self._hands.give(carried)
             self._delivered += taken
             self._declined += not taken
         except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
             self._timeouts += isinstance(error, Overtime)
-            self._note(describe(error))
+            self._note(in_words(error))
             if self._delivery.on_error == "fail" or self._hands.hung >= HUNG_THREADS_MAX:
                 self._failed += 1
-                self._halt(describe(error))
+                self._halt(in_words(error))
             return error
         return None
 
     def _wrap(self, event: Header) -> SafeEvent | PrivateEvent:
         """Return the event as the sink may see it."""
-        place = event.session_id
-        if place not in self._keys:
-            if len(self._keys) >= KEYS_MAX:
-                self._keys.clear()
-            self._keys[place] = self._journal.session_key(event.scope, place)
-        key = self._keys[place]
+        key = self._session_key(event.scope, event.session_id)
         return private_event(event, key) if isinstance(event, Event) else safe_event(event, key)
 
     def _save(self) -> None:
@@ -245,4 +259,4 @@ class DurableOutlet:
         try:
             self._journal.let_go(name)
         except TreeringError as error:
-            self._note(describe(error))
+            self._note(in_words(error))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from treering.model.codec import canonical
 from treering.model.events import NewEvent
-from treering.model.parts import ToolReturned
+from treering.model.parts import RunEnded, ToolReturned, part_of, safe_part
 from treering.model.runs import INTERRUPT_CONTENT, INTERRUPT_TITLE
 from treering.model.scopes import Scope
-from treering.spine.words import plain
+from treering.spine.words import plain, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     origin: str | None = RUNTIME
     source: str | None = None
     visibility: str | None = None
+    event_id: str | None = None
+    """Given where the id itself says something."""
 
 
 class Author(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +69,46 @@ class Author(msgspec.Struct, frozen=True, kw_only=True):
             source=entry.source,
             origin=entry.origin,
             visibility=entry.visibility,
+            event_id=entry.event_id,
         )
+
+
+def run_end(
+    state: Literal["ended", "failed", "interrupted"],
+    part: RunEnded,
+    told: dict[str, str] | None,
+) -> Entry:
+    """Return how a run ended; ``told`` is what only those may know who ask for it."""
+    why = part.error_class or part.reason
+    return Entry(
+        kind=f"run.{state}",
+        summary=f"run {state}" if why is None or why == state else f"run {state}: {why}",
+        payload=told,
+        refs=part.as_refs(),
+        origin=KERNEL,
+    )
+
+
+def without_words(entry: Entry) -> Entry:
+    """Return ``entry`` with facts alone, for when its words cannot be recorded."""
+    part = safe_part(entry.kind, entry.refs)
+    facts = part.as_refs()
+    facts.pop("error_class", None)
+    payload: dict[str, Any] = {"withheld": True}
+    payload |= {name: facts[name] for name in ("call_id", "status") if name in facts}
+    summary = entry.kind.replace(".", " ")
+    return msgspec.structs.replace(entry, summary=summary, refs=facts or None, payload=payload)
+
+
+def said(kind: str, text: str, content: dict[str, Any], **refs: Any) -> Entry:
+    """Return what somebody said; ``content`` is kept beside the text."""
+    payload = {"text": text, **content}
+    return Entry(
+        kind=kind,
+        summary=shorten(text),
+        payload=payload,
+        refs={**part_of(kind, payload).as_refs(), **refs},
+    )
 
 
 def interrupt_mark(why: str, run_id: str) -> Entry:

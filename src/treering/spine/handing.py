@@ -24,7 +24,7 @@ def wants_private(sink: Sink) -> bool:
     return getattr(sink, "visibility", "safe") == "private"
 
 
-def describe(error: BaseException) -> str:
+def in_words(error: BaseException) -> str:
     """Return an error in words; one that cannot be put into words, by its name."""
     name = type(error).__name__
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import Busy, Conflict, RunActive
+from treering.errors import RunActive
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from treering.model.events import Header, NewEvent
@@ -16,12 +18,12 @@ if TYPE_CHECKING:
     from treering.spine.ports import Journal
 
     Append = Callable[..., list[Header]]
-    """Records events; takes ``expected_seq``."""
+    """Records events; takes an ``expected_seq``."""
 
 PAUSE_S: Final = 0.01
 PAUSE_S_MAX: Final = 0.2
-ATTEMPTS_MAX: Final = 1_000
-"""How often a session may move on while we look at it, before it counts as too busy."""
+BEGINNING_S: Final = 5.0
+"""How long one who only begins is waited for, also where nobody wants to wait for a run."""
 
 
 def begin(
@@ -32,32 +34,35 @@ def begin(
     place: tuple[Scope, str],
     make: Callable[[], list[NewEvent] | None],
     wait_s: float,
+    lock: threading.RLock,
 ) -> list[Header] | None:
     """Record what ``make`` gives, as the beginning of a session's only run.
 
     ``make`` is asked when nothing else runs, and may say None: then nothing begins. Raises
     RunActive if another run is still under way after ``wait_s``.
     """
-    deadline, pause_s = time.monotonic() + wait_s, PAUSE_S
-    for _ in range(ATTEMPTS_MAX):
-        head = journal.head_seq(*place)
-        active = active_run(journal, close_gone, *place)
-        while active is not None:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise _busy(active)
-            time.sleep(min(pause_s, left_s))
-            pause_s = min(pause_s * 2, PAUSE_S_MAX)
-            head = journal.head_seq(*place)
-            active = active_run(journal, close_gone, *place)
-        events = make()
-        if events is None:
-            return None
-        try:
-            return append(events, expected_seq=head)
-        except Conflict:
-            continue  # Somebody recorded something meanwhile: look again.
-    raise restless(place[1])
+    started, pause_s = time.monotonic(), PAUSE_S
+    name = f"beginning in {place[1]} of {place[0]}"
+    while True:
+        # One at a time looks and begins: among threads by the lock, among processes by the hold.
+        with lock:
+            held = journal.hold(name)
+            try:
+                active = active_run(journal, close_gone, *place) if held else None
+                if held and active is None:
+                    events = make()
+                    return None if events is None else append(events)
+            finally:
+                if held:
+                    journal.let_go(name)
+        patience_s = wait_s if held else max(wait_s, BEGINNING_S)
+        left_s = patience_s - (time.monotonic() - started)
+        if left_s <= 0:
+            raise _busy(place[1], active)
+        if held and _is_in_event_loop():
+            raise _in_the_way(place[1])
+        time.sleep(min(pause_s, left_s))
+        pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
 
 def active_run(
@@ -77,14 +82,29 @@ def active_run(
     return None
 
 
-def restless(session_id: str) -> Busy:
-    """Return what to raise when a session moves on whenever it is looked at."""
-    return Busy(f"session {session_id} never holds still", hint="let its other writers pause")
+def _is_in_event_loop() -> bool:
+    """Whether to wait here would keep a whole event loop from going on."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
-def _busy(active: OpenRun) -> RunActive:
+def _busy(session_id: str, active: OpenRun | None) -> RunActive:
+    by = "another run that begins" if active is None else f"run {active.run_id}"
     return RunActive(
-        f"session {active.session_id} is busy with run {active.run_id}",
+        f"session {session_id} is busy with {by}",
         hint="wait for it with wait_seconds=30, stop it with session.interrupt(),"
         " or give a sub-agent a session of its own",
+    )
+
+
+def _in_the_way(session_id: str) -> RunActive:
+    return RunActive(
+        f"session {session_id} is busy, and waiting here would stop the event loop",
+        hint="begin the run in a thread: await asyncio.to_thread(run.start)",
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from treering.errors import InvalidInput
 from treering.model.codec import decode
 from treering.spine.carrying import safe_event, with_payload
-from treering.spine.handing import Hands, Overtime, describe, wants_private
+from treering.spine.handing import Hands, Overtime, in_words, wants_private
 from treering.spine.ports import Delivery, SinkStatus
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class Outlet:
 
     def _fault(self, error: BaseException, *, final: bool = False) -> float:
         """Deal with an error by the sink's policy; return how long to wait before going on."""
-        self._last_error = describe(error)
+        self._last_error = in_words(error)
         self._timeouts += isinstance(error, Overtime)
         self._attempts += 1
         again = self.delivery.on_error == "retry" and self._attempts < self.delivery.attempts_max

@@ -60,7 +60,7 @@ class PrivateSink(Protocol):
 
     @property
     def visibility(self) -> Literal["private"]:
-        """Say so."""
+        """Return the word by which it asks for private content."""
 
     def accepts(self, event: PrivateEvent, /) -> bool:
         """Whether it wants to hear of ``event``."""
@@ -123,7 +123,10 @@ class Occasion(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Gate(Protocol):
-    """A sink that has a say before things happen. Errors are its own business: it never raises."""
+    """A sink that has a say before things happen.
+
+    If it raises, what it was asked to allow is held back, and what it could change stays as it is.
+    """
 
     def before_run(self, occasion: Occasion, prompt: str | None, /) -> Preparation:
         """Say what to add to a run that is about to start."""

@@ -10,7 +10,7 @@ from treering.errors import InvalidInput, RunClosed
 from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.parts import Delivered, part_of
 from treering.spine.calls import ToolCall
-from treering.spine.entries import RUNTIME, Entry
+from treering.spine.entries import RUNTIME, Entry, said
 from treering.spine.translation import tool_event
 from treering.spine.words import describe, shorten
 
@@ -119,12 +119,9 @@ class Run:
                 else:
                     self._course.close("interrupted", _outside(error), error)
 
-    def start(self, *, prompt: str | None = None) -> Header:
-        """Record that the run begins. Raises RunActive if the session is busy with another.
-
-        ``prompt`` is what gates are shown of the user's words.
-        """
-        headers = self._course.begin(list, prompt=prompt)
+    def start(self) -> Header:
+        """Record that the run begins. Raises RunActive if the session is busy with another."""
+        headers = self._course.begin(list)
         if headers is None:
             raise AssertionError
         return headers[0]
@@ -145,15 +142,15 @@ class Run:
 
     def user(self, text: str, **content: Any) -> Header:
         """Record what the user said; ``content`` is kept beside the text."""
-        return self._record(_said("conversation.user", text, content))
+        return self._record(said("conversation.user", text, content))
 
     def assistant(self, text: str, **content: Any) -> Header:
         """Record what the assistant answered; ``content`` is kept beside the text."""
-        return self._record(_said("conversation.assistant", text, content))
+        return self._record(said("conversation.assistant", text, content))
 
     def delta(self, text: str, **content: Any) -> None:
         """Carry a piece of an answer to the sinks. It is counted and not kept."""
-        self._course.carry(_said("assistant.delta", text, content))
+        self._course.carry(said("assistant.delta", text, content))
 
     def tool(self, name: str, input: Any = None, *, call_id: str | None = None) -> ToolCall:  # noqa: A002
         """Begin a tool call: a context manager. Its intent is durable before its body runs."""
@@ -174,9 +171,9 @@ class Run:
         Gates may change it or hold it back: then nothing is sent, and None returned.
         """
         self._course.check_open()
-        verdict = self._course.spine.ask_sending(self._course.occasion, text, to)
+        verdict = self._course.kernel.ask_sending(self._course.occasion, text, to)
         if verdict.blocked:
-            self.emit("ops.blocked", {"code": "hook", "reason": verdict.reason})
+            self.emit("ops.blocked", {"code": "gate", "reason": verdict.reason})
             return None
         sent = text if verdict.content is None else str(verdict.content)
         if send is not None:
@@ -240,16 +237,6 @@ class Run:
 
     def _record(self, entry: Entry) -> Header:
         return self._course.record_all([entry])[0]
-
-
-def _said(kind: str, text: str, content: dict[str, Any]) -> Entry:
-    payload = {"text": text, **content}
-    return Entry(
-        kind=kind,
-        summary=shorten(text),
-        payload=payload,
-        refs=part_of(kind, payload).as_refs(),
-    )
 
 
 def _outside(error: BaseException) -> str:

@@ -29,7 +29,7 @@ class Tools:
 
     def __init__(self, course: Course) -> None:
         self._course = course
-        self.results = course.spine.results
+        self.results = course.kernel.results
         self._open: dict[str, ToolCall] = {}
         self._replaced: dict[str, ToolCall] = {}
         """Calls with a synthetic outcome: the tool itself may still come."""
@@ -100,7 +100,7 @@ class Tools:
         if not course.is_doubtful:
             return
         with course.lock:
-            for header in course.spine.headers_of(course):
+            for header in course.kernel.headers_of(course):
                 part = safe_part(header.kind, header.refs)
                 if isinstance(part, ToolCalled) and part.call_id and not self._knows(part.call_id):
                     call = ToolCall(self, part.tool or "tool", None, part.call_id)
@@ -149,9 +149,9 @@ class Tools:
         if not course.session.permits(call.name):
             return "not_permitted", None
         canonical(call.input, "input")
-        verdict = course.spine.ask_tool(course.occasion, call.name, call.call_id, call.input)
+        verdict = course.kernel.ask_tool(course.occasion, call.name, call.call_id, call.input)
         if verdict.blocked:
-            return "hook", verdict.reason
+            return "gate", verdict.reason
         if verdict.content is not None:
             call.input = verdict.content
         return None, None
@@ -188,7 +188,7 @@ class Tools:
             f"{call.name} may not run in session {self._course.session.session_id}{reason}",
             hint="use another tool, or allow it when the session is opened"
             if code == "not_permitted"
-            else "a before_tool_call hook blocks it",
+            else "a gate of this ledger refused it; see what it says",
         )
 
     # Concluding.
@@ -241,7 +241,7 @@ class Tools:
 
     def _outcome_of(self, call: ToolCall) -> str | None:
         """Return the id of the event that is the outcome of a call, as the ledger has it."""
-        return self._course.spine.outcome_of(self._course, call.call_id)
+        return self._course.kernel.outcome_of(self._course, call.call_id)
 
     @contextlib.contextmanager
     def _claimed(self, call: ToolCall) -> Iterator[None]:

@@ -33,7 +33,7 @@ def describe(error: BaseException | str) -> dict[str, str]:
         return {"class": "Error", "message": plain(error)}
     try:
         message = str(error)
-    except Exception:  # noqa: BLE001  (an exception that cannot say what it is about)
+    except BaseException:  # noqa: BLE001  (an exception that cannot say what it is about)
         message = "(it has no text)"
     return {"class": type(error).__name__[:CLASS_CHARACTERS_MAX], "message": plain(message)}
 

@@ -24,6 +24,8 @@ ALWAYS: Final = 8
 SPILLED: Final = 16
 NAMED: Final = 32
 EXPIRED: Final = 64
+GONE: Final = ERASED | EXPIRED
+"""Any of these: nothing is left of what it said."""
 
 Row = tuple[Any, ...]
 

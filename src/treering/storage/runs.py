@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import RunClosed
-from treering.model.codec import decode
 from treering.model.kinds import RUN_ENDS
-from treering.model.runs import OpenRun
+from treering.model.runs import OpenRun, owner_in
 from treering.model.scopes import Scope
 from treering.storage.leases import Owner
 
@@ -18,7 +17,7 @@ RUN_OPEN: Final = 0
 _STATES: Final = {"ended": 1, "failed": 2, "interrupted": 3}
 RUN_KINDS: Final = frozenset({"run.started", *RUN_ENDS})
 OPEN_RUNS_MAX: Final = 10_000
-"""Open runs that are listed, those of the oldest sessions first."""
+"""Open runs that are listed: those with an owner first, then those of the oldest sessions."""
 
 
 def state_after(kind: str) -> int:
@@ -28,18 +27,17 @@ def state_after(kind: str) -> int:
 
 
 def open_run(
-    scope: str, session_id: str, run_id: str, first_seq: int, refs: bytes | None, seen_ms: int
+    scope: str, session_id: str, run_id: str, first_seq: int, start: str | None, seen_ms: int
 ) -> OpenRun:
-    """Return an open run; ``refs`` are those of its start."""
-    said = None if refs is None else decode(refs)
-    owner = said.get("owner") if isinstance(said, dict) else None
+    """Return an open run; ``start`` is the id of its start, if that is no UUID."""
+    owner = owner_in(start)
     return OpenRun(
         scope=Scope(scope),
         session_id=session_id,
         run_id=run_id,
         first_seq=first_seq,
-        # Others may mean something else by the word.
-        owner=owner if isinstance(owner, str) and Owner.parse(owner) else None,
+        # Others may give ids that look alike.
+        owner=owner if owner and Owner.parse(owner) else None,
         seen_ms=seen_ms,
     )
 

@@ -89,7 +89,10 @@ class Administration:
         with self._connected() as connection:
             schema.check_server(connection, address)
             before = schema.stored_version(connection, address)
-            schema.migrate(connection, address, partitions or schema.PARTITIONS)
+            with connection.transaction():
+                schema.migrate(connection, address, partitions or schema.PARTITIONS)
+                if not schema.is_current(before):
+                    roles.renew(connection, address)
             made = with_roles and roles.make(connection, address)
             return InitReceipt(
                 schema=address.schema,

@@ -18,12 +18,12 @@ SELECT
   coalesce(s.name, %(redacted)s),
   r.run_id,
   r.first_seq,
-  CASE first.kind WHEN 'run.started' THEN first.refs END,
+  CASE first.kind WHEN 'run.started' THEN first.event_name END,
   coalesce(latest.recorded_ms, 0)
 FROM runs AS r
 JOIN sessions AS s ON s.scope = r.scope AND s.id = r.session
 LEFT JOIN LATERAL (
-  SELECT e.kind, e.refs
+  SELECT e.kind, e.event_name
   FROM events AS e
   WHERE e.scope = r.scope AND e.session = r.session AND e.seq BETWEEN r.first_seq AND r.first_seq
   ORDER BY e.seq
@@ -38,7 +38,9 @@ LEFT JOIN LATERAL (
 ) AS latest ON true
 WHERE r.state = 0
 """
-_IN_ORDER: Final = "ORDER BY r.scope, r.session, r.first_seq LIMIT %(limit)s"
+_IN_ORDER: Final = """
+ORDER BY first.event_name IS NULL, r.scope, r.session, r.first_seq LIMIT %(limit)s
+"""
 ALL_OPEN: Final = f"{OPEN} {_IN_ORDER}"
 OPEN_IN_SCOPE: Final = f"{OPEN} AND r.scope = %(scope)s {_IN_ORDER}"
 OPEN_IN_SESSION: Final = f"""

@@ -10,37 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.derive.tool_calls import SAME_ID_MAX, TOOL_KINDS, read_fact
-from treering.model.codec import decode
+from treering.derive.tool_facts import TOOL_KINDS
 from treering.model.kinds import ERASURE_KINDS
-from treering.model.tool_records import TOOLS_MAX
-from treering.storage.tool_calls import (
-    COLUMNS,
-    FAILED,
-    OK,
-    OPEN,
-    SELECTED,
-    SYNTHETIC,
-    Measured,
-    Placed,
-    conditions,
-    entry_of,
-    groups_of,
-    hashed,
-    last_seq,
-    page_statement,
-    take_in,
-)
+from treering.storage.encoding import EXPIRED, GONE
+from treering.storage.postgres.tool_rows import FACT, fetch, load, placed, write
+from treering.storage.tool_calls import groups_of, take_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from treering.derive.tool_calls import Entry
     from treering.ledger.records import Mark
     from treering.model.scopes import Scope
-    from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
-    from treering.storage.tool_calls import Asked, Changes, Group
+    from treering.storage.tool_calls import Group, Placed
 
 STRETCH: Final = 4_000
 """Settled events that are looked at in one transaction."""
@@ -53,11 +33,10 @@ LOCK_NAME: Final = "\0tools"
 
 _PLACE: Final = "(%(epoch)s::int, %(xid)s::text::xid8, %(position)s)"
 _HORIZON: Final = "((SELECT enter_epoch()), pg_snapshot_xmin(pg_current_snapshot()))"
-_FACT: Final = "e.session, e.position, e.seq, e.ts_ms, e.kind, e.run_id, e.refs"
 # The last row is there for its place alone, whatever its kind.
 SETTLED: Final = f"""
 WITH stretch AS MATERIALIZED (
-  SELECT {_FACT}, e.flags, e.epoch, e.xid
+  SELECT {FACT}, e.flags, e.epoch, e.xid
   FROM events AS e
   WHERE e.scope = %(scope)s
     AND (e.epoch, e.xid, e.position) > {_PLACE}
@@ -67,10 +46,10 @@ WITH stretch AS MATERIALIZED (
 ), counted AS (
   SELECT count(*) AS events, max(position) AS newest FROM stretch
 )
-SELECT {_FACT.replace("e.", "s.")}, s.flags, s.epoch, s.xid::text::bigint, c.events
+SELECT {FACT.replace("e.", "s.")}, s.flags, s.epoch, s.xid::text::bigint, c.events
 FROM stretch AS s
 CROSS JOIN counted AS c
-WHERE (s.kind = ANY(%(kinds)s::text[]) AND s.flags & 66 = 0)
+WHERE (s.kind = ANY(%(kinds)s::text[]) AND s.flags & {GONE} = 0)
   OR (s.epoch, s.xid, s.position) = (
     SELECT l.epoch, l.xid, l.position FROM stretch AS l
     ORDER BY l.epoch DESC, l.xid DESC, l.position DESC LIMIT 1
@@ -78,7 +57,7 @@ WHERE (s.kind = ANY(%(kinds)s::text[]) AND s.flags & 66 = 0)
 ORDER BY s.epoch, s.xid, s.position
 """
 BEHIND: Final = f"""
-SELECT count(*) = {PASSED_MAX} OR bool_or(s.kind = ANY(%(kinds)s::text[]) AND s.flags & 66 = 0)
+SELECT count(*) = {PASSED_MAX} OR bool_or(s.kind = ANY(%(kinds)s::text[]) AND s.flags & {GONE} = 0)
 FROM (
   SELECT e.kind, e.flags
   FROM events AS e
@@ -87,47 +66,26 @@ FROM (
   LIMIT {PASSED_MAX}
 ) AS s
 """
+# No horizon here: it has moved on since the settled ones were read. What settled in between would
+# be in neither, and pass for known as soon as a later event of its group has been entered.
 UNSETTLED: Final = f"""
-SELECT {_FACT}
+SELECT {FACT}
 FROM events AS e
 WHERE e.scope = %(scope)s
   AND (e.epoch, e.xid, e.position) > {_PLACE}
-  AND (e.epoch, e.xid) >= {_HORIZON}
-  AND e.kind = ANY(%(kinds)s::text[]) AND e.flags & 66 = 0
+  AND e.kind = ANY(%(kinds)s::text[]) AND e.flags & {GONE} = 0
 ORDER BY e.epoch, e.xid, e.position
 LIMIT {UNSETTLED_MAX}
 """
 _AT_PLACES: Final = f"""
-SELECT {_FACT}
+SELECT {FACT}
 FROM events AS e
 WHERE e.scope = %s AND (e.session, e.seq) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
-  AND e.kind = ANY(%s::text[]) AND e.flags & 66 = 0
+  AND e.kind = ANY(%s::text[]) AND e.flags & {GONE} = 0
 ORDER BY e.position
-"""
-LATEST: Final = f"""
-SELECT {SELECTED}
-FROM unnest(%b::bigint[], %b::bigint[]) AS k (session, call)
-CROSS JOIN LATERAL (
-  SELECT * FROM tool_calls AS t
-  WHERE t.scope = %s AND t.session = k.session AND t.call = k.call
-  ORDER BY t.position DESC LIMIT {SAME_ID_MAX}
-) AS t
-ORDER BY t.position
-"""
-_EXTRAS: Final = """
-SELECT x.session, x.call, max(x.seq)
-FROM tool_extras AS x
-WHERE x.scope = %s AND (x.session, x.call) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
-GROUP BY x.session, x.call
 """
 _IN_GROUPS: Final = """
 WHERE scope = %s AND (session, call) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
-"""
-_COLUMNS: Final = ", ".join(COLUMNS)
-_INTO: Final = f"""
-INSERT INTO tool_calls (scope, {_COLUMNS}) VALUES (%s{", %s" * len(COLUMNS)})
-ON CONFLICT (scope, position) DO UPDATE
-SET ({_COLUMNS}) = ({", ".join(f"excluded.{column}" for column in COLUMNS)})
 """
 _MARK: Final = """
 INSERT INTO tool_marks (scope, epoch, xid, position) VALUES (%s, %s::int, %s::text::xid8, %s)
@@ -135,8 +93,8 @@ ON CONFLICT (scope) DO UPDATE
 SET (epoch, xid, position) = (excluded.epoch, excluded.xid, excluded.position)
 """
 _SINCE: Final = "SELECT epoch, xid::text::bigint, position FROM tool_marks WHERE scope = %s"
-ERASURES: Final = """
-SELECT count(*) FROM events WHERE scope = %s AND kind = ANY(%s::text[]) AND flags < 64
+ERASURES: Final = f"""
+SELECT count(*) FROM events WHERE scope = %s AND kind = ANY(%s::text[]) AND flags < {EXPIRED}
 """
 
 _LINKS: Final = """
@@ -157,7 +115,7 @@ SELECT (
   SELECT count(*) FROM link
   LEFT JOIN events AS e
     ON e.scope = link.scope AND e.session = link.session AND e.seq = link.seq
-    AND e.kind = link.kind AND e.flags & 66 = 0
+    AND e.kind = link.kind AND e.flags & {GONE} = 0
     AND e.ts_ms = coalesce(link.ts_ms, e.ts_ms)
   WHERE e.seq IS NULL
 ) + (
@@ -168,7 +126,7 @@ SELECT (
     ON m.scope = e.scope AND (e.epoch, e.xid, e.position) <= (m.epoch, m.xid, m.position)
   LEFT JOIN link
     ON link.scope = e.scope AND link.session = e.session AND link.seq = e.seq
-  WHERE e.kind IN ('tool.call', 'tool.result') AND e.flags & 66 = 0 AND link.seq IS NULL
+  WHERE e.kind IN ('tool.call', 'tool.result') AND e.flags & {GONE} = 0 AND link.seq IS NULL
 )
 """
 
@@ -185,35 +143,35 @@ class News:
 
 def mark(connection: Connection, scope: Scope) -> Mark:
     """Return how far the table has followed the scope's settled events."""
-    found = _fetch(connection, _SINCE, (scope,))
+    found = fetch(connection, _SINCE, (scope,))
     return tuple(found[0]) if found else (0, 0, 0)
 
 
 def is_behind(connection: Connection, scope: Scope) -> bool:
     """Whether there are events that would change the table, or many to look at."""
-    found = _fetch(connection, BEHIND, _place(scope, mark(connection, scope)))
+    found = fetch(connection, BEHIND, _place(scope, mark(connection, scope)))
     return bool(found[0][0])
 
 
 def settled(connection: Connection, scope: Scope, key: bytes, after: Mark) -> News:
     """Return the next stretch of settled events."""
-    found = _fetch(connection, SETTLED, _place(scope, after))
+    found = fetch(connection, SETTLED, _place(scope, after))
     if not found:
         return News([], after, 0)
     *_, epoch, xid, events = found[-1]
-    facts = [row[:7] for row in found if row[4] in TOOL_KINDS and not row[7] & 66]
-    return News(_placed(facts, key), (epoch, xid, found[-1][1]), events)
+    facts = [row[:7] for row in found if row[4] in TOOL_KINDS and not row[7] & GONE]
+    return News(placed(facts, key), (epoch, xid, found[-1][1]), events)
 
 
 def unsettled(connection: Connection, scope: Scope, key: bytes, after: Mark) -> list[Placed]:
-    """Return tool events of transactions that others may still overtake."""
-    return _placed(_fetch(connection, UNSETTLED, _place(scope, after)), key)
+    """Return all tool events behind the last that had settled: others may still overtake them."""
+    return placed(fetch(connection, UNSETTLED, _place(scope, after)), key)
 
 
 def enter(connection: Connection, scope: Scope, facts: list[Placed]) -> None:
     """Enter ``facts``, in their order. The lock of the scope is held."""
-    groups, told = _load(connection, scope, groups_of(facts))
-    _write(connection, scope, take_in(facts, groups, told))
+    groups, told = load(connection, scope, groups_of(facts))
+    write(connection, scope, take_in(facts, groups, told))
 
 
 def note_mark(connection: Connection, scope: Scope, last: Mark) -> None:
@@ -224,7 +182,7 @@ def note_mark(connection: Connection, scope: Scope, last: Mark) -> None:
 
 def erasures(connection: Connection, scope: Scope) -> int:
     """Return how often something was erased in the scope."""
-    found = _fetch(connection, ERASURES, (scope, sorted(ERASURE_KINDS)))
+    found = fetch(connection, ERASURES, (scope, sorted(ERASURE_KINDS)))
     return int(found[0][0])
 
 
@@ -264,116 +222,28 @@ def fold_anew(connection: Connection, scope: Scope, key: bytes, groups: set[Grou
     places = [
         (session, seq)
         for session, *seqs in (
-            *_fetch(
+            *fetch(
                 connection,
                 "DELETE FROM tool_calls"
                 f" {_IN_GROUPS} RETURNING session, call_seq, result_seq, late_seq",
                 among,
             ),
-            *_fetch(
+            *fetch(
                 connection, f"DELETE FROM tool_extras {_IN_GROUPS} RETURNING session, seq", among
             ),
         )
         for seq in seqs
         if seq is not None
     ]
-    _write(connection, scope, take_in(_at(connection, scope, key, places), {}, {}))
-
-
-# Looking.
-
-
-def page(connection: Connection, found: Asked) -> list[Row]:
-    """Return rows of COLUMNS, in the direction of the query."""
-    return _planned(connection, *statement(found))
-
-
-def statement(found: Asked) -> tuple[str, dict[str, Any]]:
-    """Return the SQL of one page."""
-    return page_statement(found, "%({})s".format, lambda _: "")
-
-
-def statistics(connection: Connection, found: Asked) -> list[Measured]:
-    """Return what is known of each tool, the most called first."""
-    return [
-        Measured(
-            tool=tool,
-            counts=(opened, ok, failed, synthetic),
-            percentiles=tuple(percentiles or (None, None, None)),
-            max_ms=max_ms,
-            total_ms=total_ms,
-            output_bytes=output_bytes,
-            last_ms=last_ms,
-            position=position,
-        )
-        for (
-            tool, opened, ok, failed, synthetic, percentiles, max_ms, total_ms, output_bytes,
-            last_ms, position,
-        ) in _planned(connection, *statistics_statement(found))
-    ]  # fmt: skip
-
-
-def statistics_statement(found: Asked) -> tuple[str, dict[str, Any]]:
-    """Return the SQL that measures by tool."""
-    where, values = conditions(found, "%({})s".format)
-    counts = ", ".join(
-        f"count(*) FILTER (WHERE t.status = {status})" for status in (OPEN, OK, FAILED, SYNTHETIC)
-    )
-    ended = f"FILTER (WHERE t.status IN ({OK}, {FAILED}) AND t.duration_ms IS NOT NULL)"
-    text = (
-        f"SELECT t.tool, {counts}, percentile_disc(ARRAY[0.5, 0.9, 0.99])"
-        f" WITHIN GROUP (ORDER BY t.duration_ms) {ended},"
-        f" max(t.duration_ms) {ended}, coalesce(sum(t.duration_ms) {ended}, 0)::bigint,"
-        " coalesce(sum(t.output_bytes), 0)::bigint, max(t.at_ms), max(t.position)"
-        f" FROM tool_calls AS t WHERE {where}"
-        f" GROUP BY t.tool ORDER BY count(*) DESC, t.tool LIMIT {TOOLS_MAX}"
-    )
-    return text, values
-
-
-# Rows.
+    write(connection, scope, take_in(_at(connection, scope, key, places), {}, {}))
 
 
 def _at(
     connection: Connection, scope: Scope, key: bytes, places: list[tuple[int, int]]
 ) -> list[Placed]:
     sessions, seqs = [place[0] for place in places], [place[1] for place in places]
-    found = _fetch(connection, _AT_PLACES, (scope, sessions, seqs, list(TOOL_KINDS)))
-    return _placed(found, key)
-
-
-def _placed(found: Iterable[Row], key: bytes) -> list[Placed]:
-    return [
-        Placed(
-            session,
-            hashed(read_fact((position, seq, ts_ms), kind, run, refs and decode(refs)), key),
-        )
-        for session, position, seq, ts_ms, kind, run, refs in found
-    ]
-
-
-def _load(
-    connection: Connection, scope: Scope, groups: set[Group]
-) -> tuple[dict[Group, list[Entry]], dict[Group, int]]:
-    if not groups:
-        return {}, {}
-    sessions, calls = [group[0] for group in groups], [group[1] for group in groups]
-    latest: dict[Group, list[Entry]] = {}
-    for row in _planned(connection, LATEST, (sessions, calls, scope)):
-        latest.setdefault((row[1], row[2]), []).append(entry_of(row))
-    told = {group: last_seq(entries) for group, entries in latest.items()}
-    for session, call, seq in _fetch(connection, _EXTRAS, (scope, sessions, calls)):
-        told[session, call] = max(told.get((session, call), 0), seq)
-    return latest, told
-
-
-def _write(connection: Connection, scope: Scope, changes: Changes) -> None:
-    with connection.cursor() as cursor:
-        cursor.executemany(_INTO, [(scope, *row) for row in changes.rows()])
-        cursor.executemany(
-            "INSERT INTO tool_extras (scope, session, call, seq) VALUES (%s, %s, %s, %s)",
-            [(scope, *extra) for extra in changes.extras],
-        )
+    found = fetch(connection, _AT_PLACES, (scope, sessions, seqs, list(TOOL_KINDS)))
+    return placed(found, key)
 
 
 def _place(scope: Scope, after: Mark) -> dict[str, Any]:
@@ -385,13 +255,3 @@ def _place(scope: Scope, after: Mark) -> dict[str, Any]:
         "position": position,
         "kinds": list(TOOL_KINDS),
     }
-
-
-def _planned(connection: Connection, statement: str, values: Any) -> list[Row]:
-    # Planned each time: there are several indexes that would do, and a plan that was made while
-    # the table was small may have taken any of them, and would keep to it.
-    return connection.execute(statement, values, prepare=False, binary=True).fetchall()
-
-
-def _fetch(connection: Connection, statement: str, values: Any) -> list[Row]:
-    return connection.execute(statement, values, binary=True).fetchall()

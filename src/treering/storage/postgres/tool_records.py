@@ -9,28 +9,25 @@ import msgspec
 from treering.derive.tool_calls import links, record_of, runs_of
 from treering.errors import Busy
 from treering.ledger.tool_calls import Step
+from treering.storage import tool_table
 from treering.storage.damage import naming_damage
-from treering.storage.postgres import tool_calls
+from treering.storage.encoding import GONE
+from treering.storage.postgres import tool_calls, tool_queries
 from treering.storage.postgres.rows import HEADER, SESSION, headers
-from treering.storage.tool_calls import (
-    COLUMNS,
-    RUN_STATES,
-    asked,
-    entry_of,
-    record_places,
-    statistics_of,
-)
+from treering.storage.tool_calls import COLUMNS, RUN_STATES, call_of, record_places
+from treering.storage.tool_queries import asked, statistics_of
 
 if TYPE_CHECKING:
     from treering.model.events import Header
+    from treering.model.runs import RunState
     from treering.model.scopes import Scope
-    from treering.model.tool_records import RunState, ToolQuery, ToolRecord, ToolStatistics
+    from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.known import Known
     from treering.storage.postgres.server import Server
-    from treering.storage.sqlite.private_tools import PrivateTable
-    from treering.storage.tool_calls import Asked, Measured
+    from treering.storage.private_tools import PrivateTable
+    from treering.storage.tool_queries import Asked, Measured
 
 ATTEMPTS_MAX: Final = 5
 """How often records are looked for of which something is erased meanwhile."""
@@ -41,7 +38,7 @@ AT_PLACES: Final = f"""
 SELECT {HEADER}
 FROM events AS e
 WHERE e.scope = %s AND (e.session, e.seq) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
-  AND e.flags & 66 = 0
+  AND e.flags & {GONE} = 0
 """
 _STATES: Final = """
 SELECT r.session, r.run_id, r.state
@@ -89,8 +86,6 @@ class ToolRecords:
         # Once the table was behind, we go on with our own.
         if key is None or not (scope in self._private or tool_calls.is_behind(connection, scope)):
             return Step(0, more=False)
-        from treering.storage.sqlite.tool_calls import take  # noqa: PLC0415  (only where nothing may be written)
-
         private = self._table_of(scope)
         erasures = tool_calls.erasures(connection, scope)
         with private.using() as table, naming_damage(self._server.address.shown):
@@ -99,14 +94,14 @@ class ToolRecords:
                 private.empty()
                 private.sound_until = erasures
             news = tool_calls.settled(connection, scope, key, private.seen or (0, 0, 0))
-            take(table, 0, news.facts)
+            tool_table.take(table, 0, news.facts)
             private.seen = news.last
             if not news.more:
-                take(table, 0, tool_calls.unsettled(connection, scope, key, news.last))
+                tool_table.take(table, 0, tool_calls.unsettled(connection, scope, key, news.last))
         return Step(news.events, more=news.more)
 
     def _table_of(self, scope: Scope) -> PrivateTable:
-        from treering.storage.sqlite.private_tools import PrivateTable  # noqa: PLC0415
+        from treering.storage.private_tools import PrivateTable  # noqa: PLC0415  (it brings SQLite with it)
 
         if scope not in self._private:
             while len(self._private) >= PRIVATE_MAX:
@@ -129,12 +124,10 @@ class ToolRecords:
             return [], []
         private = self._private.get(query.scope)
         if private is None:
-            rows = tool_calls.page(connection, found)
+            rows = tool_queries.page(connection, found)
         else:
-            from treering.storage.sqlite.tool_calls import page  # noqa: PLC0415
-
             with private.using() as table:
-                rows = page(table, msgspec.structs.replace(found, scope=0))
+                rows = tool_table.page(table, msgspec.structs.replace(found, scope=0))
         return rows, self._told(connection, query.scope, rows)
 
     def statistics(self, query: ToolQuery) -> list[ToolStatistics]:
@@ -154,15 +147,13 @@ class ToolRecords:
             return [], {}
         private = self._private.get(query.scope)
         if private is None:
-            measured = tool_calls.statistics(connection, found)
+            measured = tool_queries.statistics(connection, found)
             positions = [one.position for one in measured]
             rows = _fetch(connection, _ROWS, (query.scope, positions))
         else:
-            from treering.storage.sqlite.tool_calls import rows_at, statistics  # noqa: PLC0415
-
             with private.using() as table:
-                measured = statistics(table, msgspec.structs.replace(found, scope=0))
-                rows = rows_at(table, [one.position for one in measured])
+                measured = tool_table.statistics(table, msgspec.structs.replace(found, scope=0))
+                rows = tool_table.rows_at(table, [one.position for one in measured])
         told = self._told(connection, query.scope, rows)
         return measured, {record.position: record for record in told}
 
@@ -193,12 +184,12 @@ class ToolRecords:
             known = dict(zip(at, headers(found, scope, names), strict=True))
             states = _states(connection, scope, known)
             whole = [row for row in rows if all(p in known for p in record_places([row]))]
-            drawn = [(row[1], entry_of(row)) for row in whole]
+            calls = [(row[1], call_of(row)) for row in whole]
             return [
                 record_of(
-                    entry, *(known.get((session, seq or 0)) for seq in links(entry)), states=states
+                    call, *(known.get((session, seq or 0)) for seq in links(call)), states=states
                 )
-                for session, entry in drawn
+                for session, call in calls
             ]
 
 

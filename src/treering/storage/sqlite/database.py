@@ -18,7 +18,6 @@ from treering.errors import Closed, Corrupt, NotFound, ReadOnly
 from treering.storage import forks
 from treering.storage.sqlite import schema
 from treering.storage.sqlite.faults import translate
-from treering.storage.sqlite.turnstile import Turnstile
 from treering.storage.sqlite.opening import (
     PrivateCopy,
     connect_read_only,
@@ -26,6 +25,7 @@ from treering.storage.sqlite.opening import (
     shares_live_log,
 )
 from treering.storage.sqlite.sql import fetch_value
+from treering.storage.sqlite.turnstile import Turnstile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

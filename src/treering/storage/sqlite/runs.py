@@ -21,7 +21,7 @@ SELECT
   coalesce(s.name, '{REDACTED}'),
   coalesce(n.name, '{REDACTED}'),
   r.first_seq,
-  CASE k.name WHEN 'run.started' THEN first.refs END,
+  CASE k.name WHEN 'run.started' THEN first.event_name END,
   coalesce(latest.recorded_ms, 0)
 FROM runs AS r INDEXED BY runs_open
 CROSS JOIN sessions AS s ON s.id = r.session
@@ -33,7 +33,7 @@ LEFT JOIN events AS first ON first.session = r.session AND first.seq = r.first_s
 LEFT JOIN names AS k ON k.id = first.kind
 WHERE r.state = 0
 """
-_IN_ORDER: Final = "ORDER BY r.session, r.first_seq LIMIT :limit"
+_IN_ORDER: Final = "ORDER BY first.event_name IS NULL, r.session, r.first_seq LIMIT :limit"
 ALL_OPEN: Final = f"""
 {OPEN} AND scopes.name = coalesce(:scope, scopes.name) AND s.name = coalesce(:name, s.name)
 {_IN_ORDER}

@@ -6,41 +6,22 @@ in, in the same transaction. Where nothing may be written, a private table stand
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from treering.derive.tool_calls import SAME_ID_MAX, TOOL_KINDS, percentile_rank, read_fact
+from treering.derive.tool_facts import TOOL_KINDS, read_fact
 from treering.model.codec import decode
-from treering.model.tool_records import TOOLS_MAX
-from treering.storage.encoding import name_key
+from treering.storage.encoding import GONE, name_key
 from treering.storage.sqlite.sql import fetch_all, fetch_value
-from treering.storage.tool_calls import (
-    COLUMNS,
-    FAILED,
-    OK,
-    PERCENTS,
-    Measured,
-    Placed,
-    conditions,
-    entry_of,
-    groups_of,
-    hashed,
-    last_seq,
-    number,
-    page_statement,
-    take_in,
-    way_of,
-)
+from treering.storage.tool_calls import Placed, hashed, number, take_in
+from treering.storage.tool_table import take, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import apsw
 
-    from treering.derive.tool_calls import Entry
     from treering.storage.sqlite.sql import Row
-    from treering.storage.tool_calls import Asked, Changes, Group
+    from treering.storage.tool_calls import Group
 
 STRETCH: Final = 4_000
 """Events that are looked at in one transaction: writers wait meanwhile."""
@@ -50,11 +31,11 @@ _SET_SEEN: Final = """
 INSERT INTO ledger (name, value) VALUES ('tools_seen', ?)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
-_FACTS: Final = """
+_FACTS: Final = f"""
 SELECT e.scope, e.session, e.position, e.seq, e.ts_ms, e.kind, r.name, e.refs
-FROM events AS e {hint}
+FROM events AS e {{hint}}
 LEFT JOIN names AS r ON r.id = e.run
-WHERE {where} AND e.flags & 66 = 0
+WHERE {{where}} AND e.flags & {GONE} = 0
 """
 IN_STRETCH: Final = _FACTS.format(
     hint="NOT INDEXED", where="e.position > ? AND e.position <= ? AND e.kind IN (?, ?)"
@@ -66,20 +47,10 @@ SELECT EXISTS (
   WHERE e.position > ? AND e.position <= ? AND e.kind IN ({kinds})
 )
 """
-_COLUMNS: Final = ", ".join(COLUMNS)
-_AT: Final = f"SELECT {_COLUMNS} FROM tool_calls WHERE position = ?"
-_INTO: Final = f"""
-INSERT OR REPLACE INTO tool_calls (scope, {_COLUMNS})
-VALUES (?{", ?" * len(COLUMNS)})
-"""
-_LATEST: Final = f"""
-SELECT {_COLUMNS} FROM tool_calls INDEXED BY tool_calls_by_call
-WHERE session = ? AND call = ? ORDER BY position DESC LIMIT {SAME_ID_MAX}
-"""
-_ERASED: Final = """
+_ERASED: Final = f"""
 SELECT e.scope, e.session, e.position, e.kind, e.refs
 FROM events AS e
-WHERE e.position = ? AND e.kind IN (?, ?) AND e.flags & 66 = 0
+WHERE e.position = ? AND e.kind IN (?, ?) AND e.flags & {GONE} = 0
 """
 _GROUP_SEQS: Final = """
 SELECT call_seq FROM tool_calls WHERE session = :session AND call = :call
@@ -103,12 +74,12 @@ _LINKED: Final = f"""
 SELECT count(*), count(e.position)
 FROM ({_LINKS}) AS link
 LEFT JOIN events AS e
-  ON e.session = link.session AND e.seq = link.seq AND e.kind = link.kind AND e.flags & 66 = 0
+  ON e.session = link.session AND e.seq = link.seq AND e.kind = link.kind AND e.flags & {GONE} = 0
   AND e.ts_ms = coalesce(link.ts_ms, e.ts_ms) AND e.position <= :seen
 """
-_ENTERED: Final = """
+_ENTERED: Final = f"""
 SELECT count(*) FROM events
-WHERE kind IN (:call, :result) AND flags & 66 = 0 AND position <= :seen
+WHERE kind IN (:call, :result) AND flags & {GONE} = 0 AND position <= :seen
 """
 
 
@@ -147,12 +118,6 @@ def enter(source: apsw.Connection, table: apsw.Connection, start: int) -> tuple[
     for scope, facts in _by_scope(source, found, kinds[0]).items():
         take(table, scope, facts)
     return end, last
-
-
-def take(table: apsw.Connection, scope: int, facts: list[Placed]) -> None:
-    """Enter ``facts`` of a scope, in their order."""
-    groups, told = _load(table, groups_of(facts))
-    _write(table, scope, take_in(facts, groups, told))
 
 
 def note_seen(connection: apsw.Connection, position: int) -> None:
@@ -206,102 +171,7 @@ def fold_anew(connection: apsw.Connection, groups: Iterable[tuple[int, Group]]) 
             )
         found = [row for seq in seqs for row in fetch_all(connection, _AT_SEQ, (session, seq))]
         for facts in _by_scope(connection, found, call_kind).values():
-            _write(connection, scope, take_in(facts, {}, {}))
-
-
-# Looking.
-
-
-def page(connection: apsw.Connection, found: Asked) -> list[Row]:
-    """Return rows of COLUMNS, in the direction of the query."""
-    return fetch_all(connection, *statement(found))
-
-
-def rows_at(connection: apsw.Connection, positions: list[int]) -> list[Row]:
-    """Return the rows of COLUMNS at ``positions``, in their order."""
-    return [row for position in positions for row in fetch_all(connection, _AT, (position,))]
-
-
-def statement(found: Asked) -> tuple[str, dict[str, Any]]:
-    """Return the SQL of one page."""
-    return page_statement(_narrowed(found), ":{}".format, " INDEXED BY {}".format)
-
-
-def statistics(connection: apsw.Connection, found: Asked) -> list[Measured]:
-    """Return what is known of each tool, the most called first."""
-    by_tool: dict[int, dict[int, Row]] = {}
-    for tool, status, *rest in fetch_all(connection, *counts_statement(found)):
-        by_tool.setdefault(tool, {})[status] = tuple(rest)
-    most = sorted(
-        by_tool.items(), key=lambda item: (-sum(row[0] for row in item[1].values()), item[0])
-    )
-    return [_measured(connection, found, *item) for item in most[:TOOLS_MAX]]
-
-
-def counts_statement(found: Asked) -> tuple[str, dict[str, Any]]:
-    """Return the SQL that counts by tool and status."""
-    where, values = conditions(_narrowed(found), ":{}".format)
-    text = (
-        "SELECT t.tool, t.status, count(*), count(t.duration_ms), coalesce(sum(t.duration_ms), 0),"
-        " max(t.duration_ms), coalesce(sum(t.output_bytes), 0), max(t.at_ms), max(t.position)"
-        f" FROM tool_calls AS t INDEXED BY {_measuring(found)} WHERE {where}"
-        " GROUP BY t.tool, t.status"
-    )
-    return text, values
-
-
-def rank_statement(found: Asked) -> tuple[str, dict[str, Any]]:
-    """Return the SQL that finds the duration which so many others are above."""
-    where, values = conditions(_narrowed(found), ":{}".format)
-    arms = (
-        f"SELECT t.duration_ms FROM tool_calls AS t INDEXED BY {_measuring(found)}"
-        f" WHERE {where} AND t.tool = :one AND t.status = {status}"
-        " AND t.duration_ms IS NOT NULL"
-        for status in (OK, FAILED)
-    )
-    return f"{' UNION ALL '.join(arms)} ORDER BY 1 DESC LIMIT 1 OFFSET :above", values
-
-
-def _measured(
-    connection: apsw.Connection, found: Asked, tool: int, by_status: dict[int, Row]
-) -> Measured:
-    ended = [by_status[status] for status in (OK, FAILED) if status in by_status]
-    timed = sum(row[1] for row in ended)
-    text, values = rank_statement(found)
-    percentiles = [
-        fetch_value(
-            connection, text, {**values, "one": tool, "above": timed - percentile_rank(p, timed)}
-        )
-        if timed
-        else None
-        for p in PERCENTS
-    ]
-    every = by_status.values()
-    opened, ok, failed, synthetic = (by_status.get(status, (0,))[0] for status in range(4))
-    return Measured(
-        tool=tool,
-        counts=(opened, ok, failed, synthetic),
-        percentiles=(percentiles[0], percentiles[1], percentiles[2]),
-        max_ms=max((row[3] for row in ended if row[3] is not None), default=None),
-        total_ms=sum(row[2] for row in ended),
-        output_bytes=sum(row[4] for row in every),
-        last_ms=max(row[5] for row in every),
-        position=max(row[6] for row in every),
-    )
-
-
-def _narrowed(found: Asked) -> Asked:
-    """Return the same without the scope, where the session says it all."""
-    if "scope" in way_of(found).fixed:
-        return found
-    return msgspec.structs.replace(found, scope=None)
-
-
-def _measuring(found: Asked) -> str:
-    return "tool_calls_measured" + ("" if found.session is None else "_in_session")
-
-
-# Rows.
+            write(connection, scope, take_in(facts, {}, {}))
 
 
 def _by_scope(
@@ -316,30 +186,6 @@ def _by_scope(
         fact = read_fact((position, seq, ts_ms), name, run, refs and decode(refs))
         facts.setdefault(scope, []).append(Placed(session, hashed(fact, keys[scope])))
     return facts
-
-
-def _load(
-    table: apsw.Connection, groups: set[Group]
-) -> tuple[dict[Group, list[Entry]], dict[Group, int]]:
-    latest: dict[Group, list[Entry]] = {}
-    told: dict[Group, int] = {}
-    for group in groups:
-        found = [entry_of(row) for row in fetch_all(table, _LATEST, group)][::-1]
-        if not found:
-            continue
-        latest[group] = found
-        extra = fetch_value(
-            table, "SELECT max(seq) FROM tool_extras WHERE session = ? AND call = ?", group
-        )
-        told[group] = max(last_seq(found), extra or 0)
-    return latest, told
-
-
-def _write(table: apsw.Connection, scope: int, changes: Changes) -> None:
-    table.executemany(_INTO, [(scope, *row) for row in changes.rows()])
-    table.executemany(
-        "INSERT INTO tool_extras (session, call, seq) VALUES (?, ?, ?)", changes.extras
-    )
 
 
 def newest(connection: apsw.Connection) -> int:

@@ -10,19 +10,15 @@ from treering.errors import Busy
 from treering.ledger.tool_calls import Step
 from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS
+from treering.storage import tool_table
 from treering.storage.damage import naming_damage
-from treering.storage.encoding import name_key
+from treering.storage.encoding import GONE, name_key
+from treering.storage.private_tools import PrivateTable
 from treering.storage.sqlite import tool_calls
-from treering.storage.sqlite.private_tools import PrivateTable
 from treering.storage.sqlite.rows import HEADER, SESSION
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
-from treering.storage.tool_calls import (
-    RUN_STATES,
-    asked,
-    entry_of,
-    record_places,
-    statistics_of,
-)
+from treering.storage.tool_calls import RUN_STATES, call_of, record_places
+from treering.storage.tool_queries import asked, statistics_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,11 +26,12 @@ if TYPE_CHECKING:
     import apsw
 
     from treering.model.events import Header
-    from treering.model.tool_records import RunState, ToolQuery, ToolRecord, ToolStatistics
+    from treering.model.runs import RunState
+    from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.sql import Row
     from treering.storage.sqlite.writer import Writer
-    from treering.storage.tool_calls import Asked
+    from treering.storage.tool_queries import Asked
 
 ATTEMPTS_MAX: Final = 5
 """How often records are looked for of which something is erased meanwhile."""
@@ -44,7 +41,7 @@ SELECT {HEADER}
 FROM json_each(CAST(? AS TEXT)) AS place
 CROSS JOIN events AS e
   ON e.session = json_extract(place.value, '$[0]') AND e.seq = json_extract(place.value, '$[1]')
-WHERE e.flags & 66 = 0
+WHERE e.flags & {GONE} = 0
 """
 _SEQ: Final = SESSION + 1
 
@@ -104,7 +101,7 @@ class ToolRecords:
         for _ in range(ATTEMPTS_MAX):
             with self._open() as (source, table):
                 found = self._asked(source, query)
-                rows = tool_calls.page(table, found) if found else []
+                rows = tool_table.page(table, found) if found else []
                 told = _headers_of(source, rows)
             records = self._told(rows, told)
             if len(records) == len(rows):
@@ -117,8 +114,8 @@ class ToolRecords:
         for _ in range(ATTEMPTS_MAX):
             with self._open() as (source, table):
                 found = self._asked(source, query)
-                measured = tool_calls.statistics(table, found) if found else []
-                rows = tool_calls.rows_at(table, [one.position for one in measured])
+                measured = tool_table.statistics(table, found) if found else []
+                rows = tool_table.rows_at(table, [one.position for one in measured])
                 told = _headers_of(source, rows)
             records = self._told(rows, told)
             if len(records) == len(rows):
@@ -165,15 +162,15 @@ class ToolRecords:
         headers = dict(zip(places, self._to_headers(told), strict=True))
         whole = [row for row in rows if all(place in headers for place in record_places([row]))]
         with naming_damage(self._database.path):
-            drawn = [(row[1], entry_of(row)) for row in whole]
+            calls = [(row[1], call_of(row)) for row in whole]
             states = self._states(headers)
             return [
                 record_of(
-                    entry,
-                    *(headers.get((session, seq or 0)) for seq in links(entry)),
+                    call,
+                    *(headers.get((session, seq or 0)) for seq in links(call)),
                     states=states,
                 )
-                for session, entry in drawn
+                for session, call in calls
             ]
 
     def _states(self, headers: dict[tuple[int, int], Header]) -> dict[tuple[str, str], RunState]:

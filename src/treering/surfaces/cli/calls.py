@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from treering.model.codec import encode
-from treering.surfaces.cli.output import counted, iso_time, printable
-from treering.surfaces.cli.runs import duration
+from treering.surfaces.cli.output import counted, painted, printable, say_painted
+from treering.surfaces.cli.tables import Column, clock, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,28 +18,76 @@ _COLOURS: Final = {"ok": "green", "failed": "red", "synthetic": "yellow", "open"
 _UNNAMED: Final = "(unnamed)"
 _NONE: Final = "-"
 
+_TOOL: Final = Column("tool")
+_STATUS: Final = Column("status", colours=_COLOURS)
+_CALL: Final = Column("call id")
+_WHY: Final = Column("why", leaves=4, is_prose=True)
+_COLUMNS: Final = (
+    Column("time (UTC)", leaves=3),
+    _TOOL,
+    _STATUS,
+    Column("took", leaves=2),
+    _CALL,
+    Column("session", leaves=1),
+    _WHY,
+)
+_OF_A_RUN: Final = (
+    Column("  tool"),
+    _STATUS,
+    Column("took", leaves=2),
+    _CALL,
+    Column("bytes", leaves=1),
+    _WHY,
+)
+_STATISTICS: Final = (
+    _TOOL,
+    Column("calls"),
+    Column("ok", leaves=7),
+    Column("failed"),
+    Column("synth.", leaves=6),
+    Column("open", leaves=5),
+    Column("p50", leaves=4),
+    Column("p90", leaves=1),
+    Column("p99", leaves=2),
+    Column("max", leaves=3),
+)
+
 
 def print_calls(records: Sequence[ToolRecord], *, with_session: bool) -> None:
     """Print ``records``, one a row."""
-    headings = ["time (UTC)", "tool", "status", "took", "call id"]
-    rows = []
-    for record in records:
-        cells = [
-            _clock(record.at_ms),
+    rows = [
+        [
+            clock(record.at_ms),
             printable(record.tool or _UNNAMED),
             record.status,
             duration(record.duration_ms),
             printable(record.call_id or _NONE),
+            *([printable(record.session_id)] if with_session else []),
+            _remarks(record),
         ]
-        if with_session:
-            cells.append(printable(record.session_id))
-        rows.append([*cells, _remarks(record)])
-    _print_table([*headings, *(["session"] * with_session), "why"], rows, coloured=2)
+        for record in records
+    ]
+    print_table([one for one in _COLUMNS if with_session or one.heading != "session"], rows)
+
+
+def print_calls_of_run(records: Sequence[ToolRecord]) -> None:
+    """Print the calls of one run, one a row."""
+    rows = [
+        [
+            f"  {printable(record.tool or _UNNAMED)}",
+            record.status,
+            duration(record.duration_ms),
+            printable(record.call_id or _NONE),
+            _sizes(record),
+            _remarks(record, with_run=False),
+        ]
+        for record in records
+    ]
+    print_table(_OF_A_RUN, rows)
 
 
 def print_statistics(tools: Sequence[ToolStatistics]) -> None:
     """Print ``tools``, one a row."""
-    headings = ["tool", "calls", "ok", "failed", "synth.", "open", "p50", "p90", "p99", "max"]
     rows = [
         [
             printable(one.tool or _UNNAMED),
@@ -52,78 +96,54 @@ def print_statistics(tools: Sequence[ToolStatistics]) -> None:
         ]
         for one in tools
     ]
-    _print_table(headings, rows, titled=True)
+    print_table(_STATISTICS, rows, is_titled=True)
 
 
 def print_call(record: ToolRecord, events: Sequence[tuple[str, Event]]) -> None:
     """Print one record in full; ``events`` are those whose payloads were asked for."""
-    status = click.style(record.status, fg=_COLOURS[record.status])
-    why = _remarks(record)
+    status = painted(record.status, _COLOURS[record.status])
+    why = _remarks(record, with_run=False)
     took = "" if record.duration_ms is None else f" after {duration(record.duration_ms)}"
-    click.echo(f"{printable(record.tool or _UNNAMED)} {status}{took}{f' ({why})' if why else ''}")
-    click.echo(f"  call {printable(record.call_id or _NONE)}, agent {printable(record.agent_id)}")
+    say_painted(f"{printable(record.tool or _UNNAMED)} {status}{took}{f' ({why})' if why else ''}")
+    place = (("call", record.call_id), ("session", record.session_id), ("agent", record.agent_id))
+    say_painted("  " + ", ".join(f"{name} {printable(value or _NONE)}" for name, value in place))
     if record.run_id is not None:
-        click.echo(f"  run {printable(record.run_id)} {record.run_state or ''}".rstrip())
+        say_painted(f"  run {printable(record.run_id)} {record.run_state or ''}".rstrip())
     for name, at_ms, event_id, size in (
         ("started", record.started_ms, record.call_event_id, record.input_bytes),
         ("ended", record.ended_ms, record.result_event_id, record.output_bytes),
     ):
         if at_ms is not None:
             size_text = "" if size is None else f", {counted(size, 'byte')}"
-            click.echo(
-                f"  {name} {_clock(at_ms)} UTC{size_text}, event {printable(event_id or '')}"
-            )
-    for name, event in events:
-        click.echo(f"  {name} {printable(encode(event.payload).decode())}")
+            event = f", event {printable(event_id or '')}"
+            say_painted(f"  {name} {clock(at_ms)} UTC{size_text}{event}")
+    for name, told in events:
+        say_painted(f"  {name} {printable(encode(told.payload).decode())}")
 
 
-def _remarks(record: ToolRecord) -> str:
-    """Return what is out of the ordinary, in a few words."""
+def duration(milliseconds: int | None) -> str:
+    """Return a duration as people say it."""
+    if milliseconds is None:
+        return _NONE
+    if milliseconds < 1_000:
+        return f"{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1_000:.1f} s"
+    minutes, seconds = divmod(milliseconds // 1_000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def _sizes(record: ToolRecord) -> str:
+    sizes = (("in", record.input_bytes), ("out", record.output_bytes))
+    return ", ".join(f"{name} {size:,} B" for name, size in sizes if size is not None)
+
+
+def _remarks(record: ToolRecord, *, with_run: bool = True) -> str:
+    """Return what is out of the ordinary, in a few words, each thing once."""
     late = f"later {record.late_status}" if record.late_status else None
+    # That a call was interrupted, crashed or aborted says what became of its run.
+    tells = with_run and record.reason not in {"interrupted", "crashed", "aborted"}
     run = f"run {record.run_state}" if record.run_state in {"failed", "interrupted"} else None
-    parts = (record.reason, record.error_class, late, run)
-    return ", ".join(printable(part) for part in parts if part)
-
-
-def _clock(ts_ms: int) -> str:
-    return iso_time(ts_ms)[:19].replace("T", " ")
-
-
-def _print_table(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    coloured: int | None = None,
-    titled: bool = False,
-) -> None:
-    if not sys.stdout.isatty() and not os.environ.get("FORCE_COLOR"):
-        _print_columns([headings, *rows] if titled else rows)
-        return
-    from rich.console import Console  # noqa: PLC0415  (only for a terminal)
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), expand=False)
-    for heading in headings:
-        # Names may be long; the rest is of a width that a line has room for.
-        is_name = heading in {"tool", "call id", "session", "why"}
-        table.add_column(heading, overflow="fold", no_wrap=not is_name)
-    for row in rows:
-        # As Text, so that brackets in a name are not taken for markup.
-        cells = [
-            Text(cell, style=_COLOURS.get(cell, "") if at == coloured else "")
-            for at, cell in enumerate(row)
-        ]
-        table.add_row(*cells)
-    Console().print(table)
-
-
-def _print_columns(rows: Sequence[Sequence[str]]) -> None:
-    from rich.cells import cell_len  # noqa: PLC0415  (not for --help)
-
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        padded = (
-            cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)
-        )
-        click.echo("  ".join(padded).rstrip())
+    parts = (record.reason, record.error_class, late, run if tells else None)
+    return ", ".join(printable(part) for part in dict.fromkeys(parts) if part)

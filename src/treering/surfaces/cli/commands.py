@@ -43,6 +43,14 @@ class _Shown(click.Command):
         super().__init__(*arguments, **settings)
         self._examples = inspect.cleandoc(examples).splitlines()
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of this command; whatever is wrong with them is reported as its own."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the first sentence, the examples, then the rest."""
         opening, _, rest = inspect.cleandoc(self.help or "").partition("\n\n")

@@ -52,22 +52,21 @@ def input_stream(name: str) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def output_stream(name: str, *, database: str) -> Iterator[IO[bytes]]:
+def output_stream(
+    name: str, *, database: str, example: str = "export.jsonl"
+) -> Iterator[IO[bytes]]:
     """Open a file, or standard output for ``-``, to write it.
 
     A file appears under its name when it is whole; until then, and after an error, what was there
-    stays. Raises InvalidInput rather than write over the ledger.
+    stays. Raises InvalidInput rather than write over the ledger. ``example`` is such a file's name.
     """
     if name == STANDARD:
         with writing_output():
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
         return
+    refuse_folder(name, example=example)
     path = Path(name).resolve()
-    if path.is_dir():
-        raise InvalidInput(
-            f"{name} is a folder", hint=f"name a file in it, as in {name.rstrip('/')}/export.jsonl"
-        )
     ledger = Path(database).resolve()
     if path in {ledger.with_name(ledger.name + suffix) for suffix in _LEDGER_SUFFIXES}:
         raise InvalidInput(f"{name} is the ledger itself", hint="name another file")
@@ -78,6 +77,14 @@ def output_stream(name: str, *, database: str) -> Iterator[IO[bytes]]:
         return
     with _replacing(path) as stream:
         yield stream
+
+
+def refuse_folder(name: str, *, example: str) -> None:
+    """Raise InvalidInput if ``name`` is a folder; a file in it could be called ``example``."""
+    if Path(name).is_dir():
+        raise InvalidInput(
+            f"{name} is a folder", hint=f"name a file in it, as in {name.rstrip('/')}/{example}"
+        )
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import unicodedata
 from datetime import UTC, datetime, timedelta
@@ -76,6 +77,28 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Print a remark for people where it does not mix with the output."""
     _echo(f"note: {printable(text)}", err=True)
+
+
+def say_painted(text: str) -> None:
+    """Print a line that holds what ``painted`` gave, and is printable otherwise."""
+    click.echo(text, color=has_colour())
+
+
+def painted(text: str, colour: str | None = None, *, bold: bool = False, dim: bool = False) -> str:
+    """Return ``text`` in a colour, if standard output is to have any."""
+    if not has_colour() or not (colour or bold or dim):
+        return text
+    return click.style(text, fg=colour, bold=bold or None, dim=dim or None)
+
+
+def has_colour() -> bool:
+    """Whether standard output is to be coloured: on a terminal, unless NO_COLOR says no."""
+    return is_terminal() and not os.environ.get("NO_COLOR")
+
+
+def is_terminal() -> bool:
+    """Whether standard output is laid out for a terminal: it is one, or FORCE_COLOR says so."""
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
 def printable(text: str) -> str:

@@ -2,76 +2,85 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import click
-
-from treering.surfaces.cli.output import counted, iso_time, one_line, printable, say
+from treering.surfaces.cli.calls import duration, print_calls_of_run
+from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
+from treering.surfaces.cli.tables import Column, clock, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from treering.sinks.rundown import Moment, Rundown
-    from treering.sinks.runs import RunOutline
+    from treering.surfaces.cli.run_outlines import RunOutline
+    from treering.surfaces.cli.rundown import Rundown
 
 _COLOURS: Final = {"ended": "green", "failed": "red", "interrupted": "yellow", "open": "cyan"}
-_STATUS_COLOURS: Final = {"failed": "red", "synthetic": "yellow", "open": "cyan"}
+_COLUMNS: Final = (
+    Column("time (UTC)", leaves=6),
+    Column("run"),
+    Column("state", colours=_COLOURS),
+    Column("agent", leaves=2),
+    Column("session", leaves=5),
+    Column("entry", leaves=1),
+    Column("took", leaves=7),
+    Column("events", leaves=3),
+    Column("tools", leaves=4),
+)
+_MOMENTS: Final = (Column(""), Column(""), Column("", is_prose=True))
 
 
 def print_runs(runs: Sequence[RunOutline], *, with_session: bool) -> None:
     """Print ``runs``, one a row."""
-    rows = []
-    for run in runs:
-        place = [printable(run.session_id)] if with_session else []
-        rows.append(
-            [
-                _clock(run.started_ms),
-                printable(run.run_id),
-                run.state,
-                printable(run.agent_id),
-                *place,
-                printable(run.entry_point or "-"),
-                duration(run.duration_ms),
-                counted(run.events, "event"),
-                counted(run.tool_calls, "tool call"),
-            ]
-        )
-    _print_columns(rows, coloured=2, colours=_COLOURS)
+    rows = [
+        [
+            clock(run.started_ms),
+            printable(run.run_id),
+            run.state,
+            printable(run.agent_id),
+            *([printable(run.session_id)] if with_session else []),
+            printable(run.entry_point or "-"),
+            duration(run.duration_ms),
+            counted(run.events, "event"),
+            counted(run.tool_calls, "tool call"),
+        ]
+        for run in runs
+    ]
+    print_table([one for one in _COLUMNS if with_session or one.heading != "session"], rows)
 
 
 def print_run(shown: Rundown) -> None:
     """Print one run: what it was, what happened when, how its tools did."""
     run = shown.run
-    state = click.style(run.state, fg=_COLOURS.get(run.state))
-    why = ", ".join(printable(text) for text in (run.reason, run.error_class) if text)
+    state = painted(run.state, _COLOURS.get(run.state))
+    reasons = (run.reason if run.reason != run.state else None, run.error_class)
+    why = ", ".join(printable(text) for text in reasons if text)
     took = "" if run.duration_ms is None else f" after {duration(run.duration_ms)}"
-    click.echo(f"run {printable(run.run_id)} {state}{took}{f' ({why})' if why else ''}")
+    say_painted(f"run {printable(run.run_id)} {state}{took}{f' ({why})' if why else ''}")
     say(f"agent {run.agent_id}, session {run.session_id}{_made_by(run)}")
     deltas = run.events - shown.kept
     kept = f" ({counted(deltas, 'delta')} not kept)" if deltas > 0 else ""
     events = f"{counted(run.events, 'event')}{kept}, {counted(run.tool_calls, 'tool call')}"
-    say(f"started {_clock(run.started_ms)} UTC: {events}")
-    click.echo()
-    _print_columns(_moments(shown.events[: shown.head]))
-    if shown.left_out:
-        say(f"  … {counted(shown.left_out, 'event')} left out: raise --limit, or export the run")
-        _print_columns(_moments(shown.events[shown.head :]))
-    if shown.tools:
-        click.echo()
-        _print_columns(map(_tool, shown.tools), coloured=1, colours=_STATUS_COLOURS)
+    say(f"started {clock(run.started_ms)} UTC: {events}")
+    say("")
+    _print_moments(shown)
+    if shown.calls:
+        say("")
+        print_calls_of_run(shown.calls)
+    if shown.calls_left_out:
+        more = f"{shown.calls_left_out:,} more {'call' if shown.calls_left_out == 1 else 'calls'}"
+        listing = f"treering tools list --scope {shown.scope} --run {run.run_id}"
+        say(f"  … {more}: raise --limit, or run {listing}")
 
 
-def duration(milliseconds: int | None) -> str:
-    """Return a duration as people say it."""
-    if milliseconds is None:
-        return "-"
-    if milliseconds < 1_000:
-        return f"{milliseconds} ms"
-    if milliseconds < 60_000:
-        return f"{milliseconds / 1_000:.1f} s"
-    minutes, seconds = divmod(milliseconds // 1_000, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+def _print_moments(shown: Rundown) -> None:
+    rows = [
+        [f"{moment.offset_ms / 1_000:+11.3f} s", printable(moment.kind), one_line(moment.summary)]
+        for moment in shown.events
+    ]
+    gap = f"  … {counted(shown.left_out, 'event')} left out: raise --limit, or export the run"
+    if shown.left_out and not shown.head:
+        say(gap)
+    print_table(_MOMENTS, rows, below={shown.head - 1: gap} if shown.left_out else None)
 
 
 def _made_by(run: RunOutline) -> str:
@@ -82,52 +91,3 @@ def _made_by(run: RunOutline) -> str:
         ("provider", run.provider),
     )
     return "".join(f", {name} {value}" for name, value in parts if value)
-
-
-def _moments(events: Iterable[Moment]) -> list[list[str]]:
-    return [
-        [f"{moment.offset_ms / 1_000:+11.3f} s", printable(moment.kind), one_line(moment.summary)]
-        for moment in events
-    ]
-
-
-def _tool(line: dict[str, Any]) -> list[str]:
-    sizes = ", ".join(
-        f"{name} {line[field]:,} B"
-        for name, field in (("in", "inputBytes"), ("out", "outputBytes"))
-        if line[field] is not None
-    )
-    why = ", ".join(printable(str(line[name])) for name in ("reason", "errorClass") if line[name])
-    name = printable(str(line["name"] or "(a tool)"))
-    return [f"  {name}", line["status"] or "-", duration(line["durationMs"]), sizes, why]
-
-
-def _clock(ts_ms: int) -> str:
-    return iso_time(ts_ms)[:19].replace("T", " ")
-
-
-def _print_columns(
-    rows: Iterable[Sequence[str]],
-    *,
-    coloured: int | None = None,
-    colours: dict[str, str] | None = None,
-) -> None:
-    """Print cells below each other; one of the columns in the colour of what it says."""
-    table = list(rows)
-    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = []
-        for at, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            colour = (colours or {}).get(cell) if at == coloured else None
-            blank = " " * (width - _width(cell))
-            cells.append((click.style(cell, fg=colour) if colour else cell) + blank)
-        click.echo("  ".join(cells).rstrip())
-
-
-def _width(text: str) -> int:
-    """Return how many columns ``text`` takes."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len  # noqa: PLC0415  (only where a character is not a column)
-
-    return cell_len(text)

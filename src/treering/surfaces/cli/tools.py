@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from treering.errors import NotFound, NotPermitted, ReadOnly
+from treering.model.queries import Page
 from treering.model.tools import REASONS, STATUSES
+from treering.surfaces.cli.asking import (
+    asking,
+    catching_up,
+    going_on,
+    nothing_found,
+    open_to_ask,
+    place_of,
+    session_option,
+    span_options,
+)
+from treering.surfaces.cli.call_filters import CallFilters, read_filters
 from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
-from treering.surfaces.cli.ledgers import is_on_server, open_if_there
 from treering.surfaces.cli.options import (
     clamp,
     cursor_option,
@@ -18,34 +28,26 @@ from treering.surfaces.cli.options import (
     json_option,
     keys_option,
     limit_option,
-    require,
 )
 from treering.surfaces.cli.output import counted, say
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from treering.ledger.ledger import Ledger
-    from treering.model.events import Event
-    from treering.model.queries import Page
     from treering.model.scopes import Scope
-    from treering.model.tool_records import ToolRecord
+    from treering.model.tool_records import ToolRecord, ToolStatistics
+    from treering.surfaces.cli.asking import Span
 
 LIST_ITEMS: Final = 50
-SAME_ID_ITEMS: Final = 20
 _HERE: Final = "treering.surfaces.cli.tools"
 
 
 def _windowed(command: Callable[..., Any]) -> Callable[..., Any]:
-    session = click.option("--session", "session_id", metavar="ID", help="Of this session only.")
     tool = click.option("--tool", metavar="NAME", help="Of this tool only.")
-    since = click.option(
-        "--since", metavar="WHEN", help="Started since then: 30m, 2h, 7d, a date, or milliseconds."
-    )
-    until = click.option("--until", metavar="WHEN", help="Started until then, inclusive.")
-    return session(tool(since(until(command))))
+    return session_option(tool(span_options(command)))
 
 
 @click.group(
@@ -54,13 +56,13 @@ def _windowed(command: Callable[..., Any]) -> Callable[..., Any]:
     lazy={
         "list": f"{_HERE}:list_",
         "stats": f"{_HERE}:stats",
-        "show": f"{_HERE}:show_call",
+        "show": f"{_HERE}_show:show_call",
     },
     invoke_without_command=True,
     examples="""
     treering tools list --scope acme/app --failing --since 1d
     treering tools stats --scope acme/app
-    treering tools show call-1 --scope acme/app --session s1
+    treering tools show call-1 --scope acme/app
     """,
 )
 @keys_option
@@ -97,7 +99,7 @@ def tools(context: click.Context) -> None:
 )
 @click.option("--failing", is_flag=True, help="Short for --status failed --status synthetic.")
 @click.option("--reason", type=click.Choice(REASONS), help="Synthetic for this reason only.")
-@click.option("--run", "run_id", metavar="ID", help="Of this run only.")
+@click.option("--run", "run_id", metavar="ID", help="Of this run only; its beginning will do.")
 @click.option("--slowest", is_flag=True, help="The longest first, of those whose time is known.")
 @limit_option(LIST_ITEMS)
 @cursor_option
@@ -107,59 +109,53 @@ def list_(
     *,
     scope: str | None,
     is_global: bool,
-    session_id: str | None,
-    tool: str | None,
-    since: str | None,
-    until: str | None,
-    statuses: Sequence[str],
-    failing: bool,
-    reason: str | None,
-    run_id: str | None,
     slowest: bool,
     limit: int,
     cursor: str | None,
+    **narrowing: Any,
 ) -> None:
     """Show the tool calls of a scope that began last, in order; --cursor goes on to earlier ones.
 
     With --slowest, those that took longest come first.
     """
     name = find_scope(scope, is_global=is_global)
-    window = _window(session_id, tool, since, until)
-    named = [*statuses, *(["failing"] if failing else [])]
-    narrowed = {**window, "status": named, "reason": reason, "run_id": run_id}
-    extent: dict[str, Any] = {"first" if slowest else "last": clamp(limit)}
-    with _open() as ledger, _catching_up() as progress:
-        page = ledger.tool_calls(
-            name,
-            **narrowed,
-            **extent,
-            order="slowest" if slowest else "time",
-            after=cursor,
-            progress=progress,
-        )
+    asked = read_filters(**narrowing)
+    page: Page[ToolRecord] = Page(items=[], has_more=False, next_cursor=None)
+    with asking(open_to_ask) as ledger, catching_up() as progress:
+        if ledger is not None:
+            asked = _with_whole_run(ledger, name, asked, progress)
+            order = _order(clamp(limit), slowest=slowest)
+            page = ledger.tool_calls(
+                name, **asked.arguments(), **order, after=cursor, progress=progress
+            )
+        place = place_of(ledger)
     if invocation().as_json:
-        filters = {**narrowed, "slowest": slowest, "limit": clamp(limit)}
-        show({"scope": name, "filters": filters, "count": len(page.items),
-              **msgspec.structs.asdict(page)})  # fmt: skip
-        return
-    with writing_output():
-        _print_page(name, page, is_filtered=any(narrowed.values()), with_session=session_id is None)
+        filters = {**asked.filters(), "slowest": slowest, "limit": clamp(limit)}
+        show({"scope": name, "ledger": place, "filters": filters, **_fields(page)})
+    elif page.items:
+        _print_page(name, page, asked.span, with_session=asked.session_id is None)
+    else:
+        _say_nothing(name, is_filtered=asked.is_narrow or bool(cursor), is_there=bool(place))
 
 
-def _print_page(
-    scope: Scope, page: Page[ToolRecord], *, is_filtered: bool, with_session: bool
-) -> None:
-    if not page.items:
-        say(_nothing(scope, is_filtered=is_filtered))
-        return
+def _order(limit: int, *, slowest: bool) -> dict[str, Any]:
+    """Return which calls are taken, and in what order, as the ledger calls it."""
+    return {"order": "slowest", "first": limit} if slowest else {"order": "time", "last": limit}
+
+
+def _fields(page: Page[ToolRecord]) -> dict[str, Any]:
+    """Return what the receipt of a page has."""
+    more = {"has_more": page.has_more, "next_cursor": page.next_cursor}
+    return {"count": len(page.items), "calls": page.items, **more}
+
+
+def _print_page(scope: Scope, page: Page[ToolRecord], span: Span, *, with_session: bool) -> None:
     from treering.surfaces.cli.calls import print_calls  # noqa: PLC0415  (for people)
 
-    print_calls(page.items, with_session=with_session)
-    shown = f"{counted(len(page.items), 'call')} of scope {scope}"
-    if page.has_more:
-        say(f"{shown}, and more: run it again with --cursor {page.next_cursor}")
-    else:
-        say(shown)
+    more = f", and more: {going_on(span, page.next_cursor)}" if page.has_more else ""
+    with writing_output():
+        print_calls(page.items, with_session=with_session)
+        say(f"{counted(len(page.items), 'call')} of scope {scope}{more}")
 
 
 @click.command(
@@ -175,131 +171,48 @@ def _print_page(
 @_windowed
 @json_option
 @db_option
-def stats(
-    *,
-    scope: str | None,
-    is_global: bool,
-    session_id: str | None,
-    tool: str | None,
-    since: str | None,
-    until: str | None,
-) -> None:
+def stats(*, scope: str | None, is_global: bool, **narrowing: Any) -> None:
     """Show for each tool how often it was called, how that ended and how long it took.
 
     Percentiles are exact, by nearest rank, of the calls that the tool itself ended.
     """
     name = find_scope(scope, is_global=is_global)
-    window = _window(session_id, tool, since, until)
-    with _open() as ledger, _catching_up() as progress:
-        found = ledger.tool_statistics(name, **window, progress=progress)
+    asked = read_filters(**narrowing)
+    with asking(open_to_ask) as ledger, catching_up() as progress:
+        found: list[ToolStatistics] = []
+        if ledger is not None:
+            found = ledger.tool_statistics(name, **asked.window(), progress=progress)
+        place = place_of(ledger)
     if invocation().as_json:
-        show({"scope": name, "filters": window, "count": len(found), "tools": found})
+        show({"scope": name, "ledger": place, "filters": asked.window_filters(),
+              "count": len(found), "tools": found})  # fmt: skip
         return
-    with writing_output():
-        if not found:
-            say(_nothing(name, is_filtered=any(window.values())))
-            return
-        from treering.surfaces.cli.calls import print_statistics  # noqa: PLC0415  (for people)
+    if not found:
+        _say_nothing(name, is_filtered=asked.is_narrow, is_there=bool(place))
+        return
+    from treering.surfaces.cli.calls import print_statistics  # noqa: PLC0415  (for people)
 
+    with writing_output():
         print_statistics(found)
         say(f"{counted(len(found), 'tool')} of scope {name}")
 
 
-@click.command(
-    "show",
-    cls=Command,
-    short_help="Show one tool call.",
-    examples="""
-    treering tools show call-1 --scope acme/app --session s1
-    treering tools show call-1 --scope acme/app --session s1 --payloads --json
-    """,
-)
-@click.argument("call_id")
-@project_scope_options
-@click.option("--session", "session_id", metavar="ID", help="The session of the call.")
-@click.option("--payloads", is_flag=True, help="Give the private input and output too, as stored.")
-@keys_option
-@json_option
-@db_option
-def show_call(
-    *, call_id: str, scope: str | None, is_global: bool, session_id: str | None, payloads: bool
-) -> None:
-    """Show how the call CALL_ID of a session went; every one, if the id came again.
+def _with_whole_run(
+    ledger: Ledger, scope: Scope, asked: CallFilters, progress: Callable[[int], None] | None
+) -> CallFilters:
+    """Return what is asked for with the whole id of its run, of which the beginning was given."""
+    if asked.run_id is None:
+        return asked
+    from treering.surfaces.cli.call_search import run_named  # noqa: PLC0415  (not for --help)
 
-    A call id is known within its session.
-    """
-    name = find_scope(scope, is_global=is_global)
-    session = require(session_id, "session")
-    with _open() as ledger, _catching_up() as progress:
-        page = ledger.tool_calls(
-            name, session_id=session, call_id=call_id, last=SAME_ID_ITEMS, progress=progress
-        )
-        if not page.items:
-            raise NotFound(
-                f"no call {call_id} in session {session} of scope {name}",
-                hint=f"treering tools list --scope {name} --session {session} shows all of them",
-            )
-        events = [_events(ledger, record) if payloads else [] for record in page.items]
-    if invocation().as_json:
-        items = [
-            {
-                **msgspec.structs.asdict(record),
-                **{part: event.payload for part, event in parts},
-            }
-            for record, parts in zip(page.items, events, strict=True)
-        ]
-        show({"scope": name, "session_id": session, "call_id": call_id,
-              "include_payload": payloads, "count": len(items), "items": items})  # fmt: skip
-        return
-    from treering.surfaces.cli.calls import print_call  # noqa: PLC0415  (for people)
-
-    with writing_output():
-        for record, parts in zip(page.items, events, strict=True):
-            print_call(record, parts)
+    whole = run_named(ledger, scope, asked.run_id, session_id=asked.session_id, progress=progress)
+    return msgspec.structs.replace(asked, run_id=whole)
 
 
-def _events(ledger: Ledger, record: ToolRecord) -> list[tuple[str, Event]]:
-    """Return the events of a call, each under the name of what its payload holds."""
-    parts = (
-        ("input", record.call_event_id),
-        ("output", record.result_event_id),
-        ("late_output", record.late_event_id),
+def _say_nothing(scope: Scope, *, is_filtered: bool, is_there: bool) -> None:
+    remark = " (redacted ones take no part)"
+    text = nothing_found(
+        "tool calls", scope, is_filtered=is_filtered, is_there=is_there, remark=remark
     )
-    return [(name, ledger.event(record.scope, found)) for name, found in parts if found]
-
-
-def _window(
-    session_id: str | None, tool: str | None, since: str | None, until: str | None
-) -> dict[str, Any]:
-    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-    from treering.surfaces.cli.times import parse_moment  # noqa: PLC0415
-
-    now = now_ms()
-    return {
-        "session_id": None if session_id is None else require(session_id, "session"),
-        "tool": tool,
-        "since": parse_moment(since, now_ms=now),
-        "until": parse_moment(until, now_ms=now),
-    }
-
-
-def _open() -> Ledger:
-    """Open the ledger so that what is caught up with is kept, if we may."""
-    if not is_on_server():
-        return open_if_there()
-    try:
-        return open_if_there("change")
-    except (ReadOnly, NotPermitted):
-        return open_if_there()
-
-
-def _catching_up() -> Any:
-    from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
-
-    return counting("catching up with", "events")
-
-
-def _nothing(scope: Scope, *, is_filtered: bool) -> str:
-    if is_filtered:
-        return f"no tool calls of scope {scope} match: drop a filter, or check the names"
-    return f"no tool calls are recorded in scope {scope}: check its name"
+    with writing_output():
+        say(text)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _abandoned: list[apsw.Connection] = []
 """Connections that a parent process opened; kept, so that nothing closes them."""
-MIGRATION: Final = "0003_tool_calls.sql"
+LAYOUT: Final = "sqlite/migrations/0003_tool_calls.sql"
+"""That of a ledger in a file."""
 
 
 class PrivateTable:
@@ -56,6 +57,5 @@ class PrivateTable:
 
 def _made() -> apsw.Connection:
     connection = apsw.Connection("")
-    folder = resources.files(__package__).joinpath("migrations")
-    connection.execute(folder.joinpath(MIGRATION).read_text())
+    connection.execute(resources.files(__package__).joinpath(LAYOUT).read_text())
     return connection

@@ -1,0 +1,90 @@
+"""What one event says of a tool call, as far as it can be understood."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.model.parts import ToolCalled, ToolReturned, safe_part
+from treering.model.tools import Reason, Status
+
+if TYPE_CHECKING:
+    from treering.model.events import Header
+
+TOOL_KINDS: Final = ("tool.call", "tool.result")
+COUNT_MAX: Final = 2**40
+"""A size or a duration beyond this is taken for unknown: nobody has measured it."""
+
+Name = str | int
+"""A text, or a number that stands for it."""
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What one event says of a tool call."""
+
+    position: int
+    seq: int
+    ts_ms: int
+    is_call: bool
+    call_id: Name | None
+    tool: Name | None
+    run: Name | None
+    status: Status
+    """Of a result: how it ended. Of a call: open."""
+    reason: Reason | None = None
+    duration_ms: int | None = None
+    output_bytes: int | None = None
+
+
+def fact_of(header: Header) -> Fact | None:
+    """Return what ``header`` says of a tool call; None if it says nothing of one."""
+    if header.kind not in TOOL_KINDS or header.redacted:
+        return None
+    place = (header.position, header.seq, header.ts_ms)
+    return read_fact(place, header.kind, header.run_id, header.refs)
+
+
+def read_fact(place: tuple[int, int, int], kind: str, run_id: str | None, refs: object) -> Fact:
+    """Return what a tool event says; ``place`` is its position, its seq and its time."""
+    position, seq, ts_ms = place
+    part = safe_part(kind, refs)
+    if isinstance(part, ToolReturned):
+        status = _status_of(part)
+        return Fact(
+            position=position,
+            seq=seq,
+            ts_ms=ts_ms,
+            is_call=False,
+            call_id=part.call_id or None,
+            tool=part.tool or None,
+            run=run_id or part.run,
+            status=status,
+            reason=part.reason if status == "synthetic" else None,
+            duration_ms=sound(part.duration_ms),
+            output_bytes=sound(part.output_bytes),
+        )
+    called = part if isinstance(part, ToolCalled) else ToolCalled()
+    return Fact(
+        position=position,
+        seq=seq,
+        ts_ms=ts_ms,
+        is_call=True,
+        call_id=called.call_id or None,
+        tool=called.tool or None,
+        run=run_id,
+        status="open",
+    )
+
+
+def sound(number: int | None) -> int | None:
+    """Return a size or a duration, None if it cannot be one."""
+    return number if number is not None and 0 <= number <= COUNT_MAX else None
+
+
+def _status_of(part: ToolReturned) -> Status:
+    if part.is_synthetic or part.status == "synthetic":
+        return "synthetic"
+    if part.status in {"ok", "failed"}:
+        return part.status
+    return "failed" if part.error_class else "ok"

@@ -1,0 +1,255 @@
+"""The kernel of the spine: what runs, tools and sessions need of it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.errors import DuplicateEvent, InvalidInput, TreeringError
+from treering.model.parts import ToolReturned, safe_part
+from treering.model.tools import SyntheticPolicy
+from treering.spine.asking import Gates
+from treering.spine.carrier import Carrier
+from treering.spine.closing import close_run
+from treering.spine.courses import Course
+from treering.spine.entries import Results
+from treering.spine.lifecycle import active_run, begin
+from treering.spine.ports import Gate
+from treering.spine.runs import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from treering.model.events import Header, NewEvent
+    from treering.model.runs import Message, OpenRun
+    from treering.model.scopes import Scope
+    from treering.spine.entries import Entry
+    from treering.spine.ports import (
+        Journal,
+        Occasion,
+        Preparation,
+        Sink,
+        Timeline,
+        Verdict,
+    )
+
+_log = logging.getLogger("treering.spine")
+
+CLOSE_S: Final = 5.0
+"""How long sinks have, in all, for what waits for them when the ledger is closed."""
+
+
+class Kernel:
+    """Begins, carries, interrupts and recovers the runs of one ledger."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.carrier = Carrier(journal)
+        self._gates = Gates()
+        self.results = Results(self._gates.persist, SyntheticPolicy())
+        """Makes the outcomes of tools."""
+        self._courses: dict[str, Course] = {}
+        self._recovered: set[Scope] = set()
+        self._pid = os.getpid()
+        self._locking = threading.Lock()
+        self._locks: weakref.WeakValueDictionary[tuple[str, str], threading.RLock]
+        self._locks = weakref.WeakValueDictionary()
+        self._closed = False
+        _open.add(self)
+
+    def add(self, sinks: Sequence[Sink], synthetic: SyntheticPolicy | None = None) -> None:
+        """Have ``sinks`` hear of what comes from now on; durable ones of all that they lack.
+
+        Raises InvalidInput if one of them cannot, and then adds none.
+        """
+        self.carrier.check(sinks)
+        if synthetic is not None:
+            if not isinstance(synthetic, SyntheticPolicy):
+                raise InvalidInput(
+                    "synthetic is no SyntheticPolicy", hint="write SyntheticPolicy(texts={…})"
+                )
+            self.results = Results(self._gates.persist, synthetic)
+        for sink in sinks:
+            self.carrier.add(sink)
+            if isinstance(sink, Gate):
+                self._gates.add(sink)
+
+    def take(
+        self,
+        session: Timeline,
+        next_message: Callable[[], tuple[Message | None, Sequence[Entry]]],
+    ) -> Run | None:
+        """Return a run that has begun with the next message of an inbox; None if there is none.
+
+        Raises RunActive if the session is busy with another.
+        """
+        course = Course(self, session, wait_s=0.0)
+        found: list[Message] = []
+
+        def opening() -> Sequence[Entry] | None:
+            message, entries = next_message()
+            found[:] = [] if message is None else [message]
+            return entries if found else None
+
+        return None if course.begin(opening) is None else Run(course, found[0])
+
+    def interrupt(self, scope: Scope, session_id: str, why: str) -> Header | None:
+        """Abort the run of a session, whichever process it belongs to; return the mark it left."""
+        active = active_run(self._journal, self.close_gone, scope, session_id)
+        if active is None:
+            return None
+        own = self._courses.get(active.run_id)
+        if own is not None and own.is_here:
+            return own.boundary if own.interrupt_from_outside("interrupted", boundary=why) else None
+        recorded = close_run(
+            self._journal, self.append, self.results, active, reason="interrupted", boundary=why
+        )
+        return recorded[-1] if recorded else None
+
+    def recover(self, scope: Scope | None = None) -> int:
+        """Close the runs of processes that are gone; return how many.
+
+        Those that came here in a copy are left alone: more of them may come.
+        """
+        closed = 0
+        for run in self._journal.open_runs(scope):
+            if run.owner is None or self._journal.is_elsewhere(run.owner):
+                continue
+            if not self._journal.is_gone(run.owner, run.seen_ms):
+                continue
+            try:
+                closed += bool(self.close_gone(run))
+            except TreeringError as error:
+                # Its key is not here, for instance. It is no reason to refuse everything else.
+                _log.warning("run %s of a process that is gone stays open: %s", run.run_id, error)
+        return closed
+
+    def close(self, timeout_s: float = CLOSE_S) -> None:
+        """Interrupt what still runs, let the sinks have what waits, and stop."""
+        if self._closed:
+            return
+        self._closed = True
+        for course in list(self._courses.values()):
+            if course.is_here:
+                try:
+                    course.interrupt_from_outside("closed")
+                except Exception as error:  # noqa: BLE001  (the others are to be closed as well)
+                    # The next one who opens the ledger closes it then.
+                    _log.warning("run %s stays open: %s", course.run_id, error)
+        self.carrier.close(timeout_s)
+
+    # What runs need.
+
+    def append(
+        self, events: Sequence[NewEvent], *, expected_seq: int | None = None
+    ) -> list[Header]:
+        """Record ``events``, all or none, and carry them to the sinks in their order."""
+        return self.carrier.append(events, expected_seq=expected_seq)
+
+    def append_new(self, event: NewEvent) -> Header:
+        """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
+        new: list[Header] = []
+        header = self.carrier.append([event], tell=lambda kept, _: new.append(kept))[0]
+        if not new:
+            raise DuplicateEvent(
+                f"event_id already exists: {header.event_id}",
+                hint="give another id, or leave it out to have one made",
+            )
+        return header
+
+    def carry_transient(self, event: NewEvent) -> None:
+        """Carry to the sinks what is not kept."""
+        self.carrier.carry_transient(event)
+
+    def begin(
+        self, course: Course, make: Callable[[], list[NewEvent] | None], *, wait_s: float
+    ) -> list[Header] | None:
+        """Record the beginning of a run, when its session has no other."""
+        session = course.session
+        self.carrier.follow(session.scope)
+        if session.scope not in self._recovered:
+            # Once more by scope: whoever is held to scopes sees nothing without naming one.
+            self._recovered.add(session.scope)
+            self.recover(session.scope)
+        headers = begin(
+            self._journal, self.append, self.close_gone,
+            place=(session.scope, session.session_id), make=make, wait_s=wait_s,
+            lock=self._lock_of(session.scope, session.session_id),
+        )  # fmt: skip
+        if headers is not None:
+            self._courses[course.run_id] = course
+        return headers
+
+    def _lock_of(self, scope: str, session_id: str) -> threading.RLock:
+        """Return what those hold who begin a run in a session; it goes when nobody does."""
+        if self._pid != os.getpid():
+            self._pid, self._locks = os.getpid(), weakref.WeakValueDictionary()
+        with self._locking:
+            lock = self._locks.get((scope, session_id)) or threading.RLock()
+            self._locks[scope, session_id] = lock
+            return lock
+
+    def forget(self, course: Course) -> None:
+        """Take note that a run is over."""
+        self._courses.pop(course.run_id, None)
+
+    def is_over(self, course: Course) -> bool:
+        """Whether somebody has closed a run, in whichever process."""
+        session = course.session
+        open_runs = self._journal.open_runs(session.scope, session.session_id)
+        return all(other.run_id != course.run_id for other in open_runs)
+
+    def tell_rest(self, course: Course, after_seq: int) -> None:
+        """Carry to the sinks here what somebody else recorded to end a run of ours."""
+        with contextlib.suppress(TreeringError):
+            self.carrier.tell(
+                header for header in self.headers_of(course) if header.seq > after_seq
+            )
+
+    def headers_of(self, course: Course) -> Iterable[Header]:
+        """Return what the ledger holds of a run, in order."""
+        session = course.session
+        return self._journal.run_headers(session.scope, session.session_id, course.run_id)
+
+    def outcome_of(self, course: Course, call_id: str) -> str | None:
+        """Return the id of the event that is the outcome of a call of a run."""
+        for header in self.headers_of(course):
+            part = safe_part(header.kind, header.refs)
+            if isinstance(part, ToolReturned) and part.call_id == call_id:
+                return header.event_id
+        return None
+
+    def close_gone(self, run: OpenRun) -> list[Header]:
+        """Close the run of a process that is gone, and the calls that it left open."""
+        return close_run(self._journal, self.append, self.results, run, reason="crashed")
+
+    def owner(self) -> str:
+        """Return the name under which this process carries out its runs."""
+        return self._journal.owner()
+
+    def prepare(self, occasion: Occasion, prompt: str | None) -> Preparation:
+        """Ask the gates what to add to a run."""
+        return self._gates.before_run(occasion, prompt)
+
+    def ask_tool(self, occasion: Occasion, tool: str, call_id: str, input: Any) -> Verdict:  # noqa: A002
+        """Ask the gates whether a tool may run."""
+        return self._gates.before_tool(occasion, tool, call_id, input)
+
+    def ask_sending(self, occasion: Occasion, text: str, to: str | None) -> Verdict:
+        """Ask the gates whether a message may be sent."""
+        return self._gates.before_sending(occasion, text, to)
+
+
+_open: weakref.WeakSet[Kernel] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """End what is under way when the interpreter ends."""
+    for kernel in list(_open):
+        kernel.close()

@@ -1,0 +1,136 @@
+"""Ledgers of the first schema, with roles at work, brought up to what this program knows."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import treering
+from builders import ELSEWHERE, HERE, said
+from listeners import SOON, Listener
+from postgres_places import Place
+from treering.errors import NotPermitted
+from treering.spine.ports import Delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postgres_server import Server
+    from treering import Ledger
+
+TO_SCHEMA_1: Final = """
+DROP TABLE tool_calls, tool_extras, tool_marks, cursors;
+DROP TRIGGER entering ON ledger;
+DROP FUNCTION note_entry();
+DELETE FROM ledger WHERE name = 'entered_ms';
+UPDATE ledger SET value = '1' WHERE name = 'version';
+"""
+"""Leaves what the first schema had, with the roles, privileges and policies of that time."""
+UPGRADES: Final[dict[str, Callable[[Place], Any]]] = {
+    "by opening": lambda place: treering.open(place.url).close(),
+    "by db init": lambda place: place.administration.init(),
+    "by an init that makes no roles": lambda place: place.administration.init(with_roles=False),
+}
+
+
+@pytest.fixture(params=["superuser", "owner"])
+def old(request: pytest.FixtureRequest, server: Server) -> Place:
+    """Return a ledger of the first schema that holds tool calls of two scopes."""
+    place = Place(server)
+    if request.param == "owner":
+        owner, database = f"o_{secrets.token_hex(4)}", f"d_{secrets.token_hex(4)}"
+        server.create_role(owner, password="x")
+        server.create_database(database, owner=owner)
+        place.sql(f"ALTER ROLE {owner} CREATEROLE")
+        place = Place(server, database=database, owner=owner)
+    place.administration.init(partitions=2)
+    with treering.open(place.url) as ledger:
+        for scope in (HERE, ELSEWHERE):
+            refs = {"call_id": "old", "tool": "git_log"}
+            ledger.append(
+                [
+                    said("called", kind="tool.call", scope=scope, refs=refs, event_id="call"),
+                    said("returned", kind="tool.result", scope=scope, refs=refs | {"status": "ok"}),
+                ]
+            )
+    place.sql(TO_SCHEMA_1)
+    return place
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES.values(), ids=UPGRADES)
+@pytest.mark.parametrize("sort", ["application", "held"])
+def test_a_role_that_was_granted_before_does_all_of_it_after_the_upgrade(
+    old: Place, upgrade: Callable[[Place], Any], sort: str
+) -> None:
+    role = old.role(None if sort == "application" else HERE)
+    with pytest.raises(NotPermitted):
+        treering.open(old.url_of(role))
+
+    upgrade(old)
+
+    with treering.open(old.url_of(role)) as ledger:
+        first = heard_in_a_turn(ledger, "one")
+        assert [record.call_id for record in ledger.tool_calls(HERE).items] == ["old", "c-one"]
+        assert [one.calls for one in ledger.tool_statistics(HERE)] == [1, 1]
+
+        assert ledger.redact(HERE, event_id="call").redacted_count == 1
+        assert [r.started_ms is None for r in ledger.tool_calls(HERE).items] == [True, False]
+        assert ledger.redact(HERE, session_id="one").redacted_count > 0
+        assert [record.call_id for record in ledger.tool_calls(HERE).items] == ["old"]
+        assert ledger.verify(HERE).intact
+    with treering.open(old.url_of(role)) as ledger:
+        second = heard_in_a_turn(ledger, "two")
+
+    assert (first, second) == (["one"], ["two"])
+    with treering.open(old.url) as ledger:
+        assert ledger.verify().intact
+
+
+def heard_in_a_turn(ledger: Ledger, word: str) -> list[str]:
+    """Record a turn with a tool; return in which sessions a durable sink heard users speak.
+
+    It goes on from the place that it kept when it was last here.
+    """
+    listener = Listener("bridge", delivery=Delivery(durable=True, on_error="retry"))
+    spine = ledger.spine(sinks=[listener])
+    with ledger.session(word, scope=HERE, agent="lyria").turn() as run:
+        run.user(word)
+        with run.tool("grep", {"for": word}, call_id=f"c-{word}") as call:
+            call.finish("found")
+    assert spine.flush(timeout_s=SOON)
+    return [event.session_id for event in listener.heard if event.kind == "conversation.user"]
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES.values(), ids=UPGRADES)
+def test_what_an_upgrade_adds_is_walled_in_like_the_rest(
+    old: Place, upgrade: Callable[[Place], Any]
+) -> None:
+    """Promise 3: no role sees a row of a scope that is not its own."""
+    roles = {old.role(None): HERE, old.role(HERE): HERE}
+
+    upgrade(old)
+
+    with treering.open(old.url) as ledger:
+        for scope in (HERE, ELSEWHERE):
+            ledger.tool_calls(scope)
+            ledger._store.set_cursor(scope, "bridge", "1")  # type: ignore[arg-type]
+    for role, scope in roles.items():
+        for table in ("tool_calls", "tool_marks", "cursors"):
+            found = old.sql(f"SELECT DISTINCT scope FROM {table}", role=role, stating=scope)
+            assert found == [(scope,)], (role, table)
+
+
+def test_an_upgrade_of_a_ledger_without_roles_makes_none(server: Server) -> None:
+    place = Place(server)
+    place.administration.init(partitions=2, with_roles=False)
+    place.sql(TO_SCHEMA_1)
+
+    with treering.open(place.url) as ledger:
+        ledger.append([said("after")])
+
+    assert place.sql("SELECT count(*) FROM pg_policies WHERE schemaname = %s", place.schema) == [
+        (0,)
+    ]
+    assert place.administration.status().roles == {}
