@@ -367,16 +367,18 @@ def test_a_durable_sink_that_closes_the_ledger_is_not_kept_waiting_for_itself(
 ) -> None:
     ledger = treering.open(location)
     answers: list[bool] = []
-    closed = threading.Event()
+    recorded, closed = threading.Event(), threading.Event()
 
     def do(event: SafeEvent) -> None:
         if event.summary == "a":
+            assert recorded.wait(SOON)
             answers.append(spine.flush(SOON))
             ledger.close()
             closed.set()
 
     spine = listen(ledger, durable(do))
     note(ledger, "a", "b")
+    recorded.set()
 
     assert closed.wait(SOON)
     assert answers == [False]
