@@ -188,7 +188,9 @@ class Kernel:
     def _lock_of(self, scope: str, session_id: str) -> threading.RLock:
         """Return what those hold who begin a run in a session; it goes when nobody does."""
         if self._pid != os.getpid():
-            self._pid, self._locks = os.getpid(), weakref.WeakValueDictionary()
+            # A thread that is not here may hold what the parent had.
+            self._pid, self._locking = os.getpid(), threading.Lock()
+            self._locks = weakref.WeakValueDictionary()
         with self._locking:
             lock = self._locks.get((scope, session_id)) or threading.RLock()
             self._locks[scope, session_id] = lock
