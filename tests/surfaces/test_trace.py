@@ -486,7 +486,6 @@ def test_a_run_of_numberless_events_is_numbered_in_order(cli: CommandLine, tmp_p
 
 
 def test_a_safe_export_of_an_encrypted_scope_needs_no_key(cli: CommandLine, tmp_path: Path) -> None:
-    pytest.importorskip("cryptography")
     with treering.open(cli.database, keys=tmp_path / "keys") as ledger:
         ledger.encrypt(HERE)
         with ledger.session("s1", scope=HERE, agent="lyria", key="k").turn() as run:
