@@ -4,7 +4,8 @@
     header_digest  = SHA-256([event_id, run_id, …, schema_version])
     link           = SHA-256(previous link ‖ int8(seq) ‖ header_digest ‖ content_digest)
 
-The first link of a session chains from its genesis, which holds scope and session id under a salt.
+The first link of a session chains from its genesis, which holds scope and session id under a salt;
+that of a fork also holds its parent's genesis and the seq and link where it leaves it.
 Erasing content and salt leaves the digest, so the chain still verifies and the content cannot be
 guessed back. Changing anything in this file makes every ledger unverifiable.
 """
@@ -12,17 +13,24 @@ guessed back. Changing anything in this file makes every ledger unverifiable.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from treering.model.codec import content_of, encode
 
+if TYPE_CHECKING:
+    from treering.ledger.records import Cut
+
 SALT_BYTES: Final = 16
 _GENESIS_TAG: Final = b"treering.genesis.v1"
+_FORK_TAG: Final = b"treering.fork.v1"
 
 
-def genesis(salt: bytes, scope: str, session_id: str) -> bytes:
+def genesis(salt: bytes, scope: str, session_id: str, cut: Cut | None = None) -> bytes:
     """Return the link that the first event of a session chains from."""
-    return sha256(_GENESIS_TAG + salt + encode([scope, session_id])).digest()
+    if cut is None:
+        return sha256(_GENESIS_TAG + salt + encode([scope, session_id])).digest()
+    parent = cut.genesis + cut.seq.to_bytes(8, "big") + cut.link
+    return sha256(_FORK_TAG + salt + parent + encode([scope, session_id])).digest()
 
 
 def content_digest(salt: bytes, summary: str, refs: bytes | None, payload: bytes | None) -> bytes:

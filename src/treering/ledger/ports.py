@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from treering.ledger.records import (
         Cover,
+        Cut,
         Draft,
         Erased,
         Erasure,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         Mark,
         Record,
         Selection,
+        SessionHead,
         SessionRecord,
         Stretch,
     )
@@ -65,6 +67,52 @@ class EventStore(Protocol):
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
     ) -> list[Event]:
         """Return the last events of a session, before ``before_seq``, in order."""
+
+    def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
+        """Return the session's own events at ``seqs``, in order; those that are not there are left out."""
+
+    def committed_events(
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        kinds: Collection[str],
+        before_seq: int,
+        until_seq: int,
+        run_id: str | None,
+        limit: int,
+    ) -> list[Event]:
+        """Return the last events of ``kinds`` before ``before_seq``, in order, that count.
+
+        Those count that belong to no run, to one that ended well at or before ``until_seq``, or to
+        ``run_id``. A page of large payloads is shorter; only an empty one is the end.
+        """
+
+    def session_heads(
+        self, scope: Scope, *, before_position: int | None, limit: int
+    ) -> list[SessionHead]:
+        """Return the sessions of a scope, the one that was last written to first."""
+
+    def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
+        """Open the session of ``draft`` as a fork of ``parent`` at its own ``seq``; record ``draft``.
+
+        Raises Conflict if the session is there already, NotFound if the parent has no such seq.
+        """
+
+    def cut(self, scope: Scope, session_id: str) -> Cut | None:
+        """Return where a session was forked; None if it was not, or is not there."""
+
+    def forks(self, scope: Scope, session_id: str) -> list[str]:
+        """Return the sessions that were forked from a session's own events, the oldest first."""
+
+    def snapshot(self, scope: Scope, session_id: str, *, until_seq: int) -> tuple[int, bytes] | None:
+        """Return the latest snapshot kept of a session at or before ``until_seq``, and its seq."""
+
+    def keep_snapshot(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:
+        """Keep a snapshot, where anything may be written; a few older ones stay beside it.
+
+        An erasure drops those of its session and of all that were forked from it.
+        """
 
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""

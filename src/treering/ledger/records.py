@@ -119,6 +119,30 @@ class Stretch(msgspec.Struct, Generic[Item], frozen=True, gc=False):
     """There may be more behind ``last`` already."""
 
 
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a fork leaves its parent: up to ``seq`` their past is one."""
+
+    parent: str
+    """The parent's session id."""
+    genesis: bytes
+    """The parent's own."""
+    seq: int
+    link: bytes
+    """The parent's link at ``seq``."""
+
+
+class SessionHead(msgspec.Struct, frozen=True, kw_only=True):
+    """A session at its last event."""
+
+    session_id: str
+    position: int
+    """Of its last event: sessions are listed by it."""
+    head_seq: int
+    updated_ms: int
+    """When its last event was recorded."""
+    cut: Cut | None = None
+
+
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A session's place in the chain."""
 
@@ -130,6 +154,8 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     genesis: bytes
     head_seq: int
     head_link: bytes
+    cut: Cut | None = None
+    """Where it was forked from, if it was."""
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
