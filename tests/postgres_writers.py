@@ -13,6 +13,7 @@ import psycopg
 
 import treering
 from builders import HERE, said
+from forks import fork
 from threads import in_threads
 from treering.errors import Conflict, DuplicateEvent, StorageError
 from treering.storage.postgres.store import PostgresStore
@@ -192,6 +193,19 @@ def race_for_id(pipe: Connection, url: str, number: int) -> None:
                 pipe.send({header.position for header in ledger.append(events)})
             except DuplicateEvent:
                 pipe.send(None)
+
+
+def race_for_fork(pipe: Connection, url: str, number: int) -> None:
+    """In each round, fork s1 at its first event under the same name; tell whether we did."""
+    with open_ledger(url) as ledger:
+        pipe.send("ready")
+        while (name := pipe.recv()) is not None:
+            try:
+                header = fork(ledger, name, parent="s1", seq=1, agent_id=f"agent-{number}")
+            except Conflict as conflict:
+                pipe.send(("lost", conflict.current_seq))
+            else:
+                pipe.send(("won", header.seq))
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ import pytest
 
 from builders import DAY, HERE, NOON, run_of, said
 from concurrency.processes import colleagues
+from forks import fork
 from postgres_server import Places, Replica, Server
 from postgres_writers import (
     LAST,
@@ -372,6 +373,20 @@ def test_what_was_committed_but_not_answered_is_recorded_once(
     assert [header.summary for header in headers] == [event.summary for event in events]
     assert {header.event_id for header in stored(wired)[1:]} == {h.event_id for h in headers}
     assert len(stored(wired)) == 1 + len(events)
+    assert wired.verify().intact
+
+
+@pytest.mark.parametrize("event_id", [None, "chosen"], ids=["made id", "given id"])
+def test_a_fork_that_was_committed_but_not_answered_is_made_once(
+    wire: Wire, wired: Ledger, event_id: str | None
+) -> None:
+    wire.lose_answer_to(b"COMMIT")
+
+    header = fork(wired, "forked", parent="s1", seq=1, event_id=event_id)
+
+    assert wire.lost == 1
+    assert (header.session_id, header.seq) == ("forked", 2)
+    assert [kept.event_id for kept in stored(wired)[1:]] == [header.event_id]
     assert wired.verify().intact
 
 

@@ -12,22 +12,27 @@ from builders import ELSEWHERE, HERE, said
 from listeners import SOON, Listener
 from postgres_places import Place
 from treering.errors import NotPermitted
+from treering.model.scopes import Scope
 from treering.spine.ports import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postgres_server import Server
-    from treering import Ledger
+    from treering import Header, Ledger
 
 TO_SCHEMA_1: Final = """
-DROP TABLE tool_calls, tool_extras, tool_marks, cursors;
+DROP TABLE tool_calls, tool_extras, tool_marks, cursors, forks, snapshots;
 DROP TRIGGER entering ON ledger;
 DROP FUNCTION note_entry();
 DELETE FROM ledger WHERE name = 'entered_ms';
 UPDATE ledger SET value = '1' WHERE name = 'version';
 """
 """Leaves what the first schema had, with the roles, privileges and policies of that time."""
+TO_SCHEMA_3: Final = """
+DROP TABLE forks, snapshots;
+UPDATE ledger SET value = '3' WHERE name = 'version';
+"""
 UPGRADES: Final[dict[str, Callable[[Place], Any]]] = {
     "by opening": lambda place: treering.open(place.url).close(),
     "by db init": lambda place: place.administration.init(),
@@ -116,10 +121,41 @@ def test_what_an_upgrade_adds_is_walled_in_like_the_rest(
         for scope in (HERE, ELSEWHERE):
             ledger.tool_calls(scope)
             ledger._store.set_cursor(scope, "bridge", "1")  # type: ignore[arg-type]
+            fork(ledger, scope)
     for role, scope in roles.items():
-        for table in ("tool_calls", "tool_marks", "cursors"):
+        for table in ("tool_calls", "tool_marks", "cursors", "forks", "snapshots"):
             found = old.sql(f"SELECT DISTINCT scope FROM {table}", role=role, stating=scope)
             assert found == [(scope,)], (role, table)
+
+
+@pytest.mark.parametrize("sort", ["application", "held"])
+def test_a_role_of_the_third_schema_forks_what_it_recorded_before(
+    server: Server, sort: str
+) -> None:
+    place = Place(server)
+    place.administration.init(partitions=2)
+    with treering.open(place.url) as ledger:
+        ledger.append([said(f"{number}", event_id=f"e{number}") for number in range(3)])
+    place.sql(TO_SCHEMA_3)
+    role = place.role(None if sort == "application" else HERE)
+
+    treering.open(place.url).close()
+
+    with treering.open(place.url_of(role)) as ledger:
+        header = fork(ledger, HERE)
+        assert (header.seq, ledger._store.forks(Scope(HERE), "s1")) == (3, ["fork"])
+        assert ledger._store.snapshot(Scope(HERE), "fork", until_seq=9) == (3, b"1")
+        assert ledger.redact(HERE, event_id="e2").redacted_count == 1
+        assert ledger._store.snapshot(Scope(HERE), "fork", until_seq=9) is None
+        assert ledger.verify(HERE).intact
+
+
+def fork(ledger: Ledger, scope: str) -> Header:
+    """Fork the session of ``scope`` at its second event, and keep a snapshot of the fork."""
+    [draft] = ledger._drafter.draft([said("forked", scope=scope, session_id="fork")])
+    header = ledger._store.fork(draft, parent="s1", seq=2)
+    ledger._store.keep_snapshot(Scope(scope), "fork", seq=header.seq, body=b"1")
+    return header
 
 
 def test_an_upgrade_of_a_ledger_without_roles_makes_none(server: Server) -> None:

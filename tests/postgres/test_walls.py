@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TABLES: Final = (
     *("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention"),
-    *("cursors", "tool_calls", "tool_extras", "tool_marks"),
+    *("cursors", "tool_calls", "tool_extras", "tool_marks", "forks", "snapshots"),
     "episodic_events",
 )
 MARK: Final = "their-"
@@ -72,6 +72,9 @@ def fill(ledger: Ledger, scope: str, mark: str) -> None:
     called = [said("x", kind=kind, refs=tool, **names) for kind in ("tool.call", "tool.result")]
     ledger.append([*called, called[1]])
     ledger.tool_calls(scope)
+    [draft] = ledger._drafter.draft([said("x", **names | {"session_id": f"{mark}fork"})])
+    ledger._store.fork(draft, parent=f"{mark}session", seq=2)
+    ledger._store.keep_snapshot(Scope(scope), f"{mark}fork", seq=3, body=b"1")
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +180,7 @@ def test_no_row_can_be_put_into_another_scope(guarded: Guarded, sort: str, table
 def test_no_session_can_be_given_the_id_of_another_scope_s(
     guarded: Guarded, sort: str, overriding: str
 ) -> None:
-    [(theirs,)] = guarded.sql("SELECT id FROM sessions WHERE scope = %s", ELSEWHERE)
+    [(theirs,), _] = guarded.sql("SELECT id FROM sessions WHERE scope = %s", ELSEWHERE)
     row = f"SELECT scope, {theirs}, 'x', name, salt, genesis FROM sessions"
 
     for statement in (
@@ -224,7 +227,9 @@ def test_sessions_of_two_scopes_that_have_the_same_id_keep_their_names_apart(
         "UPDATE seals SET round = 0",
         "UPDATE blobs SET key = 'x'",
         "UPDATE cursors SET cursor = 'x'",
+        "UPDATE snapshots SET body = 'x'",
         "DELETE FROM blobs",
+        "DELETE FROM snapshots",
         "DELETE FROM retention",
     ],
 )
@@ -262,6 +267,9 @@ def test_no_row_of_another_scope_can_be_changed_or_removed(
         "DELETE FROM scopes",
         "DELETE FROM runs",
         "DELETE FROM cursors",
+        "DELETE FROM forks",
+        "UPDATE forks SET seq = 1",
+        "UPDATE forks SET parent = session",
         "UPDATE cursors SET follower = 'x'",
         "UPDATE sessions SET name = 'x'",
         "UPDATE scopes SET key = 'x'",
@@ -591,7 +599,7 @@ def test_a_role_without_a_scope_s_grant_sees_and_changes_nothing_of_it(place: Pl
 
     with treering.open(place.url) as ledger:
         assert ledger.verify().intact
-        assert len(ledger.query(ELSEWHERE).items) == 7
+        assert len(ledger.query(ELSEWHERE).items) == 8
 
 
 def test_what_needs_the_whole_ledger_is_refused_with_what_to_do(

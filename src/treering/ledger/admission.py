@@ -13,10 +13,11 @@ from treering.model.fields import TIME_MS_MAX, check_id, check_name, check_summa
 from treering.model.kinds import KINDS, SOURCES, VISIBILITIES
 
 if TYPE_CHECKING:
-    from treering.ledger.records import Record, SessionRecord
+    from treering.ledger.records import Cut, Record, SessionRecord
 
 _KEY_BYTES: Final = 32
 _DIGEST_BYTES: Final = 32
+SEQ_MAX: Final = 2**63 - 1
 _EXPIRED_ID: Final = re.compile(
     r"#[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 )
@@ -29,10 +30,28 @@ def check_session(session: SessionRecord) -> None:
     name = check_name(session.session_id, "session_id")
     if len(session.salt) != chain.SALT_BYTES or len(session.scope_key) != _KEY_BYTES:
         raise InvalidInput(f"session {name} has a salt or key of another size", hint=_UNCHANGED)
-    if chain.genesis(session.salt, session.scope, name) != session.genesis:
+    if session.cut is not None:
+        _check_cut(name, session.cut)
+    if chain.genesis(session.salt, session.scope, name, session.cut) != session.genesis:
         raise InvalidInput(
-            f"session {name} comes from another scope, or was renamed", hint=_UNCHANGED
+            f"session {name} comes from another scope, was renamed, or forked elsewhere",
+            hint=_UNCHANGED,
         )
+
+
+def without_parent(session: SessionRecord, cut: Cut) -> InvalidInput:
+    """Return the error for a fork that comes without what it was forked from."""
+    return InvalidInput(
+        f"session {session.session_id} was forked from {cut.parent} at seq {cut.seq}, and that is"
+        f" not here: take in {cut.parent} first, or an export of the fork that holds it",
+        hint=f"export the fork, or its whole scope, where {cut.parent} is, and take in that",
+    )
+
+
+def _check_cut(name: str, cut: Cut) -> None:
+    check_name(cut.parent, "session_id")
+    if not 0 < cut.seq <= SEQ_MAX or {len(cut.genesis), len(cut.link)} != {_DIGEST_BYTES}:
+        raise InvalidInput(f"session {name} cannot have been forked there", hint=_UNCHANGED)
 
 
 def check_record(record: Record) -> None:

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from treering.errors import InvalidInput
+from treering.ledger.records import shared_seq
 from treering.model.receipts import AnchorReceipt, Broken
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def write_anchor(
         _extend(digest, head)
         stream.write(msgspec.json.encode(head) + b"\n")
         count += 1
-        events += session.head_seq
+        events += session.head_seq - shared_seq(session)
     root = _Root(FORMAT, digest.hexdigest(), count, events, at_ms)
     stream.write(msgspec.json.encode(root) + b"\n")
     return AnchorReceipt(root=root.root, sessions=count, events=events, at_ms=at_ms)

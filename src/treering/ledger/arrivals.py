@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput, TreeringError
-from treering.ledger.admission import check_record, check_session
+from treering.ledger.admission import check_record, check_session, without_parent
+from treering.ledger.records import shared_seq
 from treering.ledger.verification import link_of, verify
 from treering.model.scopes import Scope
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Record, SessionRecord
+    from treering.ledger.records import Cut, Record, SessionRecord
     from treering.model.receipts import Broken
 
     Refuse: TypeAlias = Callable[[str], None]
@@ -54,9 +55,28 @@ class Arrivals:
         if key in self._sessions:
             # What waits belongs to the session as it was introduced before.
             self.flush()
+        if session.cut is not None and not self._has_parent(session.scope, session.cut):
+            error = without_parent(session, session.cut)
+            self._refused[key] = str(error)
+            raise error
         self._sessions[key] = session
-        self._links[key] = (0, session.genesis)
+        self._links[key] = (shared_seq(session), session.genesis)
         self._refused.pop(key, None)
+
+    def _has_parent(self, scope: str, cut: Cut) -> bool:
+        """Whether the store has what a fork leaves, or did as soon as it had what waits."""
+        if self._finds(Scope(scope), cut):
+            return True
+        self.flush()
+        return self._finds(Scope(scope), cut)
+
+    def _finds(self, scope: Scope, cut: Cut) -> bool:
+        parent = next(self._store.session_records(scope, cut.parent), None)
+        return (
+            parent is not None
+            and parent.genesis == cut.genesis
+            and self._store.link_at(scope, cut.genesis, cut.seq) == cut.link
+        )
 
     def take(self, record: Record, refuse: Refuse) -> None:
         """Take the next record of a session; if it is not stored in the end, ``refuse`` is told.
@@ -64,14 +84,14 @@ class Arrivals:
         Raises InvalidInput if no ledger could hold it, or not there.
         """
         key = (record.scope, record.session_id)
+        if key in self._refused:
+            raise InvalidInput(self._refused[key])
         session = self._sessions.get(key)
         if session is None:
             raise InvalidInput(
                 f"session {record.session_id} was not introduced before its events",
                 hint="the file lacks lines; export again",
             )
-        if key in self._refused:
-            raise InvalidInput(self._refused[key])
         check_record(record)
         self._check_link(session, record)
         self._links[key] = (record.seq, record.link)

@@ -13,7 +13,7 @@ import msgspec
 
 from treering.errors import Corrupt, InvalidInput
 from treering.ledger.arrivals import Arrivals
-from treering.ledger.records import SessionRecord, check_readable
+from treering.ledger.records import SessionRecord, check_readable, shared_seq
 from treering.ledger.verification import verify
 from treering.model.receipts import CopyReceipt, SessionRefusal
 from treering.model.scopes import Scope
@@ -112,23 +112,24 @@ def _plans(
     for session in source.session_records(scope):
         plans.setdefault(session.scope, _Plan()).coming[session.session_id] = session
         tally.sessions += 1
-        tally.missing += max(session.head_seq, 0)
+        tally.missing += max(session.head_seq - shared_seq(session), 0)
     tally.scopes = len(plans)
     for there in target.session_records(scope):
         plan = plans.get(there.scope, _Plan())
         here = plan.coming.get(there.session_id)
         if here is None:
             continue
-        known = max(min(here.head_seq, there.head_seq), 0)
+        shared = shared_seq(here)
+        known = max(min(here.head_seq, there.head_seq), shared)
         difference = _difference(source, target, here, there)
         if difference is None:
-            tally.present += known
+            tally.present += known - shared
         else:
             plan.refused.add(here.session_id)
             tally.refuse(here.scope, here.session_id, *difference)
-            known = max(here.head_seq, 0)
+            known = max(here.head_seq, shared)
         plan.behind[here.session_id] = known
-        tally.missing -= known
+        tally.missing -= known - shared
         if known == here.head_seq:
             del plan.coming[here.session_id]
     return plans
@@ -146,7 +147,9 @@ def _difference(
     seq = shorter.head_seq
     if seq < 0:
         return 0, "the record of where the session ends is gone"
-    if seq and longer.link_at(Scope(here.scope), here.genesis, seq) != shorter.head_link:
+    if seq == shared_seq(here):
+        return None
+    if longer.link_at(Scope(here.scope), here.genesis, seq) != shorter.head_link:
         return seq, f"the target has other events, at seq {seq} or before"
     return None
 
@@ -208,9 +211,10 @@ class _Passage:
                 pass  # Alone, each session can be read but the one that is damaged.
             else:
                 return
-        for name in plan.coming:
-            if name not in plan.refused:
-                yield from self._session_pages(name)
+        # A fork always leaves its parent behind where that has left its own.
+        for session in sorted(plan.coming.values(), key=shared_seq):
+            if session.session_id not in plan.refused:
+                yield from self._session_pages(session.session_id)
 
     def _session_pages(self, name: str) -> Iterator[list[Record]]:
         place = {name: self._last(name)}
@@ -303,7 +307,8 @@ class _Passage:
 
     def _last(self, name: str) -> int:
         """Return up to which seq the target has a session, or is about to have it."""
-        return self._plan.behind.get(name, 0)
+        session = self._plan.coming.get(name)
+        return self._plan.behind.get(name, 0 if session is None else shared_seq(session))
 
     def _refuse(self, name: str, seq: int, reason: str) -> None:
         if name not in self._plan.refused:

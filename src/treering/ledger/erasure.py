@@ -25,7 +25,7 @@ ROUND_EVENTS_MAX: Final = 2_000
 """Events erased in one transaction, so that writers wait a moment, not a minute."""
 AGENT: Final = "treering"
 
-_KEPT: Final = {
+KEPT: Final = {
     **dict.fromkeys(ERASURE_KINDS, "vouches for what was erased and is kept forever"),
     **dict.fromkeys(("run.started", *RUN_ENDS), "says what became of its run and is kept forever"),
     "inbox.taken": "says what became of a message and is kept forever",
@@ -97,8 +97,8 @@ def effective_retention(store: EventStore, scope: Scope, policy: Retention | Non
     """Return the policy in force: the defaults, the scope's own, then what this call says."""
     stated = check_retention(policy or {})
     for kind, days in stated.items():
-        if days is not None and kind in _KEPT:
-            raise InvalidInput(f"{kind} {_KEPT[kind]}", hint="leave it out of the policy")
+        if days is not None and kind in KEPT:
+            raise InvalidInput(f"{kind} {KEPT[kind]}", hint="leave it out of the policy")
     return {**DEFAULT_RETENTION, **store.retention(scope), **stated}
 
 
@@ -142,6 +142,23 @@ def expire(
         blobs_shared=shared,
         physical="done" if dry_run else store.finish_erasure(),
     )
+
+
+def expire_session(
+    store: EventStore, drafter: Drafter, scope: Scope, session_id: str, *, spare: frozenset[str]
+) -> int:
+    """Remove what a session recorded, all but the kinds ``spare``; return how many events.
+
+    The caller sees to it that the bytes leave the files.
+    """
+    selection = Selection(scope=scope, session_id=session_id, spare=spare)
+    vouch = _voucher(drafter, scope, "ledger.expired", "expired", "expired")
+    count, more = 0, True
+    while more:
+        done = store.erase(selection, erasure="expired", limit=ROUND_EVENTS_MAX, vouch=vouch)
+        count += sum(done.by_kind.values())
+        more = done.more
+    return count
 
 
 def _voucher(

@@ -1,4 +1,8 @@
-"""Writing a scope, or one session, as native JSONL, a page at a time."""
+"""Writing a scope, or one session, as native JSONL, a page at a time.
+
+A fork is written behind what it shares with its parent, and that with its own: the file stands
+alone.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +17,17 @@ from treering.ledger.jsonl import (
     EndLine,
     EventLine,
     OpeningLine,
-    SessionLine,
     encode_line,
+    from_session,
 )
 from treering.ledger.records import check_readable
+from treering.ledger.verification import covered
 from treering.model.receipts import ExportReceipt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from treering.ledger.jsonl import Payloads
+    from treering.ledger.jsonl import Payloads, SessionLine
     from treering.ledger.ports import EventStore
     from treering.ledger.records import Record
     from treering.model.scopes import Scope
@@ -42,7 +47,7 @@ def write_export(
     stream.write(encode_line(OpeningLine(FORMAT, scope, payloads, at_ms)) + b"\n")
     opened: set[str] = set()
     events = 0
-    for page in store.record_pages(scope, session_id=session_id):
+    for page in _pages(store, scope, session_id):
         lines: list[bytes] = []
         for record in page:
             if record.session_id not in opened:
@@ -57,6 +62,53 @@ def write_export(
     return ExportReceipt(scope=scope, sessions=len(opened), events=events, payloads=payloads)
 
 
+def _pages(store: EventStore, scope: Scope, session_id: str | None) -> Iterator[list[Record]]:
+    if session_id is not None:
+        for parent, until in _ancestors(store, scope, session_id):
+            yield from _stretch(store, scope, parent, until)
+    yield from store.record_pages(scope, session_id=session_id)
+
+
+def _ancestors(store: EventStore, scope: Scope, session_id: str) -> list[tuple[str, int]]:
+    """Return what a session was forked from, the oldest first, each up to where it was cut."""
+    found: list[tuple[str, int]] = []
+    name = session_id
+    while (cut := store.cut(scope, name)) is not None:
+        if found and cut.seq >= found[-1][1]:
+            raise Corrupt(
+                f"session {name} of {scope} was cut behind the fork that was made of it",
+                hint="run treering verify",
+            )
+        found.append((cut.parent, cut.seq))
+        name = cut.parent
+    return found[::-1]
+
+
+def _stretch(
+    store: EventStore, scope: Scope, session_id: str, until: int
+) -> Iterator[list[Record]]:
+    """Return a session up to ``until``, and on to what vouches for the erasures before it."""
+    last = until
+    for page in store.record_pages(scope, session_id=session_id):
+        if any(record.erasure is not None for record in page):
+            # Asked for each page: erasing goes on while we read.
+            last = _vouched_until(store, scope, session_id, until)
+        wanted = [record for record in page if record.seq <= last]
+        if wanted:
+            yield wanted
+        if page[-1].seq >= last:
+            return
+
+
+def _vouched_until(store: EventStore, scope: Scope, session_id: str, until: int) -> int:
+    """Return ``until``, or where all is vouched for that was erased up to there."""
+    for cover in store.covers(scope, session_id):
+        said = cover.payload if isinstance(cover.payload, dict) else {}
+        if any(first <= until for first, _ in covered(said)):
+            until = max(until, cover.seq)
+    return until
+
+
 def _session_line(store: EventStore, scope: Scope, session_id: str) -> SessionLine:
     session = next(store.session_records(scope, session_id), None)
     if session is None:
@@ -64,9 +116,7 @@ def _session_line(store: EventStore, scope: Scope, session_id: str) -> SessionLi
             f"session {session_id} of {scope} cannot be found by its name",
             hint="run treering verify",
         )
-    return SessionLine(
-        session_id, session.salt.hex(), session.genesis.hex(), session.scope_key.hex()
-    )
+    return from_session(session)
 
 
 def _event_line(record: Record, payloads: Payloads) -> EventLine:

@@ -58,9 +58,15 @@ class LedgerJournal:
         if not first:
             return None
         opening = first[0]
-        if opening.seq > 1 or opening.redacted:
+        cut = self._store.cut(scope, session_id) if opening.seq > 1 else None
+        if opening.redacted or opening.seq > (cut.seq + 1 if cut else 1):
             return ERASED_CHARTER
-        return charter_of(opening.payload if opening.kind == "session.opened" else None)
+        opens = opening.kind in {"session.opened", "session.forked"}
+        return charter_of(opening.payload if opens else None)
+
+    def fork(self, event: NewEvent, *, parent: str, seq: int) -> Header:
+        """Record ``event`` as the first of a session that has the past of ``parent`` to ``seq``."""
+        return self._store.fork(self._drafter.draft([event])[0], parent=parent, seq=seq)
 
     def session_key(self, scope: str, session_id: str) -> str | None:
         """Return the name that another system knows a session by, as it was opened."""

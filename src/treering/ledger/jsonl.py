@@ -1,7 +1,7 @@
 """The native JSONL: lines that restore a scope, or one session, to the same bytes and chain.
 
 {"record":"export", …}        what this is
-{"record":"session", …}       before the first event of each session
+{"record":"session", …}       before the first event of each session; a fork names its parent
 {"record":"event", …}         in the ledger's order
 {"record":"end", …}           how many there were, so that a cut file is noticed
 """
@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.ledger.records import Erasure, Record, SessionRecord
+from treering.ledger.records import Cut, Erasure, Record, SessionRecord
 from treering.model.codec import canonical, decode
 from treering.model.fields import check_name
 
@@ -36,13 +36,25 @@ class OpeningLine(msgspec.Struct, frozen=True, tag_field="record", tag="export")
     at_ms: Number
 
 
-class SessionLine(msgspec.Struct, frozen=True, tag_field="record", tag="session"):
+class ParentFields(msgspec.Struct, frozen=True):
+    """What a fork leaves, and where: events of its parent up to ``seq`` come before its own."""
+
+    session_id: str
+    genesis: Digest
+    seq: Number
+    link: Digest
+
+
+class SessionLine(
+    msgspec.Struct, frozen=True, tag_field="record", tag="session", omit_defaults=True
+):
     """Where a session's chain begins."""
 
     session_id: str
     salt: Digest
     genesis: Digest
     scope_key: Digest
+    parent: ParentFields | None = None
 
 
 class EventLine(msgspec.Struct, frozen=True, tag_field="record", tag="event", omit_defaults=True):
@@ -107,8 +119,32 @@ def to_session(line: SessionLine, scope: str) -> SessionRecord:
         session_id=line.session_id,
         salt=bytes.fromhex(line.salt),
         genesis=first,
-        head_seq=0,
+        head_seq=0 if line.parent is None else line.parent.seq,
         head_link=first,
+        cut=None if line.parent is None else _to_cut(line.parent),
+    )
+
+
+def from_session(session: SessionRecord) -> SessionLine:
+    """Return the line that introduces a session."""
+    cut = session.cut
+    return SessionLine(
+        session.session_id,
+        session.salt.hex(),
+        session.genesis.hex(),
+        session.scope_key.hex(),
+        None
+        if cut is None
+        else ParentFields(cut.parent, cut.genesis.hex(), cut.seq, cut.link.hex()),
+    )
+
+
+def _to_cut(parent: ParentFields) -> Cut:
+    return Cut(
+        parent=parent.session_id,
+        genesis=bytes.fromhex(parent.genesis),
+        seq=parent.seq,
+        link=bytes.fromhex(parent.link),
     )
 
 

@@ -12,16 +12,21 @@ from treering.ledger import tool_calls as tools
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.copying import copy
 from treering.ledger.exporting import write_export
+from treering.ledger.families import family
 from treering.ledger.following import Follower
 from treering.ledger.importing import read_export
 from treering.ledger.journal import LedgerJournal
+from treering.ledger.outlines import SessionQuery, list_sessions
 from treering.ledger.paging import make_query, read_page
+from treering.ledger.pruning import PRUNE_DAYS, sweep
 from treering.ledger.sessions import Session
 from treering.ledger.verification import verify
 from treering.model.events import NewEvent
 from treering.model.fields import check_id, check_name, check_time
+from treering.model.queries import PAGE_ITEMS_DEFAULT
 from treering.model.retention import check_retention
 from treering.model.scopes import parse_scope
+from treering.model.sessions import IDLE_MINUTES
 from treering.model.tool_records import ToolQuery, parse_statuses
 from treering.model.tools import check_reason
 from treering.spine.kernel import Kernel
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.drafts import Drafter
     from treering.ledger.erasure import Replacement
+    from treering.ledger.families import Family
     from treering.ledger.jsonl import Payloads
     from treering.ledger.ports import Clock, EventStore
     from treering.model.events import Event, Header
@@ -49,10 +55,11 @@ if TYPE_CHECKING:
         KeyReceipt,
         RebuildReceipt,
         RedactReceipt,
+        SweepReceipt,
         Verification,
     )
     from treering.model.retention import Retention
-    from treering.model.sessions import Mode
+    from treering.model.sessions import Isolation, Mode, SessionOutline, SessionState
     from treering.model.tool_records import Order, ToolRecord, ToolStatistics
     from treering.model.tools import SyntheticPolicy
     from treering.spine.ports import Sink
@@ -119,12 +126,15 @@ class Ledger:
         participants: Sequence[str] = (),
         key: str | None = None,
         tools: Sequence[str] | None = None,
+        isolation: Isolation | None = None,
+        title: str | None = None,
     ) -> Session:
         """Return a handle on a session; it is recorded with its first event.
 
         ``mode`` is main, group or queue: that of a session that is there already, or main. ``key``
         is the name that another system knows the session by. ``tools`` are those that may run in
-        it; if none are named, all may, and in a group the few that are harmless.
+        it; if none are named, all may, and in a group the few that are harmless. ``isolation`` is
+        what a group's agent keeps away from.
         """
         return Session(
             self._kernel,
@@ -139,6 +149,108 @@ class Ledger:
             participants=participants,
             key=key,
             tools=tools,
+            isolation=isolation,
+            title=title,
+        )
+
+    def main_session(self, channel: str, user: str, *, scope: str, agent: str) -> Session:
+        """Return the one session of a user on a channel: ``main:{channel}:{user}``."""
+        return self.session(
+            f"main:{channel}:{user}", scope=scope, agent=agent, user=user, channel=channel,
+            mode="main", participants=(user,),
+        )  # fmt: skip
+
+    def group_session(
+        self,
+        channel: str,
+        group_id: str,
+        *,
+        scope: str,
+        agent: str,
+        participants: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+        isolation: Isolation | None = None,
+    ) -> Session:
+        """Return the one session of a group: ``group:{channel}:{group_id}``.
+
+        It is isolated and has the few harmless tools, unless the group is given others.
+        """
+        return self.session(
+            f"group:{channel}:{group_id}", scope=scope, agent=agent, channel=channel,
+            mode="group", participants=participants, tools=tools, isolation=isolation,
+        )  # fmt: skip
+
+    def sessions(
+        self,
+        scope: str,
+        *,
+        agent: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        state: SessionState | Sequence[SessionState] = (),
+        text: str | None = None,
+        first: int = PAGE_ITEMS_DEFAULT,
+        after: str | None = None,
+    ) -> Page[SessionOutline]:
+        """Return the sessions of a scope at a glance, the last written to first.
+
+        ``since`` and ``until`` are about when that was, in milliseconds since 1970. ``state`` is
+        one or several of running, open, idle, closed and pruned: all but pruned if left out.
+        ``text`` is part of a title or an id. ``after`` is the ``next_cursor`` of the page before.
+        """
+        query = SessionQuery(
+            scope=parse_scope(scope),
+            agent=agent,
+            since_ms=since,
+            until_ms=until,
+            states=(state,) if isinstance(state, str) else tuple(state),
+            text=text,
+            limit=first,
+        )
+        return list_sessions(self._store, query, after=after, now_ms=self._clock())
+
+    def family(self, scope: str, session_id: str) -> Family:
+        """Return all sessions that were forked from one another, as a tree. Raises NotFound."""
+        return family(self._store, parse_scope(scope), session_id, now_ms=self._clock())
+
+    def sweep(
+        self,
+        scope: str,
+        *,
+        idle_minutes: float | None = IDLE_MINUTES,
+        prune_days: float | None = PRUNE_DAYS,
+        now_ms: int | None = None,
+        dry_run: bool = False,
+    ) -> SweepReceipt:
+        """Close idle sessions and prune old ones; None leaves either alone.
+
+        Pruning writes an episode, closes the session, then expires its events. A session with an
+        open run, an unread inbox or a fork that stays is left alone.
+        """
+        return sweep(
+            self._store,
+            self._drafter,
+            lambda one: self.session(
+                one.session_id, scope=scope, agent=one.agent or erasure.AGENT, user=one.user
+            ),
+            parse_scope(scope),
+            now_ms=self._clock() if now_ms is None else check_time(now_ms),
+            idle_minutes=idle_minutes,
+            prune_days=prune_days,
+            dry_run=dry_run,
+        )
+
+    def prune(
+        self,
+        scope: str,
+        *,
+        older_than_days: float,
+        now_ms: int | None = None,
+        dry_run: bool = False,
+    ) -> SweepReceipt:
+        """Prune the sessions that nobody has written to for so long; ``receipt.count`` of them."""
+        return self.sweep(
+            scope, idle_minutes=None, prune_days=older_than_days, now_ms=now_ms, dry_run=dry_run
         )
 
     def spine(

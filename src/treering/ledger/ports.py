@@ -69,7 +69,7 @@ class EventStore(Protocol):
         """Return the last events of a session, before ``before_seq``, in order."""
 
     def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
-        """Return the session's own events at ``seqs``, in order; those that are not there are left out."""
+        """Return the session's own events at ``seqs``, in order, as far as they are there."""
 
     def committed_events(
         self,
@@ -94,7 +94,7 @@ class EventStore(Protocol):
         """Return the sessions of a scope, the one that was last written to first."""
 
     def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
-        """Open the session of ``draft`` as a fork of ``parent`` at its own ``seq``; record ``draft``.
+        """Open the session of ``draft`` as a fork of ``parent`` at its ``seq``; record ``draft``.
 
         Raises Conflict if the session is there already, NotFound if the parent has no such seq.
         """
@@ -105,7 +105,9 @@ class EventStore(Protocol):
     def forks(self, scope: Scope, session_id: str) -> list[str]:
         """Return the sessions that were forked from a session's own events, the oldest first."""
 
-    def snapshot(self, scope: Scope, session_id: str, *, until_seq: int) -> tuple[int, bytes] | None:
+    def snapshot(
+        self, scope: Scope, session_id: str, *, until_seq: int
+    ) -> tuple[int, bytes] | None:
         """Return the latest snapshot kept of a session at or before ``until_seq``, and its seq."""
 
     def keep_snapshot(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:

@@ -158,6 +158,11 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Where it was forked from, if it was."""
 
 
+def shared_seq(session: SessionRecord) -> int:
+    """Return the seq behind which a session's own events begin."""
+    return 0 if session.cut is None else session.cut.seq
+
+
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One generation of a scope's key, without the key."""
 
@@ -175,6 +180,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     cutoffs: dict[str, int] | None = None
     """Time by kind before which events expire; sessions with an open run are left alone."""
+    spare: frozenset[str] = frozenset()
+    """Kinds of a session that are left as they are."""
 
 
 class Cover(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,29 +6,45 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.errors import Conflict, InvalidInput, RunActive
+import msgspec
+
+from treering.errors import Conflict, InvalidInput, NotFound, RunActive, TreeringError
+from treering.ledger.compaction import KEEP_MESSAGES, compact
+from treering.ledger.contexts import DIALECT_DEFAULT
+from treering.ledger.episodes import episode
 from treering.ledger.inbox import Inbox
-from treering.ledger.stretches import stretch
-from treering.ledger.tool_calls import session_tool_calls
+from treering.ledger.pasts import Past
+from treering.ledger.turnings import redoable, turn_end, undoable
 from treering.model.codec import decode, encode
 from treering.model.events import NewEvent
-from treering.model.fields import check_name
-from treering.model.parts import SessionOpened
+from treering.model.fields import check_id, check_name
+from treering.model.kinds import BOUNDARIES
+from treering.model.parts import (
+    SessionClosed,
+    SessionForked,
+    SessionOpened,
+    SessionRedone,
+    SessionUndone,
+)
 from treering.model.scopes import parse_scope
-from treering.model.sessions import ERASED_CHARTER, MODES, PATIENCE_S, Charter
+from treering.model.sessions import ERASED_CHARTER, MODES, PATIENCE_S, Charter, mentions
 from treering.spine.entries import Author, said
 from treering.spine.spine import Spine, check_wait
-from treering.spine.words import plain, shorten
+from treering.spine.words import describe, new_id, plain, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from treering.context.assemble import Context
+    from treering.context.tokens import Counter
+    from treering.ledger.compaction import Summariser
+    from treering.ledger.contexts import Contributor
     from treering.ledger.journal import LedgerJournal
     from treering.ledger.ports import EventStore
-    from treering.model.events import Event, Header
+    from treering.model.events import Header
+    from treering.model.kinds import Boundary
     from treering.model.runs import Message
-    from treering.model.sessions import Mode
-    from treering.model.tool_records import ToolRecord
+    from treering.model.sessions import Isolation, Mode
     from treering.spine.entries import Entry
     from treering.spine.kernel import Kernel
     from treering.spine.runs import Run
@@ -37,7 +53,7 @@ INBOX_PAUSE_S: Final = 0.02
 INBOX_PAUSE_S_MAX: Final = 0.5
 
 
-class Session:
+class Session(Past):
     """A handle on one timeline. Making one writes nothing."""
 
     def __init__(
@@ -55,13 +71,12 @@ class Session:
         participants: Sequence[str],
         key: str | None,
         tools: Sequence[str] | None,
+        isolation: Isolation | None = None,
+        title: str | None = None,
     ) -> None:
-        self._kernel = kernel
+        super().__init__(kernel, store, parse_scope(scope), check_name(session_id, "session_id"))
         self._spine = Spine(kernel)
         self._journal = journal
-        self._store = store
-        self.scope = parse_scope(scope)
-        self.session_id = check_name(session_id, "session_id")
         self.agent = check_name(agent, "agent")
         self.user = check_name(user, "user") if user is not None else None
         if mode is not None and mode not in MODES:
@@ -72,6 +87,8 @@ class Session:
             participants=tuple(participants),
             key=key,
             tools=None if tools is None else _tool_names(tools),
+            isolation=isolation,
+            title=None if title is None else _title(title),
         )
         self._mode = mode
         self._charter: Charter | None = None
@@ -103,6 +120,33 @@ class Session:
     def permits(self, tool: str) -> bool:
         """Whether ``tool`` may run in the session."""
         return self.charter.permits(tool)
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """Return what the agent keeps away from in a group; None in other sessions."""
+        return self.charter.walls
+
+    @property
+    def memory_refs(self) -> list[str]:
+        """Return the ids of the memories that were kept in the session."""
+        return [memory.id for memory in self.memories() if memory.state == "kept"]
+
+    def is_addressed(
+        self, text: str, *, names: Sequence[str] = (), reply_to: str | None = None
+    ) -> bool:
+        """Whether the agent is meant: always, but in a group only by a mention or a reply.
+
+        ``names`` are others that the agent goes by; ``reply_to`` is the id of the event that is
+        replied to.
+        """
+        if self.charter.mode != "group" or mentions(text, (self.agent, *names)):
+            return True
+        answered = None if reply_to is None else self._store.find(self.scope, reply_to)
+        return (
+            answered is not None
+            and answered.kind == "conversation.assistant"
+            and answered.session_id in {stem.session_id for stem in self._lineage.stems()}
+        )
 
     # Writing.
 
@@ -205,6 +249,24 @@ class Session:
         )
         return self._kernel.append([event])[0]
 
+    def append(
+        self, events: Sequence[NewEvent], *, expected_seq: int | None = None
+    ) -> list[Header]:
+        """Record many events of the session at once, all or none, as ``ledger.append`` does.
+
+        Raises InvalidInput if one of them is of another session.
+        """
+        for event in events:
+            if event.session_id != self.session_id or parse_scope(event.scope) != self.scope:
+                raise InvalidInput(
+                    f"an event of session {event.session_id} was given to {self.session_id}",
+                    hint="use ledger.append for events of several sessions",
+                )
+        if not events:
+            return []
+        self.open()
+        return self._kernel.append(events, expected_seq=expected_seq)
+
     def open(self) -> None:
         """Record the opening, unless the session has a past. Whatever is recorded does it."""
         if self._charter is not None:
@@ -228,31 +290,221 @@ class Session:
                 recorded = self._journal.charter(self.scope, self.session_id)
         self._charter = self._agree(recorded or self._given)
 
-    # Reading.
+    # Marks.
 
-    def headers(self, *, first: int | None = None, last: int | None = None) -> Iterator[Header]:
-        """Return what is safe to show, in order: all of it, the first or the last so many."""
-        return stretch(self._headers_after, self._headers_before, first, last)
+    def boundary(self, reason: Boundary, title: str, content: str | None = None) -> Header:
+        """Set a mark: checkpoint, interrupt and overflow are shown to the model, others are not."""
+        if reason not in BOUNDARIES:
+            raise InvalidInput(
+                f"invalid boundary: {reason}", hint=f"use one of {', '.join(BOUNDARIES)}"
+            )
+        payload = {"title": title} | ({} if content is None else {"content": content})
+        return self.record(f"boundary.{reason}", shorten(title), payload=payload)
 
-    def events(self, *, first: int | None = None, last: int | None = None) -> Iterator[Event]:
-        """Return the same as ``headers``, with payloads."""
-        return stretch(self._events_after, self._events_before, first, last)
+    def checkpoint(self, title: str, content: str | None = None) -> Header:
+        """Set a checkpoint: from here on a model can go on without what went before."""
+        return self.boundary("checkpoint", title, content)
 
-    def tool_calls(self) -> Iterator[ToolRecord]:
-        """Return one record for each tool call of the session, in order."""
-        return session_tool_calls(self._store, self.scope, self.session_id)
+    def rename(self, title: str) -> Header:
+        """Give the session a title."""
+        name = _title(title)
+        return self.record("session.titled", "session titled", payload={"title": name})
 
-    def _headers_after(self, seq: int, limit: int) -> list[Header]:
-        return self._store.session_headers(self.scope, self.session_id, after_seq=seq, limit=limit)
+    def close(self, reason: str = "closed") -> Header:
+        """Record that the session is closed. Whatever is recorded later opens it again.
 
-    def _headers_before(self, seq: int | None, limit: int) -> list[Header]:
-        return self._store.last_headers(self.scope, self.session_id, before_seq=seq, limit=limit)
+        Raises RunActive if a turn is under way.
+        """
+        self._check_quiet("close")
+        part = SessionClosed(reason=shorten(reason))
+        return self.record("session.closed", f"session closed: {part.reason}", refs=part.as_refs())
 
-    def _events_after(self, seq: int, limit: int) -> list[Event]:
-        return self._store.session_events(self.scope, self.session_id, after_seq=seq, limit=limit)
+    # Other pasts.
 
-    def _events_before(self, seq: int | None, limit: int) -> list[Event]:
-        return self._store.last_events(self.scope, self.session_id, before_seq=seq, limit=limit)
+    def fork(
+        self,
+        session_id: str | None = None,
+        *,
+        at: str | None = None,
+        agent: str | None = None,
+        title: str | None = None,
+    ) -> Session:
+        """Return a new session that shares this one's past, up to the end of a turn.
+
+        ``at`` is the id of any event of that turn; the last one that has ended, if it is left out.
+        Nothing is copied and this session does not change; what is erased of the shared past is
+        erased for both. Raises NotFound if the event is not of this session's past.
+        """
+        seq = self._fork_seq(at)
+        stem = self._lineage.stem_of(seq)
+        if stem is None:
+            raise NotFound(
+                f"session {self.session_id} has no past to fork from", hint="record a turn first"
+            )
+        name = session_id or f"{self.session_id}-fork-{new_id()[-8:]}"
+        charter = msgspec.structs.replace(self.charter, title=title and _title(title), key=None)
+        child = self._sibling(name, agent or self.agent, charter)
+        part = SessionForked(
+            parent=self.session_id,
+            at_seq=seq,
+            at_event=at,
+            channel=charter.channel,
+            mode=charter.mode,
+        )
+        event = NewEvent(
+            scope=self.scope,
+            session_id=child.session_id,
+            kind="session.forked",
+            agent_id=child.agent,
+            user_id=self.user,
+            summary=shorten(f"forked from {self.session_id} at {seq}"),
+            payload=decode(encode(charter)),
+            refs=part.as_refs(),
+        )
+        self._kernel.fork(event, parent=stem.session_id, seq=seq)
+        return child
+
+    def undo(self, *, turns: int = 1) -> Header:
+        """Hide the last turns from history, context and goals; ``redo`` shows them again.
+
+        Nothing is deleted: it is an event. Raises RunActive if a turn is under way.
+        """
+        self._check_quiet("undo")
+        part = SessionUndone(from_seq=undoable(self._lineage, turns), turns=turns)
+        noun = "turn" if turns == 1 else "turns"
+        return self.record("session.undone", f"{turns} {noun} undone", refs=part.as_refs())
+
+    def redo(self) -> Header:
+        """Show again what was undone last, if nothing was said since. Raises NotFound."""
+        self._check_quiet("redo")
+        undone = redoable(self._lineage)
+        part = SessionRedone(undone_seq=undone.seq, turns=undone.turns)
+        noun = "turn" if undone.turns == 1 else "turns"
+        return self.record("session.redone", f"{undone.turns} {noun} redone", refs=part.as_refs())
+
+    # What the model sees.
+
+    def context(
+        self,
+        max_tokens: int | None = None,
+        *,
+        dialect: str = DIALECT_DEFAULT,
+        contributors: Sequence[Contributor] = (),
+        reserve_output_tokens: int = 0,
+        system: str = "",
+        turn: Run | None = None,
+        count: Counter | None = None,
+    ) -> Context:
+        """Return what a model is shown next: always legal, always within ``max_tokens``.
+
+        It writes nothing; ``turn.context()`` is the one for a real call. ``turn`` is a run whose
+        own events are shown, too. ``contributors`` add to this call alone. ``count`` counts tokens
+        in place of the built-in estimate. Every repair and cut is in the ``report``.
+        """
+        return self._contexts.assemble(
+            max_tokens=max_tokens,
+            dialect=dialect,
+            contributors=contributors,
+            reserve_output_tokens=reserve_output_tokens,
+            system=system,
+            prepended=None if turn is None else turn.prepend_context,
+            run_id=None if turn is None else turn.run_id,
+            count=count,
+            record=self._note if turn is None else turn.emit,
+        )
+
+    def compact(
+        self,
+        max_tokens: int | None = None,
+        *,
+        keep: int = KEEP_MESSAGES,
+        summariser: Summariser | None = None,
+    ) -> Header | None:
+        """Have older messages told in a summary from now on; None if there is too little.
+
+        The last ``keep`` messages stay as they are. With ``max_tokens`` it happens only above 0.8
+        of it. ``summariser`` writes the summary; the built-in one needs no model.
+        """
+        runs = self._store.open_runs(self.scope, self.session_id)
+        found = compact(
+            self._lineage,
+            self._kernel.results.policy,
+            max_tokens=max_tokens,
+            keep=keep,
+            summariser=summariser,
+            below_seq=min((run.first_seq for run in runs), default=None),
+        )
+        return None if found is None else self._append(found.entries())[1]
+
+    def settle(self, max_tokens: int) -> None:
+        """Compact the session if it has outgrown ``max_tokens``; what fails is noted."""
+        try:
+            self.compact(max_tokens)
+        except Exception as error:  # noqa: BLE001 - the turn ended well, whatever happens here.
+            with contextlib.suppress(TreeringError):
+                told = {"code": "not_compacted", **describe(error)}
+                self.record("ops.warning", "session not compacted", payload=told)
+
+    def write_episode(self) -> Header | None:
+        """Record what the session was about since the last episode; None if nothing was said."""
+        entry = episode(self._lineage, self._kernel.results.policy, user=self.user)
+        return None if entry is None else self._append([entry])[0]
+
+    # Its own.
+
+    def _fork_seq(self, at: str | None) -> int:
+        """Return the last seq that a fork shares."""
+        if at is None:
+            runs = self._store.open_runs(self.scope, self.session_id)
+            head = self._lineage.head_seq()
+            return min((run.first_seq - 1 for run in runs), default=head)
+        event = self._store.find(self.scope, check_id(at))
+        stem = None if event is None else self._lineage.stem_of(event.seq)
+        if event is None or stem is None or stem.session_id != event.session_id:
+            raise NotFound(
+                f"no event {at} in the past of session {self.session_id}",
+                hint="name an event that session.headers() gives",
+            )
+        return turn_end(self._lineage, event)
+
+    def _sibling(self, session_id: str, agent: str, charter: Charter) -> Session:
+        return Session(
+            self._kernel,
+            self._journal,
+            self._store,
+            session_id,
+            scope=self.scope,
+            agent=agent,
+            user=self.user,
+            channel=charter.channel,
+            mode=charter.mode,
+            participants=charter.participants,
+            key=charter.key,
+            tools=charter.tools,
+            isolation=charter.isolation,
+            title=charter.title,
+        )
+
+    def _check_quiet(self, verb: str) -> None:
+        runs = self._store.open_runs(self.scope, self.session_id)
+        if any(run.owner is not None for run in runs):
+            raise RunActive(
+                f"cannot {verb} session {self.session_id}: a turn is under way",
+                hint="end the turn first, or interrupt it",
+            )
+
+    def _append(self, entries: Sequence[Entry], *, expected_seq: int | None = None) -> list[Header]:
+        """Record ``entries`` outside of any run, all or none."""
+        self.open()
+        author = Author(
+            scope=self.scope, session_id=self.session_id, agent_id=self.agent, user_id=self.user,
+            run_id="", turn_id=None,
+        )  # fmt: skip
+        events = [author.event(entry, None) for entry in entries]
+        return self._kernel.append(events, expected_seq=expected_seq)
+
+    def _note(self, kind: str, payload: Any = None, *, summary: str | None = None) -> Header:
+        return self.record(kind, summary or kind.replace(".", " "), payload=payload)
 
     def _agree(self, recorded: Charter) -> Charter:
         """Return what was recorded of the session, with what this handle was given over it."""
@@ -270,6 +522,8 @@ class Session:
             participants=given.participants or recorded.participants,
             key=given.key or recorded.key,
             tools=recorded.tools if given.tools is None else given.tools,
+            isolation=given.isolation or recorded.isolation,
+            title=given.title or recorded.title,
         )
 
     def _check_queue(self) -> None:
@@ -300,14 +554,15 @@ class Session:
         """Record what is set aside while nothing is taken, unless somebody else just did."""
         head = self._journal.head_seq(self.scope, self.session_id)
         message, aside = self._inbox.next()
-        author = Author(
-            scope=self.scope, session_id=self.session_id, agent_id=self.agent, user_id=self.user,
-            run_id="", turn_id=None,
-        )  # fmt: skip
         if message is None and aside:
             with contextlib.suppress(Conflict):
-                events = [author.event(entry, None) for entry in aside]
-                self._kernel.append(events, expected_seq=head)
+                self._append(aside, expected_seq=head)
+
+
+def _title(title: str) -> str:
+    if not isinstance(title, str) or not title.strip():
+        raise InvalidInput("a title is a text", hint="give a few words")
+    return shorten(title)
 
 
 def _tool_names(tools: Sequence[str]) -> tuple[str, ...]:

@@ -75,6 +75,23 @@ def session_tool_calls(store: EventStore, scope: str, session_id: str) -> Iterat
             return
 
 
+def last_tool_calls(store: EventStore, scope: str, session_id: str, count: int) -> list[ToolRecord]:
+    """Return the records of the last tool calls of a session, in order."""
+    found: list[ToolRecord] = []
+    cursor = None
+    while len(found) < count:
+        query = ToolQuery(
+            scope=parse_scope(scope), session_id=session_id,
+            limit=min(count - len(found), PAGE_ITEMS_MAX), backwards=True,
+        )  # fmt: skip
+        page = read_page(store, query, after=cursor)
+        found = page.items + found
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return found
+
+
 def read_statistics(
     store: EventStore, query: ToolQuery, *, progress: Callable[[int], None] | None = None
 ) -> list[ToolStatistics]:

@@ -10,6 +10,7 @@ import msgspec
 
 from treering.errors import Corrupt
 from treering.ledger import chain
+from treering.ledger.records import shared_seq
 from treering.model.receipts import Broken, Verification
 from treering.model.scopes import Scope
 
@@ -117,10 +118,11 @@ def _check_session(store: EventStore, session: SessionRecord, count: _Count) -> 
             detail=detail,
         )
 
-    if chain.genesis(session.salt, session.scope, session.session_id) != session.genesis:
-        return broken(0, "link", "the session's scope or name was changed")
+    unfounded = _check_beginning(store, session)
+    if unfounded is not None:
+        return broken(shared_seq(session), *unfounded)
     covers = _Covers(store, session)
-    previous, seq = session.genesis, 0
+    previous, seq = session.genesis, shared_seq(session)
     for record in _records(store, session):
         if seq == session.head_seq and _moved(store, session) is not None:
             break  # Recorded after the head was read.
@@ -143,6 +145,23 @@ def _check_session(store: EventStore, session: SessionRecord, count: _Count) -> 
             unproved.seq, "erasure", "what it says was erased is not what is", unproved.event_id
         )
     return _check_head(session, seq, previous, broken)
+
+
+def _check_beginning(store: EventStore, session: SessionRecord) -> tuple[Fault, str] | None:
+    """Say what is wrong with a session's genesis, or with its parent where a fork leaves it."""
+    cut = session.cut
+    if cut is not None and not cut.genesis:
+        return "missing", "the session that it was forked from is gone"
+    if chain.genesis(session.salt, session.scope, session.session_id, cut) != session.genesis:
+        return "link", "the session's scope or name, or where it was forked, was changed"
+    if cut is None:
+        return None
+    there = store.link_at(Scope(session.scope), cut.genesis, cut.seq)
+    if there is None:
+        return "missing", f"seq {cut.seq} of {cut.parent} is gone, where it was forked"
+    if there != cut.link:
+        return "link", f"seq {cut.seq} of {cut.parent} is not the one that it was forked at"
+    return None
 
 
 def _check_head(
@@ -300,7 +319,7 @@ class _Proof:
     def __init__(self, event: Event) -> None:
         self.event = event
         payload = event.payload if isinstance(event.payload, dict) else {}
-        self.ranges = [stretch for stretch in _ranges(payload) if stretch[1] < event.seq]
+        self.ranges = [stretch for stretch in covered(payload) if stretch[1] < event.seq]
         self.first = min((first for first, _ in self.ranges), default=1)
         self.last = max((last for _, last in self.ranges), default=0)
         said = payload.get("erasure")
@@ -330,7 +349,8 @@ _ERASURES: Final = {
 """What each kind of erasure event can vouch for."""
 
 
-def _ranges(payload: dict[str, Any]) -> list[tuple[int, int]]:
+def covered(payload: dict[str, Any]) -> list[tuple[int, int]]:
+    """Return the first and last seq of each stretch that an erasure event names, in order."""
     found = payload.get("ranges")
     if not isinstance(found, list):
         return []

@@ -6,7 +6,7 @@ Every spelling below is accepted on input; one name is stored.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import msgspec
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 Role = Literal["item", "boundary", "audit"]
 Source = Literal["user", "agent", "tool", "system"]
 Visibility = Literal["safe", "private"]
+
+Boundary = Literal["checkpoint", "interrupt", "overflow", "intent", "segment"]
+BOUNDARIES: Final[tuple[str, ...]] = get_args(Boundary)
+"""Marks in a session; the first three are shown to a model."""
 
 SOURCES: Final[frozenset[str]] = frozenset({"user", "agent", "tool", "system"})
 VISIBILITIES: Final[frozenset[str]] = frozenset({"safe", "private"})
@@ -113,6 +117,7 @@ _ALL: Final = (
     _kind("user.merged"),
     _kind("session.opened"),
     _kind("session.closed"),
+    _kind("session.titled", visibility="private"),
     _kind("session.forked"),
     _kind("session.undone"),
     _kind("session.redone"),

@@ -139,6 +139,59 @@ class UsageReported(SafePart, frozen=True, kw_only=True):
     total_tokens: int | None = None
 
 
+class ContextAssembled(SafePart, frozen=True, kw_only=True):
+    """A model was shown a part of the session."""
+
+    dialect: str | None = None
+    model: str | None = None
+    max_tokens: int | None = None
+    tokens: int | None = None
+    """What it was expected to cost."""
+    estimated_tokens: int | None = None
+    """The same before any calibration."""
+    messages: int | None = None
+    events: int | None = None
+    repairs: int | None = None
+    """How often something was mended or cut."""
+
+
+class ContextCompacted(SafePart, frozen=True, kw_only=True):
+    """Older messages are told in a summary from now on."""
+
+    through_seq: int | None = None
+    """Up to here."""
+    from_tokens: int | None = None
+    to_tokens: int | None = None
+    messages: int | None = None
+    """How many the summary stands for."""
+    by: str | None = None
+    """What wrote it: structure, or a model."""
+
+
+class SessionUndone(SafePart, frozen=True, kw_only=True):
+    """The last turns are hidden from now on."""
+
+    from_seq: int | None = None
+    turns: int | None = None
+
+
+class SessionRedone(SafePart, frozen=True, kw_only=True):
+    """What was undone is shown again."""
+
+    undone_seq: int | None = None
+    turns: int | None = None
+
+
+class SessionForked(SafePart, frozen=True, kw_only=True):
+    """A session began with the past of another."""
+
+    parent: str | None = None
+    at_seq: int | None = None
+    at_event: str | None = None
+    channel: str | None = None
+    mode: str | None = None
+
+
 class SessionOpened(SafePart, frozen=True, kw_only=True):
     """A session began."""
 
@@ -182,6 +235,11 @@ PARTS: Final[dict[str, type[SafePart]]] = {
     "ops.receipt": Delivered,
     "ops.observation": Observed,
     "usage.reported": UsageReported,
+    "context.assembled": ContextAssembled,
+    "context.compacted": ContextCompacted,
+    "session.undone": SessionUndone,
+    "session.redone": SessionRedone,
+    "session.forked": SessionForked,
     "session.opened": SessionOpened,
     "session.closed": SessionClosed,
     "inbox.received": Said,

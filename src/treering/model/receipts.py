@@ -48,6 +48,26 @@ class ExpireReceipt(msgspec.Struct, frozen=True, kw_only=True):
     physical: Physical
 
 
+class SweepReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep did, or would do."""
+
+    scope: str
+    dry_run: bool
+    closed: list[str]
+    """Sessions that were idle."""
+    pruned: list[str]
+    """Sessions that were old."""
+    kept: dict[str, str]
+    """Old sessions that were left alone, and why: running, unread or forked."""
+    events_expired: int = 0
+    physical: Physical = "done"
+
+    @property
+    def count(self) -> int:
+        """Return how many sessions were pruned."""
+        return len(self.pruned)
+
+
 class KeyReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """What ``encrypt`` or ``rotate_key`` did."""
 

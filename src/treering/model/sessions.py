@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, get_args
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
 
 from treering.model.codec import sound_fields
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 Mode = Literal["main", "group", "queue"]
 """main: one person; group: many, with few tools; queue: messages one at a time, in order."""
 MODES: Final[tuple[str, ...]] = get_args(Mode)
+
+SessionState = Literal["running", "open", "idle", "closed", "pruned"]
+"""running: a turn is under way; idle: nobody wrote lately; pruned: closed, and its past gone."""
+SESSION_STATES: Final[tuple[str, ...]] = get_args(SessionState)
+
+
+class SessionOutline(msgspec.Struct, frozen=True, kw_only=True):
+    """A session at a glance."""
+
+    session_id: str
+    scope: str
+    title: str | None
+    """As it was named; else the beginning of what the user said first."""
+    state: SessionState
+    mode: Mode
+    agent: str
+    user: str | None
+    model: str | None
+    """The one that was named last."""
+    created_ms: int
+    updated_ms: int
+    event_count: int
+    """Its own, without those that it shares with the session it was forked from."""
+    parent: str | None = None
+    """The session that it was forked from."""
+    forked_seq: int | None = None
+    """Up to here their past is one."""
+
 
 GROUP_TOOLS: Final = (
     "web_search",
@@ -25,6 +57,24 @@ PATIENCE_S: Final[dict[str, float]] = {"main": 0.0, "group": 60.0, "queue": 60.0
 """How long a second run waits for the first when nobody says otherwise; 0 refuses it at once."""
 
 
+IDLE_MINUTES: Final = 30
+"""A session is idle that nobody has written to for so long."""
+
+BrowserAccess = Literal["full", "read_only", "none"]
+
+
+class Isolation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent of a group keeps away from, unless the group was opened otherwise."""
+
+    sandbox: bool = True
+    """Code runs in a sandbox."""
+    file_access: bool = False
+    """Personal files may be read."""
+    browser_access: BrowserAccess = "read_only"
+    cross_user_memory: bool = False
+    """What is remembered of one person may reach another."""
+
+
 class Charter(msgspec.Struct, frozen=True, kw_only=True):
     """What a session was opened as."""
 
@@ -35,6 +85,14 @@ class Charter(msgspec.Struct, frozen=True, kw_only=True):
     """The name that another system knows the session by."""
     tools: tuple[str, ...] | None = None
     """The tools that may run; None is all of them, or a group's default."""
+    isolation: Isolation | None = None
+    """None is none, or a group's default."""
+    title: str | None = None
+
+    @property
+    def walls(self) -> Isolation | None:
+        """Return what the session is isolated from; None if it is not."""
+        return self.isolation or (Isolation() if self.mode == "group" else None)
 
     def permits(self, tool: str) -> bool:
         """Whether ``tool`` may run in the session."""
@@ -46,6 +104,16 @@ class Charter(msgspec.Struct, frozen=True, kw_only=True):
 
 ERASED_CHARTER: Final = Charter(tools=GROUP_TOOLS)
 """What a session is taken for whose opening was erased: with the fewest tools."""
+
+
+def mentions(text: str, names: Iterable[str]) -> bool:
+    """Whether ``text`` calls one of ``names``: as a word of its own, with or without an @."""
+    folded = text.casefold()
+    return any(
+        re.search(rf"(?<![\w@])@?{re.escape(name.casefold().lstrip('@'))}(?!\w)", folded)
+        for name in names
+        if name.strip("@ ")
+    )
 
 
 def charter_of(payload: Any) -> Charter:

@@ -127,7 +127,7 @@ class Results:
 
     def __init__(self, persist: Persist, policy: SyntheticPolicy) -> None:
         self._persist = persist
-        self._policy = policy
+        self.policy = policy
 
     def returned(
         self, occasion: Occasion, tool: str, call_id: str, duration_ms: int, output: Any
@@ -156,7 +156,7 @@ class Results:
         self, occasion: Occasion, tool: str, call_id: str, duration_ms: int | None, reason: Reason
     ) -> Entry:
         """Return what stands in for the outcome of a tool that gave none."""
-        text = self._policy.text(tool, reason)
+        text = self.policy.text(tool, reason)
         kept = self._persist(occasion, tool, call_id, text, is_error=True, is_synthetic=True)
         told = {"output": kept, "is_synthetic": True, "reason": reason}
         summary = f"{tool} gave no result: {reason}"

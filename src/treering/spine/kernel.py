@@ -162,6 +162,12 @@ class Kernel:
             )
         return header
 
+    def fork(self, event: NewEvent, *, parent: str, seq: int) -> Header:
+        """Record ``event`` as the first of a session that has the past of ``parent`` to ``seq``."""
+        header = self._journal.fork(event, parent=parent, seq=seq)
+        self.carrier.tell([header])
+        return header
+
     def carry_transient(self, event: NewEvent) -> None:
         """Carry to the sinks what is not kept."""
         self.carrier.carry_transient(event)
@@ -229,6 +235,10 @@ class Kernel:
     def close_gone(self, run: OpenRun) -> list[Header]:
         """Close the run of a process that is gone, and the calls that it left open."""
         return close_run(self._journal, self.append, self.results, run, reason="crashed")
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return self._journal.now_ms()
 
     def owner(self) -> str:
         """Return the name under which this process carries out its runs."""

@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
+    from treering.context.assemble import Context
+    from treering.context.tokens import Counter
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Event, Header, NewEvent
     from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
+    from treering.spine.runs import Run
 
 OnError = Literal["skip", "retry", "fail"]
 Item_co = TypeVar("Item_co", bound="Header", covariant=True)
@@ -184,9 +187,28 @@ class Timeline(Protocol):
     def permits(self, tool: str) -> bool:
         """Whether ``tool`` may run in it."""
 
+    def context(
+        self,
+        max_tokens: int | None = None,
+        *,
+        dialect: str = "openai-chat",
+        contributors: Sequence[Any] = (),
+        reserve_output_tokens: int = 0,
+        system: str = "",
+        turn: Run | None = None,
+        count: Counter | None = None,
+    ) -> Context:
+        """Return what the model is shown next, with what ``turn`` has recorded so far."""
+
+    def settle(self, max_tokens: int) -> None:
+        """Compact it if it has outgrown ``max_tokens``, now that a run has ended well."""
+
 
 class Journal(Protocol):
     """Keeps what the spine carries, and knows what runs are under way."""
+
+    def fork(self, event: NewEvent, *, parent: str, seq: int) -> Header:
+        """Record ``event`` as the first of a session that has the past of ``parent`` to ``seq``."""
 
     def append(
         self,

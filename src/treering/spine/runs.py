@@ -11,6 +11,7 @@ from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.parts import Delivered, part_of
 from treering.spine.calls import ToolCall
 from treering.spine.entries import RUNTIME, Entry, said
+from treering.spine.showing import showing
 from treering.spine.translation import tool_event
 from treering.spine.words import describe, shorten
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
+    from treering.context.assemble import Context
+    from treering.context.tokens import Counter
     from treering.model.events import Header
     from treering.model.runs import Message
     from treering.spine.courses import Course, State
@@ -33,6 +36,8 @@ class Run:
 
     def __init__(self, course: Course, message: Message | None = None) -> None:
         self._course = course
+        self._shown_tokens: int | None = None
+        """The budget of the context that its model was shown last."""
         self.message = message
         """The message that it deals with, if it was taken from an inbox."""
 
@@ -127,8 +132,15 @@ class Run:
         return headers[0]
 
     def end(self) -> Header:
-        """Commit the run: it ended well. A run that is over stays as it is."""
-        return self._course.close("ended")
+        """Commit the run: it ended well. A run that is over stays as it is.
+
+        If its model was shown a context, the session is compacted when it has outgrown that.
+        """
+        header = self._course.close("ended")
+        if self.state == "ended" and self._shown_tokens is not None:
+            self.session.settle(self._shown_tokens)
+            self._shown_tokens = None
+        return header
 
     def fail(self, error: BaseException | str) -> Header:
         """Record that the run failed. A run that is over stays as it is."""
@@ -155,6 +167,35 @@ class Run:
     def tool(self, name: str, input: Any = None, *, call_id: str | None = None) -> ToolCall:  # noqa: A002
         """Begin a tool call: a context manager. Its intent is durable before its body runs."""
         return ToolCall(self.tools, name, input, call_id)
+
+    def context(
+        self,
+        max_tokens: int | None = None,
+        *,
+        dialect: str = "openai-chat",
+        contributors: Sequence[Any] = (),
+        reserve_output_tokens: int = 0,
+        system: str = "",
+        model: str | None = None,
+        count: Counter | None = None,
+    ) -> Context:
+        """Return what to show the model now, and record that it is shown.
+
+        It holds what the run has recorded so far. What gates add to a run is in it as well.
+        """
+        self._course.check_open()
+        context = self.session.context(
+            max_tokens,
+            dialect=dialect,
+            contributors=contributors,
+            reserve_output_tokens=reserve_output_tokens,
+            system="\n\n".join(filter(None, (system, self.system_prompt))),
+            turn=self,
+            count=count,
+        )
+        self._record(showing(context, model=model))
+        self._shown_tokens = max_tokens
+        return context
 
     def deliver(
         self,

@@ -17,14 +17,14 @@ def new_id() -> str:
     return str(uuid_utils.uuid7())
 
 
-def shorten(text: str) -> str:
+def shorten(text: str, characters: int = SUMMARY_CHARACTERS) -> str:
     """Return ``text`` as one line that fits a summary. Raises InvalidInput if it is none."""
     if not isinstance(text, str):
         raise InvalidInput(f"the text is a {type(text).__name__}", hint="give plain text")
     line = " ".join(text.split())
     if not line:
         return "(empty)"
-    return line if len(line) <= SUMMARY_CHARACTERS else line[: SUMMARY_CHARACTERS - 1] + "…"
+    return line if len(line) <= characters else line[: characters - 1] + "…"
 
 
 def describe(error: BaseException | str) -> dict[str, str]:

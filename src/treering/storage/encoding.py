@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from uuid_utils import UUID
 
-from treering.ledger.records import SessionRecord
+from treering.ledger.records import Cut, SessionRecord
 from treering.model.codec import SPILL_BYTES_MAX, decode, encode
 from treering.model.events import REDACTED
 from treering.model.upcast import upcast
@@ -137,8 +137,12 @@ def session_record(
     genesis: bytes,
     head_seq: int | None,
     head_link: bytes | None,
+    *cut: Any,
 ) -> SessionRecord:
-    """Return a session's place in the chain. Raises ValidationError if a column makes no sense."""
+    """Return a session's place in the chain. Raises ValidationError if a column makes no sense.
+
+    ``cut`` are the columns that ``cut_of`` takes.
+    """
     return msgspec.convert(
         {
             "scope": scope,
@@ -148,6 +152,30 @@ def session_record(
             "genesis": genesis,
             "head_seq": -1 if head_seq is None else head_seq,
             "head_link": head_link or b"",
+            "cut": cut_of(*cut),
         },
         SessionRecord,
+    )
+
+
+def cut_of(
+    parent: str | None = None,
+    genesis: bytes | None = None,
+    seq: int | None = None,
+    link: bytes | None = None,
+) -> Cut | None:
+    """Return where a session was forked, None if it was not: it then has no ``seq``.
+
+    Raises ValidationError if a column makes no sense. A parent that is gone has no genesis.
+    """
+    if seq is None:
+        return None
+    return msgspec.convert(
+        {
+            "parent": REDACTED if parent is None else parent,
+            "genesis": genesis or b"",
+            "seq": seq,
+            "link": link or b"",
+        },
+        Cut,
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.cuts import Parent
     from treering.storage.postgres.known import Known
     from treering.storage.postgres.reader import Reader
 
@@ -141,10 +142,20 @@ class Batch:
             if (scope, name) not in self._places:
                 self.open_session(scope, name)
 
-    def open_session(self, scope: Scope, name: str, salt: bytes | None = None) -> Place:
-        """Make a session."""
-        session, genesis = open_session(self.connection, scope, self._keys[scope], name, salt)
-        self._places[scope, name] = place = Place(session, genesis, 0, genesis)
+    def open_session(
+        self,
+        scope: Scope,
+        name: str,
+        *,
+        salt: bytes | None = None,
+        parent: Parent | None = None,
+    ) -> Place:
+        """Make a session, as a fork if it has a parent."""
+        session, genesis = open_session(
+            self.connection, scope, self._keys[scope], name, salt=salt, parent=parent
+        )
+        seq = 0 if parent is None else parent.cut.seq
+        self._places[scope, name] = place = Place(session, genesis, seq, genesis)
         return place
 
     def load_repeats(self, scope: Scope, drafts: Sequence[Draft]) -> set[str]:

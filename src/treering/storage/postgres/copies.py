@@ -25,6 +25,7 @@ from treering.storage.encoding import (
     id_key,
 )
 from treering.storage.postgres.connections import Bytes
+from treering.storage.postgres.cuts import copied_parent
 from treering.storage.postgres.eraser import blank
 
 if TYPE_CHECKING:
@@ -133,10 +134,27 @@ class _Copy:
         self._batch.flush(copying=self._copying)
 
     def open(self, session: SessionRecord) -> None:
-        """Make a session, or see that it is the same one."""
+        """Make a session, or see that it is the same one. A fork is made with its first event."""
         place = self._batch.place_of(self._scope, session.session_id)
         if place is None:
-            place = self._batch.open_session(self._scope, session.session_id, session.salt)
+            if session.cut is not None:
+                return  # Its parent may be among the records that come before its own.
+            place = self._batch.open_session(self._scope, session.session_id, salt=session.salt)
+        self._check_same(session, place)
+
+    def _open_fork(self, session: SessionRecord) -> Place:
+        """Make a session that was forked from one which is here. Raises InvalidInput if none is."""
+        if session.cut is None:
+            raise AssertionError
+        self.flush()
+        parent = copied_parent(self._connection, self._scope, session, session.cut)
+        place = self._batch.open_session(
+            self._scope, session.session_id, salt=session.salt, parent=parent
+        )
+        self._check_same(session, place)
+        return place
+
+    def _check_same(self, session: SessionRecord, place: Place) -> None:
         if place.genesis != session.genesis:
             raise Conflict(
                 f"session {session.session_id} of {session.scope} is here already, and is another",
@@ -146,7 +164,7 @@ class _Copy:
 
     def leave_out_known(self, records: Sequence[Record]) -> list[Record]:
         """Return those that are not here yet. Raises Conflict if one is here and is another."""
-        known = [r for r in records if r.seq <= self._place(r).seq]
+        known = [r for r in records if not self._is_new(r)]
         if not known:
             return list(records)
         found = self._connection.execute(
@@ -163,7 +181,11 @@ class _Copy:
                     current_seq=place.seq,
                     hint="import into an empty ledger",
                 )
-        return [r for r in records if r.seq > self._place(r).seq]
+        return [r for r in records if self._is_new(r)]
+
+    def _is_new(self, record: Record) -> bool:
+        place = self._batch.place_of(self._scope, record.session_id)
+        return place is None or record.seq > place.seq
 
     def check_new(self, records: Sequence[Record]) -> None:
         """Raise DuplicateEvent if another event has the id of one of ``records``."""
@@ -183,7 +205,7 @@ class _Copy:
 
     def add(self, session: SessionRecord, record: Record) -> None:
         """Add one record, which must be the next of its session."""
-        place = self._place(record)
+        place = self._batch.place_of(self._scope, record.session_id) or self._open_fork(session)
         if record.seq != place.seq + 1:
             raise InvalidInput(
                 f"session {record.session_id} jumps from seq {place.seq} to {record.seq}",

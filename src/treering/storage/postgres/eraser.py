@@ -19,7 +19,7 @@ from treering.ledger.records import Erased
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.claims import cover_of
 from treering.storage.encoding import erasure_flags, id_key
-from treering.storage.postgres import tool_calls
+from treering.storage.postgres import snapshots, tool_calls
 from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
 from treering.storage.postgres.tool_records import lock
@@ -235,7 +235,7 @@ class Eraser:
     def _select(
         self, connection: Connection, selection: Selection, scope_key: bytes, limit: int
     ) -> list[_Found]:
-        scope, kept = selection.scope, sorted(ERASURE_KINDS)
+        scope, kept = selection.scope, sorted(ERASURE_KINDS | selection.spare)
         if selection.event_id is not None:
             key = id_key(scope_key, selection.event_id)[0]
             return _fetch(connection, f"{_FOUND} AND e.event_id = %s{_CHOSEN}", (scope, key, kept))
@@ -276,6 +276,7 @@ def blank(
     calls = tool_calls.touched(connection, scope, scope_key, places)
     touched = _fetch(connection, statement, (flags, scope, sessions, seqs))
     tool_calls.fold_anew(connection, scope, scope_key, calls)
+    snapshots.drop(connection, known, scope, sessions)
     erased: list[Any] = []
     if blobs:
         # Whoever is about to hold one of them has locked it: wait for him, then look again.

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Final
 from treering.ledger.chain import SALT_BYTES, genesis
 from treering.model.events import REDACTED
 from treering.storage.encoding import name_key
+from treering.storage.postgres.cuts import find_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from treering.ledger.records import Cut
     from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.cuts import Parent
 
 REMEMBERED_MAX: Final = 50_000
 """Entries of each sort that are remembered; then it starts afresh."""
@@ -35,6 +38,7 @@ class Known:
         """The round of each scope's seal; 0 if it is not sealed."""
         self.places: dict[tuple[str, str], tuple[int, int, bytes, bytes]] = {}
         """Lock, session id, scope key and session key by the names of scope and session."""
+        self._cuts: dict[tuple[str, str], Cut | None] = {}
 
     def lock_of(self, scope: str, session_id: str) -> int:
         """Return the number of the advisory lock that orders a session's appends.
@@ -71,6 +75,20 @@ class Known:
         lock = self.lock_of(scope, session_id)
         self.places[scope, session_id] = (lock, session, scope_key, key)
         self._remember_name(scope, session, session_id)
+
+    def cut(self, connection: Connection, scope: Scope, session_id: str) -> Cut | None:
+        """Return where a session was forked; None if it was not, or is not there."""
+        known = self._cuts
+        if (scope, session_id) in known:
+            return known[scope, session_id]
+        session = self.session(connection, scope, session_id)
+        if session is None:
+            return None  # It may still be made, as a fork.
+        found = find_cut(connection, scope, session)
+        if len(known) >= REMEMBERED_MAX:
+            self._cuts = known = {}
+        known[scope, session_id] = found
+        return found
 
     def _remember_name(self, scope: str, session: int, name: str) -> None:
         # Never emptied in place: another thread may be reading it.
@@ -117,22 +135,37 @@ class Known:
 
 
 def open_session(
-    connection: Connection, scope: Scope, scope_key: bytes, name: str, salt: bytes | None = None
+    connection: Connection,
+    scope: Scope,
+    scope_key: bytes,
+    name: str,
+    *,
+    salt: bytes | None = None,
+    parent: Parent | None = None,
 ) -> tuple[int, bytes]:
-    """Add a session with its head; return its id and genesis. Its lock must be held."""
+    """Add a session with its head; return its id and genesis. Its lock must be held.
+
+    One that has a parent is a fork of it.
+    """
     salt = salt or os.urandom(SALT_BYTES)
-    first = genesis(salt, scope, name)
+    cut = None if parent is None else parent.cut
+    first = genesis(salt, scope, name, cut)
     row = connection.execute(
         "WITH made AS ("
         "  INSERT INTO sessions (scope, key, name, salt, genesis) VALUES (%s, %s, %s, %s, %s)"
         "  RETURNING scope, id, key, genesis"
         ") INSERT INTO heads (scope, session, seq, key, link)"
-        " SELECT scope, id, 0, key, genesis FROM made RETURNING session",
-        (scope, name_key(scope_key, name), name, salt, first),
+        " SELECT scope, id, %s, key, genesis FROM made RETURNING session",
+        (scope, name_key(scope_key, name), name, salt, first, 0 if cut is None else cut.seq),
         binary=True,
     ).fetchone()
     if row is None:
         raise AssertionError
+    if parent is not None:
+        connection.execute(
+            "INSERT INTO forks (scope, session, parent, seq, link) VALUES (%s, %s, %s, %s, %s)",
+            (scope, row[0], parent.session, parent.cut.seq, parent.cut.link),
+        )
     return int(row[0]), first
 
 

@@ -88,8 +88,9 @@ _FIRST_UNKNOWN: Final = """
 SELECT e.epoch, e.xid::text::bigint, e.position
 FROM sessions AS s
 LEFT JOIN unnest(%s::text[], %s::bigint[]) AS known (name, seq) ON known.name = s.name
+LEFT JOIN forks AS f ON f.scope = s.scope AND f.session = s.id
 JOIN events AS e
-  ON e.scope = s.scope AND e.session = s.id AND e.seq = coalesce(known.seq, 0) + 1
+  ON e.scope = s.scope AND e.session = s.id AND e.seq = greatest(known.seq, f.seq, 0) + 1
 WHERE s.scope = %s
 ORDER BY e.epoch, e.xid, e.position
 LIMIT 1

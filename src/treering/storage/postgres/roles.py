@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WALLED: Final = (
     *("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention"),
-    *("cursors", "tool_calls", "tool_extras", "tool_marks"),
+    *("cursors", "tool_calls", "tool_extras", "tool_marks", "forks", "snapshots"),
 )
 MAINTAIN_VERSION: Final = 170_000
 """From here on VACUUM can be granted."""
@@ -30,7 +30,7 @@ _PRIVILEGES: Final = """
 GRANT USAGE ON SCHEMA {schema} TO {app}, {scoped};
 GRANT SELECT ON ledger, grants, episodic_events TO {app}, {scoped};
 GRANT SELECT, INSERT ON
-  scopes, seals, heads, events, blobs, runs, retention, cursors, scrubs TO {app}, {scoped};
+  scopes, seals, heads, forks, events, blobs, runs, retention, cursors, scrubs TO {app}, {scoped};
 GRANT SELECT, INSERT (scope, key, name, salt, genesis) ON sessions TO {app}, {scoped};
 GRANT UPDATE (days) ON retention TO {app}, {scoped};
 GRANT UPDATE (cursor) ON cursors TO {app}, {scoped};
@@ -44,7 +44,8 @@ GRANT UPDATE (
   turn_id, agent_id, user_id, ts_ms, recorded_ms, content_digest
 ) ON events TO {app}, {scoped};
 GRANT DELETE ON blobs, retention TO {app}, {scoped};
-GRANT SELECT, INSERT, UPDATE, DELETE ON tool_calls, tool_extras, tool_marks TO {app}, {scoped};
+GRANT SELECT, INSERT, UPDATE, DELETE ON
+  tool_calls, tool_extras, tool_marks, snapshots TO {app}, {scoped};
 GRANT DELETE ON scrubs TO {app};
 GRANT USAGE ON SEQUENCE positions, sessions_id_seq TO {app}, {scoped};
 GRANT EXECUTE ON FUNCTION enter_epoch() TO {app}, {scoped};

@@ -31,6 +31,35 @@ SELECT count(*)
 FROM sessions AS s
 WHERE NOT EXISTS (SELECT 1 FROM scopes WHERE scopes.scope = s.scope)
 """
+# Its scope is a part of what a fork names, so a parent elsewhere is none.
+_LOOSE_FORKS: Final = """
+SELECT count(*)
+FROM forks AS f
+LEFT JOIN sessions AS s ON s.scope = f.scope AND s.id = f.session
+LEFT JOIN sessions AS p ON p.scope = f.scope AND p.id = f.parent
+WHERE s.id IS NULL OR p.id IS NULL
+"""
+_WRONG_CUTS: Final = """
+SELECT count(*)
+FROM forks AS f
+LEFT JOIN events AS e ON e.scope = f.scope AND e.session = f.parent AND e.seq = f.seq
+WHERE e.link IS DISTINCT FROM f.link
+"""
+_GAPS: Final = """
+SELECT count(*)
+FROM (
+  SELECT e.scope, e.session, min(e.seq) AS first, max(e.seq) - count(*) AS before
+  FROM events AS e
+  GROUP BY e.scope, e.session
+) AS own
+LEFT JOIN forks AS f ON f.scope = own.scope AND f.session = own.session
+WHERE own.first <> coalesce(f.seq, 0) + 1 OR own.before <> coalesce(f.seq, 0)
+"""
+_STRAY_SNAPSHOTS: Final = """
+SELECT count(*)
+FROM snapshots AS n
+WHERE NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.scope = n.scope AND s.id = n.session)
+"""
 _ODD_FLAGS: Final = """
 SELECT count(*)
 FROM events
@@ -61,6 +90,10 @@ _STRAYS: Final = (
     ("events belong to a session that is gone", _HOMELESS),
     ("sessions have an end and no beginning", _HEADLESS),
     ("sessions belong to a scope that is gone", _SCOPELESS),
+    ("forks have no session, or no parent in its scope", _LOOSE_FORKS),
+    ("forks leave their parent where it is not what it was", _WRONG_CUTS),
+    ("sessions have gaps, or events that belong to their parent", _GAPS),
+    ("snapshots belong to a session that is gone", _STRAY_SNAPSHOTS),
     ("events carry flags that were never set", _ODD_FLAGS),
     ("blobs are held by no event", _STRAY_BLOBS),
     ("events hold a blob that is gone", _LOST_BLOBS),

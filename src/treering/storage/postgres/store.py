@@ -12,22 +12,22 @@ from treering.model.receipts import RebuildReceipt
 from treering.model.scopes import Scope
 from treering.storage import forks
 from treering.storage.damage import naming_damage
-from treering.storage.encoding import name_key, session_record
 from treering.storage.news import News
-from treering.storage.postgres import runs, tool_calls
+from treering.storage.postgres import runs, snapshots, tool_calls
 from treering.storage.postgres.announcements import Announcer, Listener
 from treering.storage.postgres.copies import Copier
 from treering.storage.postgres.eraser import Eraser
 from treering.storage.postgres.known import Known
 from treering.storage.postgres.leases import Leases
-from treering.storage.postgres.reader import Reader
+from treering.storage.postgres.sessions import SessionReader
+from treering.storage.postgres.snapshots import Snapshots
 from treering.storage.postgres.soundness import first_flaw
 from treering.storage.postgres.tool_records import ToolRecords
 from treering.storage.postgres.writer import Writer
 from treering.storage.sealing import generation_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from treering.ledger.ports import Vault
     from treering.ledger.records import (
@@ -45,21 +45,13 @@ if TYPE_CHECKING:
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
-    from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.server import Server
 
-SESSIONS_PAGE: Final = 1_000
 POLL_FIRST_S: Final = 0.05
 POLL_LAST_S: Final = 0.5
 """How often a follower looks by itself; each time in vain, it waits longer."""
 
-_SESSIONS: Final = """
-SELECT s.id, s.scope, scopes.key, s.name, s.salt, s.genesis, h.seq, h.link
-FROM sessions AS s
-JOIN scopes ON scopes.scope = s.scope
-LEFT JOIN heads AS h ON h.scope = s.scope AND h.session = s.id
-"""
 _SEALED: Final = """
 SELECT substr(salt, 1, 5), count(*)
 FROM events
@@ -68,7 +60,7 @@ GROUP BY 1
 """
 
 
-class PostgresStore(Reader):
+class PostgresStore(SessionReader):
     """Keeps events in a schema of a PostgreSQL database."""
 
     def __init__(self, server: Server, vault: Vault) -> None:
@@ -79,6 +71,7 @@ class PostgresStore(Reader):
         self._eraser = Eraser(self._writer)
         self._copier = Copier(self._writer)
         self._tools = ToolRecords(server, known)
+        self._snapshots = Snapshots(server, known)
         self._news = News()
         self._announcer = Announcer(server)
         self._listener = Listener(server, self._news)
@@ -91,6 +84,22 @@ class PostgresStore(Reader):
         headers = self._writer.append(drafts, expected_seq=expected_seq)
         self._spread()
         return headers
+
+    def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
+        """Open the session of ``draft`` as a fork of ``parent`` at its own ``seq``."""
+        header = self._writer.fork(draft, parent=parent, seq=seq)
+        self._spread()
+        return header
+
+    def snapshot(
+        self, scope: Scope, session_id: str, *, until_seq: int
+    ) -> tuple[int, bytes] | None:
+        """Return the latest snapshot kept of a session at or before ``until_seq``, and its seq."""
+        return self._snapshots.latest(scope, session_id, until_seq)
+
+    def keep_snapshot(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:
+        """Keep a snapshot, where anything may be written; a few older ones stay beside it."""
+        self._snapshots.keep(scope, session_id, seq, body)
 
     def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:
         """Return True once something may be found behind ``seen``, False after the timeout."""
@@ -175,57 +184,6 @@ class PostgresStore(Reader):
 
         self._server.write(work, scope)
 
-    def session_records(
-        self, scope: Scope | None = None, session_id: str | None = None
-    ) -> Iterator[SessionRecord]:
-        """Return where each session's chain starts and ends."""
-        if scope is not None and session_id is not None:
-            yield from self._one_session(scope, session_id)
-            return
-        after: tuple[str, int] = ("", 0)
-        while True:
-            where = "s.scope = %s AND s.id > %s" if scope else "(s.scope, s.id) > (%s, %s)"
-            values = (scope, after[1], SESSIONS_PAGE) if scope else (*after, SESSIONS_PAGE)
-            found = self._sessions(
-                f"{_SESSIONS} WHERE {where} ORDER BY s.scope, s.id LIMIT %s", values, scope
-            )
-            with naming_damage(self._server.address.shown):
-                yield from (session_record(*row[1:]) for row in found)
-            if len(found) < SESSIONS_PAGE:
-                return
-            after = (found[-1][1], found[-1][0])
-
-    def _one_session(self, scope: Scope, session_id: str) -> list[SessionRecord]:
-        key = self._server.read(lambda c: self._known.scope_key(c, scope), scope)
-        if key is None:
-            return []
-        found = self._sessions(
-            f"{_SESSIONS} WHERE s.scope = %s AND s.key = %s",
-            (scope, name_key(key, session_id)),
-            scope,
-        )
-        with naming_damage(self._server.address.shown):
-            return [session_record(*row[1:]) for row in found]
-
-    def _sessions(
-        self, statement: str, values: tuple[object, ...], scope: Scope | None
-    ) -> list[Row]:
-        return self._server.read(
-            lambda c: c.execute(statement, values, binary=True).fetchall(), scope
-        )
-
-    def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
-        """Return the link at ``seq`` of the session that starts with ``genesis``."""
-        found = self._sessions(
-            "SELECT e.link FROM sessions AS s CROSS JOIN LATERAL ("
-            " SELECT e.link FROM events AS e WHERE e.scope = s.scope AND e.session = s.id"
-            " AND e.seq BETWEEN %s AND %s ORDER BY e.seq LIMIT 1) AS e"
-            " WHERE s.genesis = %s AND s.scope = coalesce(%s, s.scope)",
-            (seq, seq, genesis, scope),
-            scope,
-        )
-        return found[0][0] if found else None
-
     def stray(self) -> str | None:
         """Say what lies in the tables that no session accounts for, if anything."""
         return self._server.read(lambda c: first_flaw(c, self._opener))
@@ -257,6 +215,7 @@ class PostgresStore(Reader):
             with connection.transaction():
                 runs.rebuild(connection)
                 tool_calls.empty(connection)
+                snapshots.empty(connection)
             for (scope,) in connection.execute("SELECT scope FROM scopes").fetchall():
                 while self._tools.follow(scope).more:
                     pass

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from psycopg.errors import UniqueViolation
 
+from treering.errors import Conflict
 from treering.model.events import SCHEMA_VERSION
 from treering.storage.encoding import id_key
 from treering.storage.postgres.batch import Batch, header_of, moved_on, stored_id
 from treering.storage.postgres.connections import enter_scope
+from treering.storage.postgres.cuts import find_parent, no_such_seq
 from treering.storage.postgres.known import open_scope
+from treering.storage.repeats import taken
 from treering.storage.runs import RUN_OPEN, check_run, state_after
 from treering.storage.sealing import is_sealable, stored_content
 
@@ -156,6 +159,55 @@ class Writer:
         keys = {scope: self.scope_key(connection, scope) for scope in scopes}
         places = {(draft.scope, draft.session_id) for draft in drafts}
         return self.transact(connection, places, work, copying=copying)
+
+    def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
+        """Open the session of ``draft`` as a fork of ``parent`` at ``seq``, and record ``draft``.
+
+        Raises Conflict if the session is there already, NotFound if the parent has no such seq.
+        """
+
+        def work(connection: Connection, again: bool) -> Header:  # noqa: FBT001
+            for _ in range(ATTEMPTS_MAX):
+                try:
+                    return self._fork(connection, draft, parent, seq, again=again)
+                except UniqueViolation:
+                    # Somebody else recorded the draft's id at the same moment.
+                    again = True
+            return self._fork(connection, draft, parent, seq, again=True)
+
+        return self.server.write(work, draft.scope, [draft.event_id])
+
+    def _fork(
+        self, connection: Connection, draft: Draft, parent: str, seq: int, *, again: bool
+    ) -> Header:
+        scope, child = draft.scope, draft.session_id
+        scope_key = self.known.scope_key(connection, scope)
+        if scope_key is None:
+            raise no_such_seq(scope, parent, seq)
+
+        def work(batch: Batch) -> Header:
+            batch.enter(scope, scope_key, [child], 1)
+            found = find_parent(connection, scope, scope_key, parent, seq)
+            place = batch.place_of(scope, child)
+            if place is not None:
+                # It is ours, if an earlier try has gone through without an answer.
+                header = self._repeated(connection, draft, scope_key) if again else None
+                if header is not None:
+                    return header
+                raise Conflict(
+                    f"session {child} of {scope} is here already",
+                    current_seq=place.seq,
+                    hint="give the fork another session id",
+                )
+            if batch.load_repeats(scope, [draft] if again or draft.made_id is None else []):
+                # An id whose event was erased says nothing against the draft, but is not free.
+                raise taken(draft)
+            batch.open_session(scope, child, parent=found)
+            header = batch.place([draft])[0]
+            batch.flush()
+            return header
+
+        return self.transact(connection, {(scope, child)}, work)
 
     def transact(
         self,

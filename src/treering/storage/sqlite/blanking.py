@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.storage import encoding
-from treering.storage.sqlite import timeline, tool_calls
+from treering.storage.sqlite import snapshots, timeline, tool_calls
 from treering.storage.sqlite.sql import fetch_value
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, in
     connection.executemany(statement, [(flags, position) for position in positions])
     connection.executemany(_BLANK_CONTENT, [(position,) for position in positions])
     tool_calls.fold_anew(connection, calls)
+    snapshots.drop(connection, positions)
     connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")
     batch.dirty = True
     return _erase_blobs(connection, blobs)

@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
+from treering.ledger.admission import without_parent
 from treering.ledger.drafts import compressed
 from treering.ledger.records import check_readable
 from treering.model.codec import PAYLOAD_BYTES_MAX
@@ -13,6 +14,7 @@ from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
 from treering.storage.claims import check_same_key, claim_of
 from treering.storage.sqlite.blanking import blank
+from treering.storage.sqlite.cuts import find_cut
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 
 if TYPE_CHECKING:
@@ -93,9 +95,12 @@ class _Copy:
                 "INSERT INTO scopes (name, key) VALUES (?, ?)", (session.scope, session.scope_key)
             )
         scope = known.scope(connection, session.scope, create=False)
-        number = known.session(connection, *scope, session.session_id) or known.open_session(
-            connection, scope, session.scope, session.session_id, session.salt
-        )
+        number = known.session(connection, *scope, session.session_id)
+        if not number:
+            self._check_parent(scope, session)
+            number = known.open_session(
+                connection, scope, session.scope, session.session_id, session.salt, session.cut
+            )
         genesis = fetch_value(connection, "SELECT genesis FROM sessions WHERE id = ?", (number,))
         if genesis != session.genesis:
             raise Conflict(
@@ -104,6 +109,16 @@ class _Copy:
                 hint="import into an empty ledger",
             )
         return scope, number
+
+    def _check_parent(self, scope: tuple[int, bytes], session: SessionRecord) -> None:
+        """Raise InvalidInput unless a fork finds here what it was forked from."""
+        cut = session.cut
+        if cut is None:
+            return
+        self._batch.flush()
+        parent = self._known.session(self._connection, *scope, cut.parent)
+        if find_cut(self._connection, parent, cut.parent, cut.seq) != cut:
+            raise without_parent(session, cut)
 
     def _check_same(self, session: int, record: Record) -> None:
         self._batch.flush()

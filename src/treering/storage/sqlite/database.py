@@ -133,6 +133,21 @@ class Database:
         """Wait for other connections as long as usual again."""
         connection.set_busy_timeout(int(self._patience_s * 1_000))
 
+    @contextlib.contextmanager
+    def hurrying(self, patience_s: float) -> Iterator[None]:
+        """Let this thread write meanwhile, and wait for other writers no longer than told."""
+        with self.lock:
+            self._set_patience(min(self._patience_s, patience_s))
+            try:
+                yield
+            finally:
+                self._set_patience(self._patience_s)
+
+    def _set_patience(self, patience_s: float) -> None:
+        self.turnstile.patience_s = patience_s
+        if self._writer is not None:
+            self._writer.set_busy_timeout(int(patience_s * 1_000))
+
     def reopen(self) -> None:
         """Let go of the writing connection after the disk failed under it."""
         with contextlib.suppress(apsw.Error):

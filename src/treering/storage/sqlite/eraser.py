@@ -121,7 +121,8 @@ class Eraser:
         known = self._writer.known
         scope, scope_key = known.scope(connection, selection.scope, create=False)
         columns = "SELECT e.session, e.seq, e.position, e.link, e.kind FROM events AS e"
-        keep = ", ".join(str(known.name(connection, kind)) for kind in sorted(ERASURE_KINDS))
+        spared = ERASURE_KINDS | selection.spare
+        keep = ", ".join(str(known.name(connection, kind)) for kind in sorted(spared))
         if not scope:
             return []
         if selection.event_id is not None:

@@ -19,6 +19,7 @@ from treering.storage.sqlite.timeline import timed_position
 if TYPE_CHECKING:
     import apsw
 
+    from treering.ledger.records import Cut
     from treering.storage.sealing import Opener
     from treering.storage.sqlite.database import Database
 
@@ -118,21 +119,29 @@ class Known:
         scope_name: str,
         name: str,
         salt: bytes | None = None,
+        cut: Cut | None = None,
     ) -> int:
-        """Add a session and return its id."""
+        """Add a session and return its id; a fork, if it has a cut."""
         salt = salt or os.urandom(SALT_BYTES)
-        first = genesis(salt, scope_name, name)
+        first = genesis(salt, scope_name, name, cut)
         session: int = fetch_value(
             connection,
             "INSERT INTO sessions (scope, key, name, salt, genesis) VALUES (?, ?, ?, ?, ?)"
             " RETURNING id",
             (scope[0], name_key(scope[1], name), name, salt, first),
         )
+        seq = 0
+        if cut is not None:
+            seq = cut.seq
+            connection.execute(
+                "INSERT INTO forks (session, parent, seq, link) VALUES (?, ?, ?, ?)",
+                (session, self.session(connection, *scope, cut.parent), seq, cut.link),
+            )
         connection.execute(
-            "INSERT INTO heads (session, seq, link) VALUES (?, 0, ?)", (session, first)
+            "INSERT INTO heads (session, seq, link) VALUES (?, ?, ?)", (session, seq, first)
         )
         self.sessions[scope[0], name] = session
-        self.heads[session] = (0, first)
+        self.heads[session] = (seq, first)
         return session
 
     def place(

@@ -12,7 +12,7 @@ from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
 from treering.storage.damage import naming_damage
 from treering.storage.encoding import bounded, name_key
-from treering.storage.runs import open_run
+from treering.storage.runs import open_run, state_after
 from treering.storage.sealing import Opener
 from treering.storage.sqlite import rows, runs, timeline
 from treering.storage.sqlite.known import Blobs, SessionTexts, Texts
@@ -20,7 +20,7 @@ from treering.storage.sqlite.rows import EVENT, HEADER, PAYLOAD_BYTES, RECORD, W
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import apsw
 
@@ -66,6 +66,26 @@ RECORDS: Final = (
     f"SELECT {RECORD} FROM events AS e LEFT {WITH_CONTENT}"
     " WHERE e.session = ? AND e.seq > ? AND e.seq < ? ORDER BY e.seq LIMIT ?"
 )
+AT_SEQS: Final = (
+    f"SELECT {EVENT} FROM events AS e INDEXED BY events_by_seq {WITH_CONTENT}"
+    " WHERE e.session = ? AND e.seq IN (SELECT value FROM json_each(CAST(? AS TEXT)))"
+    " AND e.flags < 64 ORDER BY e.seq"
+)
+# What does not count is passed over before its content is looked at.
+COMMITTED: Final = f"""
+SELECT {EVENT}
+FROM events AS e INDEXED BY events_by_seq
+CROSS {WITH_CONTENT}
+WHERE e.session = :session AND e.seq < :before AND e.flags < 64 AND e.kind IN ({{kinds}})
+  AND (e.run IS NULL OR e.run = :run OR EXISTS (
+    SELECT 1
+    FROM runs AS r
+    WHERE r.session = e.session AND r.run = e.run AND r.state = {state_after("run.ended")}
+      AND r.last_seq <= :until
+  ))
+ORDER BY e.seq DESC
+LIMIT :limit
+"""
 _BOXES: Final = """
 SELECT position, salt
 FROM contents
@@ -97,12 +117,12 @@ class Reader:
     def _by_time(self, query: Query, columns: str, joins: str) -> list[Row]:
         # One snapshot: between two, events may move from the tail into the orders of time.
         with self._database.reading() as connection, connection:
-            scope, scope_key = _scope(connection, query.scope)
+            scope, scope_key = find_scope(connection, query.scope)
             kinds = _kinds(connection, query.kinds)
             if not scope or (query.kinds and not kinds):
                 return []
             if query.session_id is not None:
-                session = _session(connection, scope, scope_key, query.session_id)
+                session = find_session(connection, scope, scope_key, query.session_id)
                 places = timeline.in_session(session, kinds)
             else:
                 entered = kinds or timeline.kinds_of(connection, scope)
@@ -146,6 +166,38 @@ class Reader:
         found = self._by_seq(scope, session_id, statement, 0, before_seq or LAST, limit)
         return self._to_events(bounded(found, PAYLOAD_BYTES)[::-1])
 
+    def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
+        """Return the session's own events at ``seqs``, in order; each once."""
+        with self._database.reading() as connection:
+            session = find_session(connection, *find_scope(connection, scope), session_id)
+            found = fetch_all(connection, AT_SEQS, (session, encode(list(seqs))))
+        return self._to_events(found)
+
+    def committed_events(
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        kinds: Collection[str],
+        before_seq: int,
+        until_seq: int,
+        run_id: str | None,
+        limit: int,
+    ) -> list[Event]:
+        """Return the last events of ``kinds`` before ``before_seq``, in order, that count."""
+        with self._database.reading() as connection:
+            numbers = _kinds(connection, tuple(sorted(kinds)))
+            place = {
+                "session": find_session(connection, *find_scope(connection, scope), session_id),
+                "before": before_seq,
+                "until": until_seq,
+                "run": None if run_id is None else _name(connection, run_id),
+                "limit": limit,
+            }
+            statement = COMMITTED.format(kinds=", ".join(map(str, numbers)))
+            found = fetch_all(connection, statement, place)
+        return self._to_events(bounded(found, PAYLOAD_BYTES)[::-1])
+
     def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
         """Return stored events of a session in order, erased ones included."""
         found = self._by_seq(scope, session_id, RECORDS, after_seq, LAST, limit)
@@ -154,7 +206,7 @@ class Reader:
     def covers(self, scope: Scope, session_id: str) -> list[Event]:
         """Return the events that vouch for erasures in a session, in order."""
         with self._database.reading() as connection:
-            session = _session(connection, *_scope(connection, scope), session_id)
+            session = find_session(connection, *find_scope(connection, scope), session_id)
             kinds = _kinds(connection, tuple(sorted(ERASURE_KINDS)))
             found = fetch_all(
                 connection,
@@ -177,7 +229,7 @@ class Reader:
         """Return the runs that have begun and not ended, as far as this user may see them."""
         with self._database.reading() as connection:
             if scope is not None and session_id is not None:
-                session = _session(connection, *_scope(connection, scope), session_id)
+                session = find_session(connection, *find_scope(connection, scope), session_id)
                 found = runs.open_in_session(connection, session)
             else:
                 found = runs.all_open(connection, scope, session_id)
@@ -188,7 +240,7 @@ class Reader:
         self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
     ) -> Iterator[Item]:
         with self._database.reading() as connection:
-            session = _session(connection, *_scope(connection, scope), session_id)
+            session = find_session(connection, *find_scope(connection, scope), session_id)
             stretch = fetch_one(
                 connection,
                 "SELECT first_seq, coalesce(last_seq, ?) FROM runs WHERE session = ? AND run = ?",
@@ -203,7 +255,7 @@ class Reader:
         self, scope: Scope, session_id: str, statement: str, after: int, before: int, limit: int
     ) -> list[Row]:
         with self._database.reading() as connection:
-            session = _session(connection, *_scope(connection, scope), session_id)
+            session = find_session(connection, *find_scope(connection, scope), session_id)
             return fetch_all(connection, statement, (session, after, before, limit))
 
     # By id and by position.
@@ -211,7 +263,7 @@ class Reader:
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""
         with self._database.reading() as connection:
-            number, scope_key = _scope(connection, scope)
+            number, scope_key = find_scope(connection, scope)
             found = fetch_all(
                 connection,
                 f"SELECT {EVENT} FROM events AS e {WITH_CONTENT}"
@@ -277,16 +329,19 @@ class Reader:
             return 0
         first = LAST
         with self._database.reading() as connection:
-            number, scope_key = _scope(connection, scope)
+            number, scope_key = find_scope(connection, scope)
             known = {name_key(scope_key, name): seq for name, seq in behind.items()}
             sessions = fetch_all(
-                connection, "SELECT id, key FROM sessions WHERE scope = ?", (number,)
+                connection,
+                "SELECT s.id, s.key, coalesce(forks.seq, 0) FROM sessions AS s"
+                " LEFT JOIN forks ON forks.session = s.id WHERE s.scope = ?",
+                (number,),
             )
-            for session, key in sessions:
+            for session, key, shared in sessions:
                 position = fetch_value(
                     connection,
                     "SELECT position FROM events WHERE session = ? AND seq = ?",
-                    (session, known.get(key, 0) + 1),
+                    (session, max(known.get(key, 0), shared) + 1),
                 )
                 first = min(first, position or LAST)
         return first - 1
@@ -301,7 +356,7 @@ class Reader:
     ) -> tuple[list[Row], int, bool]:
         """Return rows of a stretch, where it ends, and whether there is more behind it."""
         with self._database.reading() as connection:
-            number = _scope(connection, scope)[0]
+            number = find_scope(connection, scope)[0]
             newest = fetch_value(connection, "SELECT max(position) FROM events") or 0
             last = min(newest, position + max(limit, SCAN_ROWS_MAX))
             found = fetch_all(
@@ -373,12 +428,14 @@ def seq_statement(columns: str, joins: str, direction: str) -> str:
     )
 
 
-def _scope(connection: apsw.Connection, name: str) -> tuple[int, bytes]:
+def find_scope(connection: apsw.Connection, name: str) -> tuple[int, bytes]:
+    """Return the id and key of a scope; id 0 if it is not there."""
     row = fetch_one(connection, "SELECT id, key FROM scopes WHERE name = ?", (name,))
     return (row[0], row[1]) if row else (0, b"")
 
 
-def _session(connection: apsw.Connection, scope: int, scope_key: bytes, name: str) -> int:
+def find_session(connection: apsw.Connection, scope: int, scope_key: bytes, name: str) -> int:
+    """Return the id of a session; 0 if it is not there."""
     return (
         fetch_value(
             connection,

@@ -47,6 +47,29 @@ JOIN scopes AS s ON s.id = e.scope
 WHERE length(c.salt) > {SALT_BYTES}
   AND NOT EXISTS (SELECT 1 FROM ledger WHERE name = '{SEALED_MARK}' || s.name)
 """
+_GAPS: Final = """
+SELECT count(*)
+FROM (
+  SELECT min(e.seq) AS first, max(e.seq) - count(*) AS before, coalesce(f.seq, 0) AS shared
+  FROM events AS e
+  LEFT JOIN forks AS f ON f.session = e.session
+  GROUP BY e.session
+)
+WHERE first <> shared + 1 OR before <> shared
+"""
+_LOOSE_FORKS: Final = """
+SELECT count(*)
+FROM forks AS f
+LEFT JOIN sessions AS s ON s.id = f.session
+LEFT JOIN sessions AS p ON p.id = f.parent
+WHERE s.scope IS NULL OR p.scope IS NOT s.scope
+"""
+_WRONG_CUTS: Final = """
+SELECT count(*)
+FROM forks AS f
+LEFT JOIN events AS e ON e.session = f.parent AND e.seq = f.seq
+WHERE e.link IS NOT f.link
+"""
 _STRAYS: Final = (
     (
         "events are missing: their positions are empty",
@@ -63,6 +86,22 @@ _STRAYS: Final = (
     (
         "sessions have an end and no beginning",
         "SELECT count(*) FROM heads WHERE session NOT IN (SELECT id FROM sessions)",
+    ),
+    (
+        "forks have no session, or no parent in its scope",
+        _LOOSE_FORKS,
+    ),
+    (
+        "forks leave their parent where it is not what it was",
+        _WRONG_CUTS,
+    ),
+    (
+        "sessions have gaps, or events that belong to their parent",
+        _GAPS,
+    ),
+    (
+        "snapshots belong to a session that is gone",
+        "SELECT count(*) FROM snapshots WHERE session NOT IN (SELECT id FROM sessions)",
     ),
     (
         "events carry flags that were never set",

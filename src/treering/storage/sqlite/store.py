@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.errors import Busy, ReadOnly, StorageFull
 from treering.ledger.chain import SALT_BYTES
 from treering.model.receipts import RebuildReceipt
 from treering.model.scopes import Scope
 from treering.storage.damage import naming_damage
-from treering.storage.encoding import name_key, session_record
 from treering.storage.news import News
 from treering.storage.sealing import generation_of
-from treering.storage.sqlite import runs, timeline, tool_calls
+from treering.storage.sqlite import runs, snapshots, timeline, tool_calls
 from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
+from treering.storage.sqlite.cuts import open_fork
 from treering.storage.sqlite.eraser import Eraser
 from treering.storage.sqlite.known import SEALED_MARK, Known, sealed_scopes
 from treering.storage.sqlite.leases import Leases
-from treering.storage.sqlite.reader import Reader
+from treering.storage.sqlite.sessions import SessionReader
 from treering.storage.sqlite.soundness import first_flaw
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 from treering.storage.sqlite.tool_records import ToolRecords
 from treering.storage.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from treering.ledger.ports import Vault
     from treering.ledger.records import (
@@ -48,16 +50,12 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
 
-SESSIONS_PAGE: Final = 1_000
 POLL_S: Final = 0.05
 """How often a follower looks whether another process has written."""
 
-_SESSIONS: Final = """
-SELECT s.id, scopes.name, scopes.key, s.name, s.salt, s.genesis, heads.seq, heads.link
-FROM sessions AS s
-JOIN scopes ON scopes.id = s.scope
-LEFT JOIN heads ON heads.session = s.id
-"""
+SNAPSHOT_PATIENCE_S: Final = 0.5
+"""How long a read that would keep a snapshot waits for those who write."""
+
 _SEALED: Final = """
 SELECT substr(c.salt, 1, 5), count(*)
 FROM scopes AS s
@@ -68,7 +66,7 @@ GROUP BY 1
 """
 
 
-class SqliteStore(Reader):
+class SqliteStore(SessionReader):
     """Keeps events in one SQLite file."""
 
     def __init__(self, database: Database, vault: Vault) -> None:
@@ -90,6 +88,37 @@ class SqliteStore(Reader):
         self._commits.run(job)
         self._news.spread()
         return job.headers
+
+    def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
+        """Open the session of ``draft`` as a fork of ``parent`` at its own ``seq``."""
+        headers: list[Header] = []
+
+        def work(batch: Batch, _: None) -> None:
+            headers.append(open_fork(batch, self._writer.known, draft, parent=parent, seq=seq))
+
+        self._writer.transact(work, None)
+        self._news.spread()
+        return headers[-1]
+
+    def keep_snapshot(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:
+        """Keep a snapshot, where anything may be written; a few older ones stay beside it."""
+        if self._database.read_only:
+            return
+
+        def work(batch: Batch, _: None) -> None:
+            known, connection = self._writer.known, batch.connection
+            place = known.scope(connection, scope, create=False)
+            session = known.session(connection, *place, session_id)
+            if session:
+                snapshots.keep(connection, session, seq, body)
+                batch.dirty = True
+
+        # Whoever reads loses nothing without it.
+        with (
+            contextlib.suppress(Busy, StorageFull, ReadOnly),
+            self._database.hurrying(SNAPSHOT_PATIENCE_S),
+        ):
+            self._writer.transact(work, None)
 
     def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:  # noqa: ARG002
         """Return True once something may be found behind ``seen``, False after the timeout."""
@@ -172,61 +201,6 @@ class SqliteStore(Reader):
 
         self._writer.transact(work, None)
 
-    def session_records(
-        self, scope: Scope | None = None, session_id: str | None = None
-    ) -> Iterator[SessionRecord]:
-        """Return where each session's chain starts and ends."""
-        if scope is not None and session_id is not None:
-            yield from self._one_session(scope, session_id)
-            return
-        after = 0
-        while True:
-            with self._database.reading() as connection:
-                found = fetch_all(
-                    connection,
-                    f"{_SESSIONS} WHERE s.id > :after"
-                    " AND (:scope IS NULL OR scopes.name = :scope)"
-                    " AND (:session IS NULL OR s.name = :session)"
-                    " ORDER BY s.id LIMIT :limit",
-                    {
-                        "after": after,
-                        "scope": scope,
-                        "session": session_id,
-                        "limit": SESSIONS_PAGE,
-                    },
-                )
-            with naming_damage(self._database.path):
-                records = [session_record(*row[1:]) for row in found]
-            yield from records
-            if len(found) < SESSIONS_PAGE:
-                return
-            after = found[-1][0]
-
-    def _one_session(self, scope: Scope, session_id: str) -> list[SessionRecord]:
-        with self._database.reading() as connection:
-            key = fetch_value(connection, "SELECT key FROM scopes WHERE name = ?", (scope,))
-            if key is None:
-                return []
-            found = fetch_all(
-                connection,
-                f"{_SESSIONS} WHERE scopes.name = ? AND s.key = ?",
-                (scope, name_key(key, session_id)),
-            )
-        with naming_damage(self._database.path):
-            return [session_record(*row[1:]) for row in found]
-
-    def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
-        """Return the link at ``seq`` of the session that starts with ``genesis``."""
-        with self._database.reading() as connection:
-            link: bytes | None = fetch_value(
-                connection,
-                "SELECT e.link FROM sessions AS s JOIN events AS e ON e.session = s.id"
-                " JOIN scopes ON scopes.id = s.scope"
-                " WHERE s.genesis = ? AND e.seq = ? AND scopes.name = coalesce(?, scopes.name)",
-                (genesis, seq, scope),
-            )
-        return link
-
     def stray(self) -> str | None:
         """Say what lies in the tables that no session accounts for, if anything."""
         with self._database.reading() as connection:
@@ -296,6 +270,7 @@ class SqliteStore(Reader):
             timeline.rebuild(batch.connection)
             runs.rebuild(batch.connection)
             tool_calls.empty(batch.connection)
+            snapshots.empty(batch.connection)
             batch.dirty = True
 
         self._writer.transact(work, None)

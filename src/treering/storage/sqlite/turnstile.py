@@ -28,7 +28,7 @@ class Turnstile:
 
     def __init__(self, path: Path | None, *, patience_s: float) -> None:
         self._path = path if fcntl is not None else None
-        self._patience_s = patience_s
+        self.patience_s = patience_s
         self._file: int | None = None
 
     def enter(self) -> None:
@@ -58,9 +58,9 @@ class Turnstile:
         # waits in it, on a file of its own that outlives our patience if need be.
         assert self._path is not None  # noqa: S101  (narrowing for the type checker)
         waiting = _Waiting(self._path)
-        if not waiting.wait(self._patience_s):
+        if not waiting.wait(self.patience_s):
             raise Busy(
-                f"other writers kept {self._path.name} locked for {self._patience_s:g} s",
+                f"other writers kept {self._path.name} locked for {self.patience_s:g} s",
                 hint="look for a stuck process that has the ledger open, then try again",
             )
         if self._file is not None:

@@ -1,0 +1,269 @@
+"""One model call's input: events become messages, made to fit, in a provider's spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treering.context.budgets import MESSAGE_TOKENS, Budget
+from treering.context.dialects import Dialect, render
+from treering.context.fitting import as_summary, fit
+from treering.context.pairing import pair
+from treering.context.shortening import shorten_to
+from treering.context.summaries import summarise
+from treering.errors import InvalidInput
+from treering.model.codec import encode
+from treering.model.events import Event
+from treering.model.messages import AssistantMessage, ModelMessage, Repair, UserMessage
+
+if TYPE_CHECKING:
+    from treering.model.tools import SyntheticPolicy
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a timeline: what counts of it, as far back as it was read."""
+
+    events: list[Event]
+    """In order; from the start of a turn on, if one starts in it."""
+    lead: list[Event] = []
+    """The end of the turn before: too little to be shown, and told in a summary if need be."""
+    summary: str | None = None
+    """What a compaction said of all that went before."""
+    summary_id: str | None = None
+    """The event that says it."""
+    cut: bool = False
+    """Whether there is more before it that was not read."""
+    until_seq: int = 0
+    """The last seq of the timeline."""
+    ratio: float = 1.0
+    """What the provider counted to one token of ours, lately."""
+
+
+class Contribution(msgspec.Struct, frozen=True, kw_only=True):
+    """What one contributor adds to one call."""
+
+    name: str
+    system: str = ""
+    messages: tuple[ModelMessage, ...] = ()
+    memory_ids: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Return a hash that tells it from any other contribution."""
+        return _digest([self.system, self.messages])
+
+
+class Contributed(msgspec.Struct, frozen=True, kw_only=True):
+    """That a contributor added something: not what."""
+
+    name: str
+    digest: str
+    memory_ids: tuple[str, ...] = ()
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """The input of one model call: always legal, always within its budget."""
+
+    dialect: Dialect
+    messages: list[dict[str, Any]]
+    """In the provider's spelling."""
+    system: Any
+    """The system text as the provider takes it apart from the messages; None if it does not."""
+    request: dict[str, Any]
+    """All of it, as keyword arguments of the provider's own client."""
+    tokens: int
+    """What it is expected to cost, as the provider counts."""
+    max_tokens: int | None
+    reserve_output_tokens: int
+    report: list[Repair]
+    """Every repair and every cut, with the event that it befell."""
+    event_ids: list[str]
+    """The events that it shows, in order."""
+    shown: list[tuple[int, int]]
+    """The same as stretches: first and last seq of each, of which every message is shown."""
+    contributed: list[Contributed]
+    until_seq: int
+    """The last seq of the session when it was assembled."""
+    estimated_tokens: int
+    """The same as ``tokens`` before any calibration."""
+    fixed_tokens: int
+    """What of it is the system text and contributions."""
+    ratio: float
+    digest: str
+    """Of what it shows of the ledger: two contexts that show the same have the same."""
+
+
+def assemble(
+    window: Window,
+    *,
+    dialect: Dialect,
+    max_tokens: int | None,
+    reserve_output_tokens: int = 0,
+    system: str = "",
+    contributions: Sequence[Contribution] = (),
+    policy: SyntheticPolicy,
+    budget: Budget | None = None,
+    fixed_tokens: int | None = None,
+) -> Context:
+    """Return what a model sees of ``window``, with ``contributions`` for this call alone.
+
+    ``fixed_tokens`` is what system text and contributions once cost, for one that is made again.
+    """
+    limit = None if max_tokens is None else max(max_tokens - reserve_output_tokens, 0)
+    known = budget or Budget(ratio=window.ratio)
+    budget = msgspec.structs.replace(known, limit=limit)
+    system, added, fixed, repairs = _fixed(system, contributions, budget)
+    if fixed_tokens is not None:
+        fixed = fixed_tokens
+    messages, mended = pair(window.events, policy)
+    earlier = _earlier(window, policy, budget)
+    fitted = fit(
+        messages,
+        earlier=earlier,
+        room=None if budget.room is None else max(budget.room - fixed, 0),
+        budget=budget,
+        summarise=lambda dropped, told, tokens: (
+            summarise(dropped, earlier=told, limit=tokens, count=budget.count).text
+        ),
+    )
+    shown = fitted.messages
+    repairs = [*mended, *fitted.repairs, *repairs]
+    event_ids = [event_id for message in shown for event_id in message.event_ids]
+    placed = _placed(shown, added)
+    rendered = render(placed, system=system, dialect=dialect)
+    if not placed:
+        rendered = msgspec.structs.replace(rendered, messages=[], system=None)
+    counted = fitted.cost + fixed
+    return Context(
+        dialect=dialect,
+        messages=rendered.messages,
+        system=rendered.system,
+        request=rendered.request(),
+        tokens=budget.told(counted) if placed else 0,
+        max_tokens=max_tokens,
+        reserve_output_tokens=reserve_output_tokens,
+        report=repairs,
+        event_ids=event_ids,
+        shown=_stretches(window.events, set(event_ids)),
+        contributed=[
+            Contributed(name=one.name, digest=one.digest, memory_ids=one.memory_ids)
+            for one in added
+        ],
+        until_seq=window.until_seq,
+        estimated_tokens=counted,
+        fixed_tokens=fixed,
+        ratio=budget.ratio,
+        digest=_digest(shown),
+    )
+
+
+def contribution(name: str, given: Any, memory_ids: Sequence[str] = ()) -> Contribution:
+    """Return what a contributor gave, as one contribution. Raises InvalidInput.
+
+    It may be a text, or a list of texts and of ``{"role": …, "content": …}``.
+    """
+    if given is None:
+        return Contribution(name=name)
+    items = given if isinstance(given, list | tuple) else [given]
+    system: list[str] = []
+    messages: list[ModelMessage] = []
+    for item in items:
+        role, text = _role_and_text(name, item)
+        if not text.strip():
+            continue
+        if role == "system":
+            system.append(text)
+        elif role == "assistant":
+            messages.append(AssistantMessage(text=text, seq=0))
+        else:
+            messages.append(UserMessage(text=text, seq=0))
+    return Contribution(
+        name=name,
+        system="\n\n".join(system),
+        messages=tuple(messages),
+        memory_ids=tuple(memory_ids),
+    )
+
+
+def _role_and_text(name: str, item: Any) -> tuple[str, str]:
+    if isinstance(item, str):
+        return "user", item
+    if isinstance(item, Mapping):
+        role, content = item.get("role", "user"), item.get("content")
+        if isinstance(content, str) and role in {"system", "developer", "user", "assistant"}:
+            return "system" if role == "developer" else role, content
+    raise InvalidInput(
+        f"contributor {name} gave something that is no message",
+        hint='return texts, or {"role": "user", "content": "…"}',
+    )
+
+
+def _fixed(
+    system: str, contributions: Sequence[Contribution], budget: Budget
+) -> tuple[str, list[Contribution], int, list[Repair]]:
+    """Return system text and contributions that leave room, and what they cost."""
+    repairs: list[Repair] = []
+    room = budget.room
+    added: list[Contribution] = []
+    text = system.strip()
+    cost = MESSAGE_TOKENS + budget.count(text) if text else 0
+    if room is not None and cost > room:
+        text = shorten_to(text, room - MESSAGE_TOKENS, budget.count).strip()
+        cost = MESSAGE_TOKENS + budget.count(text) if text else 0
+        repairs.append(Repair(code="shortened_message", detail="the system text"))
+    for one in contributions:
+        if not one.system and not one.messages:
+            continue
+        needs = sum(map(budget.cost, one.messages)) + 2 * MESSAGE_TOKENS + budget.count(one.system)
+        if room is not None and cost + needs > room:
+            repairs.append(Repair(code="contributor_dropped", detail=one.name))
+            continue
+        added.append(one)
+        cost += needs
+        text = f"{text}\n\n{one.system}".strip()
+    return text, added, cost, repairs
+
+
+def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> UserMessage | None:
+    """Return the summary of what lies before the window, if one was made."""
+    told = window.summary
+    if window.lead:
+        messages, _ = pair(window.lead, policy)
+        room = budget.room
+        tokens = 500 if room is None else min(500, room // 8)
+        told = summarise(messages, earlier=told, limit=tokens, count=budget.count).text
+    if told is None or not told.strip():
+        return None
+    ids = () if window.summary_id is None else (window.summary_id,)
+    return UserMessage(text=as_summary(told), seq=0, event_ids=ids, mark="summary")
+
+
+def _placed(messages: Sequence[ModelMessage], added: Sequence[Contribution]) -> list[ModelMessage]:
+    """Return the messages with contributions in front of what the user said last."""
+    extra = [message for one in added for message in one.messages]
+    place = len(messages)
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if isinstance(message, UserMessage) and message.mark is None:
+            place = index
+            break
+    return [*messages[:place], *extra, *messages[place:]]
+
+
+def _stretches(events: Sequence[Event], shown: set[str]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    first = last = 0
+    for event in events:
+        if event.event_id in shown:
+            first, last = first or event.seq, event.seq
+        elif first:
+            found.append((first, last))
+            first = 0
+    return [*found, (first, last)] if first else found
+
+
+def _digest(value: Any) -> str:
+    return sha256(encode(value)).hexdigest()

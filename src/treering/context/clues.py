@@ -1,0 +1,188 @@
+"""What can be told of messages without understanding them: by cues, names of arguments, marks."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.model.messages import Call, Result
+
+TEXT_CHARS_MAX: Final = 16_384
+"""So much of a text is searched: its first half and its last."""
+ARGUMENTS_MAX: Final = 64
+"""So many values of a call's arguments are looked at."""
+PATH_CHARS_MAX: Final = 200
+
+_BREAKS: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")  # noqa: RUF001  (CJK marks)
+_DECIDED: Final = re.compile(
+    r"\b(?:decided?|decision|agreed|chose|chosen|settled on|going with|opted|(?:will|ll|to) use"
+    r"|let'?s (?!see\b|look\b|check\b|try to see\b)|instead of|rather than)\b",
+    re.IGNORECASE,
+)
+_REQUIRED: Final = re.compile(
+    r"\b(?:must|never|always|don'?t|do not|make sure|prefer|only use|should not|required?)\b",
+    re.IGNORECASE,
+)
+_OPEN: Final = re.compile(
+    r"(?<![\w/.-])to-?dos?(?![\w/-]|\.\w)|^\s*[-*] \[ \]|\b(?:fixme|next steps?|next,|remaining"
+    r"|remains|not yet|still needs?|still have to|pending|follow-?up|left to do|unfinished)\b",
+    re.IGNORECASE,
+)
+_ASKED: Final = ("?", "？", "؟")  # noqa: RUF001  (as other scripts spell it)
+
+# Bounded repeats, begun only where a word begins: no text makes this slow.
+_PATH: Final = re.compile(
+    r"(?<![\w.@~+/:-])(?:[\w.@~+-]{0,64}/){0,16}[\w.@+-]{0,63}\w\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/-])"
+)
+_SUFFIX: Final = re.compile(
+    r"\.(?:c|cc|cfg|cpp|cs|css|csv|db|go|h|html|ini|ipynb|java|js|jsonl?|jsx|kt|lock|log|md|php|proto"
+    r"|ps1|pyi?|rb|rs|rst|sh|sql|svg|swift|tf|toml|tsx?|txt|vue|xml|ya?ml)$",
+    re.IGNORECASE,
+)
+_LIBRARY: Final = re.compile(r"[A-Z][a-z]+\.js")
+"""Node.js and its like, which are no files."""
+_PATCHED: Final = re.compile(
+    r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ b/)(\S[^\n]{0,199})$", re.MULTILINE
+)
+_PATH_NAMES: Final = re.compile(r"(?:^|[_-])(?:file)?(?:paths?|files?|name)$|(?:Path|File)$")
+_COMMAND_NAMES: Final = ("command", "cmd", "script")
+_WRITES: Final = re.compile(
+    r"write|edit|patch|create|replace|delete|remove|rename|move|insert|save|append", re.IGNORECASE
+)
+_TASK_LISTS: Final = ("todos", "plan", "tasks")
+_TASK_NAMES: Final = ("content", "step", "title", "text", "task", "description")
+_FINISHED: Final = frozenset({"completed", "done", "cancelled"})
+_RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]{0,100})?(?:Error|Exception)\b[^\n]*", re.MULTILINE)
+_TRACEBACK: Final = "Traceback (most recent call last)"
+
+
+def sentences_in(text: str) -> list[str]:
+    """Return the sentences of ``text``, as far as marks and lines tell them apart."""
+    return _BREAKS.split(_searched(text))
+
+
+def decisions_in(text: str) -> list[str]:
+    """Return sentences that settle something."""
+    return _cued(text, _DECIDED)
+
+
+def requirements_in(text: str) -> list[str]:
+    """Return sentences that say what must be, or must not."""
+    return _cued(text, _REQUIRED)
+
+
+def open_items_in(text: str) -> list[str]:
+    """Return sentences that say what is still to be done."""
+    return _cued(text, _OPEN)
+
+
+def questions_in(text: str) -> list[str]:
+    """Return sentences that ask."""
+    return [sentence for sentence in sentences_in(text) if sentence.rstrip().endswith(_ASKED)]
+
+
+def paths_in(text: str) -> list[str]:
+    """Return names of files in ``text``: with a folder, or with a suffix that files have."""
+    return [
+        path
+        for path in _PATH.findall(_searched(text))
+        if "/" in path or (_SUFFIX.search(path) and not _LIBRARY.fullmatch(path))
+    ]
+
+
+def files_of(call: Call) -> list[tuple[str, bool]]:
+    """Return the files in a call's arguments, each with whether the call writes it."""
+    writes = _WRITES.search(call.tool) is not None
+    files: list[tuple[str, bool]] = []
+    for name, value in _values(call.arguments):
+        patched = _PATCHED.findall(_searched(value))
+        files.extend((path.strip(), True) for path in patched)
+        if _PATH_NAMES.search(name):
+            if len(value) <= PATH_CHARS_MAX and "\n" not in value:
+                files.append((value, writes))
+        elif name in _COMMAND_NAMES and not patched:
+            files.extend((path, False) for path in paths_in(value))
+    return files
+
+
+def command_of(call: Call) -> str | None:
+    """Return the shell command that a call runs, if it runs one."""
+    if not isinstance(call.arguments, dict):
+        return None
+    for name in _COMMAND_NAMES:
+        command = call.arguments.get(name)
+        if isinstance(command, list) and command:
+            words = [word for word in command if isinstance(word, str)]
+            # A shell that is handed a line is not told: the line is.
+            command = words[-1] if "-c" in words or "-lc" in words else " ".join(words)
+        if isinstance(command, str) and command.strip():
+            return command
+    return None
+
+
+def error_in(result: Result) -> str | None:
+    """Return the line that says how a call failed, if it did."""
+    output = _searched(result.output)
+    if not result.is_error and result.reason is None and _TRACEBACK not in output:
+        return None
+    raised = _RAISED.findall(output)
+    if raised:
+        return str(raised[-1])
+    return next((line for line in output.splitlines() if line.strip()), "")
+
+
+def tasks_of(call: Call) -> tuple[list[str], list[str]] | None:
+    """Return the open and the finished tasks, if the call keeps a list of tasks."""
+    if not isinstance(call.arguments, dict):
+        return None
+    for name in _TASK_LISTS:
+        tasks = call.arguments.get(name)
+        if isinstance(tasks, list) and all(_is_task(task) for task in tasks):
+            open_tasks: list[str] = []
+            finished: list[str] = []
+            for task in tasks[:ARGUMENTS_MAX]:
+                text = next((task[key] for key in _TASK_NAMES if key in task), None)
+                if isinstance(text, str):
+                    (finished if task["status"] in _FINISHED else open_tasks).append(text)
+            return open_tasks, finished
+    return None
+
+
+def _is_task(task: Any) -> bool:
+    return isinstance(task, dict) and isinstance(task.get("status"), str)
+
+
+def _cued(text: str, cue: re.Pattern[str]) -> list[str]:
+    searched = _searched(text)
+    # Most texts have no cue at all, and one look settles it.
+    if not cue.search(searched):
+        return []
+    return [sentence for sentence in _BREAKS.split(searched) if cue.search(sentence)]
+
+
+def _searched(text: str) -> str:
+    if len(text) <= TEXT_CHARS_MAX:
+        return text
+    half = TEXT_CHARS_MAX // 2
+    return f"{text[:half]}\n{text[-half:]}"
+
+
+def _values(arguments: Any) -> Iterator[tuple[str, str]]:
+    """Return the texts in ``arguments``, with the name that each stands under."""
+    if isinstance(arguments, str):
+        yield "", arguments
+    if not isinstance(arguments, dict):
+        return
+    looked = 0
+    for name, value in arguments.items():
+        for part in value if isinstance(value, list) else (value,):
+            looked += 1
+            if looked > ARGUMENTS_MAX:
+                return
+            if isinstance(part, str):
+                yield name, part
+            elif isinstance(part, dict):
+                yield from ((key, text) for key, text in part.items() if isinstance(text, str))

@@ -1,0 +1,34 @@
+"""Messages for a model that knows no tools: calls and results are told in words.
+
+User and assistant alternate, the user first, since many a chat template takes nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from treering.context.dialects.turns import alternate, arguments_of, output_of
+from treering.model.codec import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.model.messages import Call, ModelMessage, Result
+
+
+def plain_messages(messages: Sequence[ModelMessage], system: str | None) -> list[dict[str, Any]]:
+    """Return ``messages`` as roles and texts, the system text first."""
+    turns = alternate(messages, say=str, call=_told_call, answer=_told_result)
+    spelled = [{"role": speaker, "content": "\n\n".join(texts)} for speaker, texts in turns]
+    if system is not None:
+        spelled.insert(0, {"role": "system", "content": system})
+    return spelled
+
+
+def _told_call(call: Call) -> str:
+    return f"[tool call {call.call_id}] {call.tool} {encode(arguments_of(call)).decode()}"
+
+
+def _told_result(call: Call, result: Result) -> str:
+    told = "error" if result.is_error else "result"
+    return f"[tool {told} {call.call_id}] {call.tool}\n{output_of(result)}"

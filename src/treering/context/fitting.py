@@ -1,0 +1,250 @@
+"""Messages made to fit: cut in a fixed order, whole turns before parts, and never a pair in two.
+
+    1. long outputs of tools are shortened, always
+    2. it starts again at the last checkpoint or interrupt
+    3. the oldest turns are dropped
+    4. what is left of the last turn is shortened, and its oldest steps are dropped
+    5. what was dropped is told in a summary, as far as there is room
+
+Nobody is asked for any of it: no model, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.context.budgets import MESSAGE_TOKENS
+from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten, shorten_to
+from treering.model.messages import AssistantMessage, ModelMessage, Repair, UserMessage
+
+if TYPE_CHECKING:
+    from treering.context.budgets import Budget
+    from treering.model.messages import RepairCode
+
+SUMMARY_TOKENS_MAX: Final = 1_500
+"""The longest summary of what was dropped."""
+SUMMARY_TOKENS_MIN: Final = 24
+"""With less room than this nothing is summarised."""
+SUMMARY_SHARE: Final = 8
+"""One part in so many of the room is for the summary."""
+RESTARTS: Final = frozenset({"checkpoint", "interrupt"})
+"""Marks from which on a model can go on without what went before."""
+_CAPS: Final = (4_000, 2_000, 1_000, 500, 200)
+"""Characters that outputs of the last turn are shortened to, one after the other."""
+
+Summarise = Callable[[Sequence[ModelMessage], "str | None", int], str]
+"""Tells dropped messages, and the summary before them, in so many tokens."""
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of the messages, and what was done to them."""
+
+    messages: list[ModelMessage]
+    cost: int
+    repairs: list[Repair]
+
+
+def fit(
+    messages: Sequence[ModelMessage],
+    *,
+    earlier: UserMessage | None,
+    room: int | None,
+    budget: Budget,
+    summarise: Summarise,
+) -> Fitted:
+    """Return messages that cost no more than ``room``; ``earlier`` tells what went before them."""
+    fitting = _Fitting(budget, summarise)
+    kept = [fitting.shorten_outputs(message, OUTPUT_CHARACTERS_MAX) for message in messages]
+    costs = [budget.cost(message) for message in kept]
+    front = [] if earlier is None else [earlier]
+    total = sum(costs) + sum(budget.cost(message) for message in front)
+    if room is None or total <= room:
+        return Fitted(messages=[*front, *kept], cost=total, repairs=fitting.repairs)
+    found = fitting.cut(kept, costs, earlier, room)
+    cost = sum(budget.cost(message) for message in found)
+    if not found:
+        fitting.note("budget_too_small", kept[-1] if kept else earlier)
+    return Fitted(messages=found, cost=cost, repairs=fitting.repairs)
+
+
+class _Fitting:
+    """One attempt at making messages fit."""
+
+    def __init__(self, budget: Budget, summarise: Summarise) -> None:
+        self.repairs: list[Repair] = []
+        self._budget = budget
+        self._summarise = summarise
+
+    def note(self, code: RepairCode, message: ModelMessage | None) -> None:
+        """Report what befell a message."""
+        ids = () if message is None else message.event_ids
+        self.repairs.append(Repair(code=code, event_id=ids[0] if ids else None))
+
+    def cut(
+        self,
+        messages: list[ModelMessage],
+        costs: list[int],
+        earlier: UserMessage | None,
+        room: int,
+    ) -> list[ModelMessage]:
+        """Return the end of ``messages``, and in front of it what is told of the rest."""
+        reserve = min(room // SUMMARY_SHARE, SUMMARY_TOKENS_MAX)
+        left = list(accumulate(reversed(costs), initial=0))[::-1]
+        start = self._start(messages, left, room - reserve)
+        if start is None:
+            turn = _last_turn(messages)
+            dropped, kept = list(messages[:turn]), messages[turn:]
+            self._note_dropped(dropped)
+            squeezed, lost = self._squeeze(kept, room - reserve, room)
+            dropped += lost
+        else:
+            dropped, squeezed = list(messages[:start]), list(messages[start:])
+            self._note_dropped(dropped)
+        spent = sum(self._budget.cost(message) for message in squeezed)
+        summary = self._summary(dropped, earlier, min(room - spent, SUMMARY_TOKENS_MAX))
+        return [*([] if summary is None else [summary]), *squeezed]
+
+    def _start(
+        self, messages: Sequence[ModelMessage], left: Sequence[int], room: int
+    ) -> int | None:
+        """Return where to begin so that the rest fits; None if the last turn alone does not."""
+        for index in range(len(messages) - 1, -1, -1):
+            message = messages[index]
+            if isinstance(message, UserMessage) and message.mark in RESTARTS:
+                if left[index] <= room:
+                    self.note("restarted", message)
+                    return index
+                break
+        return next(
+            (
+                index
+                for index, message in enumerate(messages)
+                if left[index] <= room and _starts_turn(message)
+            ),
+            None,
+        )
+
+    def _note_dropped(self, dropped: Sequence[ModelMessage]) -> None:
+        for message in dropped:
+            if _starts_turn(message):
+                self.note("dropped_turn", message)
+        if dropped and not _starts_turn(dropped[0]):
+            self.note("dropped_message", dropped[0])
+
+    def _squeeze(
+        self, turn: Sequence[ModelMessage], room: int, all_room: int
+    ) -> tuple[list[ModelMessage], list[ModelMessage]]:
+        """Return what is left of a turn that is too large, and what of it was dropped."""
+        kept = list(turn)
+        cost = self._budget.cost
+        for cap in _CAPS:
+            shorter = [self._with_outputs(message, cap) for message in kept]
+            if sum(map(cost, shorter)) <= room:
+                return [self.shorten_outputs(message, cap) for message in kept], []
+        kept = [self.shorten_outputs(message, _CAPS[-1]) for message in kept]
+        asked: list[ModelMessage] = []
+        if kept and isinstance(kept[0], UserMessage):
+            # The question goes before the steps towards its answer, with half of the room at most.
+            first = self._shorten(kept.pop(0), room if not kept else max(room // 2, 0))
+            asked = [] if first is None else [first]
+        spent = sum(map(cost, asked))
+        steps: list[ModelMessage] = []
+        while kept and spent + (next_cost := cost(kept[-1])) <= room:
+            steps.append(kept.pop())
+            spent += next_cost
+        steps.reverse()
+        if kept and not steps:
+            # Not even the last step fits whole: its words may.
+            last = self._words(kept[-1], all_room - spent)
+            if last is not None:
+                kept.pop()
+                steps = [last]
+        for message in kept:
+            self.note("dropped_message", message)
+        return [*asked, *steps], kept
+
+    def shorten_outputs(self, message: ModelMessage, characters: int) -> ModelMessage:
+        """Return ``message`` with outputs of tools cut in the middle, and report each."""
+        found = self._with_outputs(message, characters)
+        if found is not message and isinstance(message, AssistantMessage):
+            self.repairs += [
+                Repair(
+                    code="shortened_output",
+                    event_id=result.event_id,
+                    detail=f"{len(result.output)} characters",
+                )
+                for result in message.results
+                if len(shorten(result.output, characters)) < len(result.output)
+            ]
+        return found
+
+    def _with_outputs(self, message: ModelMessage, characters: int) -> ModelMessage:
+        if not isinstance(message, AssistantMessage) or all(
+            len(result.output) <= characters for result in message.results
+        ):
+            return message
+        results = tuple(
+            msgspec.structs.replace(result, output=shorten(result.output, characters))
+            for result in message.results
+        )
+        return msgspec.structs.replace(message, results=results)
+
+    def _words(self, message: ModelMessage, room: int) -> ModelMessage | None:
+        """Return the words of a message alone, shortened to ``room``; None if there is none."""
+        if isinstance(message, AssistantMessage):
+            if not message.text.strip():
+                return None
+            message = msgspec.structs.replace(message, calls=(), results=())
+        return self._shorten(message, room)
+
+    def _shorten(self, message: ModelMessage, room: int) -> ModelMessage | None:
+        if self._budget.cost(message) <= room:
+            return message
+        text = shorten_to(message.text, room - MESSAGE_TOKENS, self._budget.count)
+        if not text.strip():
+            return None
+        self.note("shortened_message", message)
+        return msgspec.structs.replace(message, text=text)
+
+    def _summary(
+        self, dropped: Sequence[ModelMessage], earlier: UserMessage | None, room: int
+    ) -> UserMessage | None:
+        told = None if earlier is None else earlier.text
+        frame = MESSAGE_TOKENS + self._budget.count(as_summary(""))
+        if (not dropped and told is None) or room - frame < SUMMARY_TOKENS_MIN:
+            return None
+        text = self._summarise(dropped, told and words_of_summary(told), room - frame)
+        text = shorten_to(text, room - frame, self._budget.count).strip()
+        seq = dropped[0].seq if dropped else 0
+        ids = () if earlier is None else earlier.event_ids
+        summary = UserMessage(text=as_summary(text), seq=seq, event_ids=ids, mark="summary")
+        if not text or self._budget.cost(summary) > room:
+            return None
+        self.note("summarised", dropped[0] if dropped else earlier)
+        return summary
+
+
+def as_summary(text: str) -> str:
+    """Return a summary as a model is shown it."""
+    return f"<summary>\n{text}\n</summary>"
+
+
+def words_of_summary(text: str) -> str:
+    """Return a summary without what it is wrapped in."""
+    return text.removeprefix("<summary>\n").removesuffix("\n</summary>")
+
+
+def _starts_turn(message: ModelMessage) -> bool:
+    return isinstance(message, UserMessage) and message.mark is None
+
+
+def _last_turn(messages: Sequence[ModelMessage]) -> int:
+    """Return where the last turn begins; 0 if no turn does."""
+    for index in range(len(messages) - 1, -1, -1):
+        if _starts_turn(messages[index]):
+            return index
+    return 0

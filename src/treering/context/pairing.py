@@ -1,0 +1,305 @@
+"""From events to messages: every call answered once and right behind it, whatever was recorded.
+
+Results find their calls wherever they stand. What cannot be paired is dropped, what is missing is
+made up, and each such repair is reported with the event that it befell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.context.texts import arguments_in, marked_in, output_in, said_in
+from treering.model.events import REDACTED
+from treering.model.messages import AssistantMessage, Call, Repair, Result, UserMessage
+from treering.model.tools import REASONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.model.events import Event
+    from treering.model.messages import ModelMessage, RepairCode
+    from treering.model.tools import SyntheticPolicy
+
+VISIBLE_BOUNDARIES: Final = {
+    "boundary.checkpoint": "checkpoint",
+    "boundary.interrupt": "interrupt",
+    "boundary.overflow": "overflow",
+}
+"""Boundaries that a model is shown; the others are for people and queries."""
+MESSAGE_KINDS: Final = frozenset(
+    {
+        "conversation.user",
+        "conversation.assistant",
+        "tool.call",
+        "tool.result",
+        *VISIBLE_BOUNDARIES,
+    }
+)
+"""What becomes messages; everything else is left out."""
+UNNAMED: Final = "unknown_tool"
+"""A tool that nobody named."""
+
+_CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""What every provider takes for an id."""
+_ASSISTANT: Final = frozenset({"conversation.assistant", "tool.call"})
+
+
+def pair(
+    events: Iterable[Event], policy: SyntheticPolicy
+) -> tuple[list[ModelMessage], list[Repair]]:
+    """Return the messages that ``events`` make, and what had to be repaired for it."""
+    pairing = _Pairing()
+    for event in events:
+        pairing.take(event)
+    return pairing.finish(policy), pairing.repairs
+
+
+class _Answer:
+    """A call and, once it is found, its result."""
+
+    __slots__ = ("arguments", "draft", "event", "given_id", "result", "tool")
+
+    def __init__(self, event: Event, given_id: str, tool: str, draft: _Draft) -> None:
+        self.event = event
+        self.given_id = given_id
+        self.tool = tool
+        self.arguments = arguments_in(event.payload)
+        self.draft = draft
+        self.result: Event | None = None
+
+
+class _Draft:
+    """A message in the making."""
+
+    __slots__ = ("answers", "closed", "event", "number", "text")
+
+    def __init__(self, number: int, event: Event, text: str) -> None:
+        self.number = number
+        self.event = event
+        self.text = text
+        self.answers: list[_Answer] = []
+        self.closed = False
+        """Whether further calls belong to another message."""
+
+
+class _Pairing:
+    """Messages so far, and the calls and results that wait for each other."""
+
+    def __init__(self) -> None:
+        self.repairs: list[Repair] = []
+        self._drafts: list[_Draft] = []
+        self._last_said = -1
+        """The number of the last message that is more than calls."""
+        self._waiting: dict[str, deque[_Answer]] = defaultdict(deque)
+        self._known: set[str] = set()
+        self._early: dict[str, deque[Event]] = defaultdict(deque)
+        self._erased: dict[str | None, deque[Event]] = defaultdict(deque)
+        self._used: set[str] = set()
+
+    def take(self, event: Event) -> None:
+        """Put one event where it belongs."""
+        kind = event.kind
+        if kind in {"conversation.user", "conversation.assistant"}:
+            self._say(event)
+        elif kind == "tool.call":
+            self._call(event)
+        elif kind == "tool.result":
+            self._return(event)
+        elif kind in VISIBLE_BOUNDARIES and not event.redacted:
+            reason = VISIBLE_BOUNDARIES[kind]
+            self._add(event, f"<{reason}>\n{marked_in(event)}\n</{reason}>")
+
+    def finish(self, policy: SyntheticPolicy) -> list[ModelMessage]:
+        """Return the messages; what still waits is dropped or made up."""
+        for waiting in self._early.values():
+            for event in waiting:
+                self._note("orphan_result", event)
+        return [self._message(draft, policy) for draft in self._drafts]
+
+    # Taking.
+
+    def _say(self, event: Event) -> None:
+        text = said_in(event)
+        if event.redacted:
+            self._note("erased", event)
+        elif not text.strip():
+            self._note("empty_message", event)
+            # Calls that follow an empty answer are a message of their own.
+            self._close()
+            return
+        self._add(event, text)
+
+    def _call(self, event: Event) -> None:
+        if event.redacted:
+            self._note("erased", event)
+            return
+        given_id, tool = _names(event)
+        if given_id and self._repeats(event, given_id, tool):
+            self._note("duplicate_call_id", event, "the same call again")
+            return
+        if not given_id:
+            self._note("missing_call_id", event)
+        draft = self._drafts[-1] if self._drafts else None
+        if draft is None or draft.closed or draft.event.kind not in _ASSISTANT:
+            draft = self._add(event, "")
+        answer = _Answer(event, given_id, tool, draft)
+        draft.answers.append(answer)
+        early = self._early.get(given_id)
+        if early:
+            answer.result = early.popleft()
+            self._note("moved_result", answer.result, "it came before its call")
+        else:
+            self._waiting[given_id].append(answer)
+        self._known.add(given_id)
+
+    def _return(self, event: Event) -> None:
+        if event.redacted:
+            self._erased[event.run_id].append(event)
+            return
+        refs = event.refs if isinstance(event.refs, dict) else {}
+        if refs.get("late") or refs.get("run"):
+            # The outcome that counts is another, or its run does not count at all.
+            return
+        given_id, tool = _names(event)
+        answer = _first(self._waiting[given_id], None if given_id else tool)
+        if answer is None:
+            if given_id and given_id in self._known:
+                self._note("duplicate_result", event)
+            else:
+                self._early[given_id].append(event)
+            return
+        answer.result = event
+        answer.draft.closed = True
+        if self._last_said > answer.draft.number:
+            self._note("moved_result", event, "something stood between it and its call")
+
+    def _repeats(self, event: Event, given_id: str, tool: str) -> bool:
+        """Whether the same call waits for its result already."""
+        return any(
+            answer.tool == tool
+            and answer.event.run_id == event.run_id
+            and answer.arguments == arguments_in(event.payload)
+            for answer in self._waiting[given_id]
+        )
+
+    def _add(self, event: Event, text: str) -> _Draft:
+        self._close()
+        draft = _Draft(len(self._drafts), event, text)
+        self._drafts.append(draft)
+        if event.kind != "tool.call":
+            self._last_said = draft.number
+        return draft
+
+    def _close(self) -> None:
+        if self._drafts:
+            self._drafts[-1].closed = True
+
+    def _note(self, code: RepairCode, event: Event, detail: str | None = None) -> None:
+        self.repairs.append(Repair(code=code, event_id=event.event_id, detail=detail))
+
+    # Finishing.
+
+    def _message(self, draft: _Draft, policy: SyntheticPolicy) -> ModelMessage:
+        event = draft.event
+        if event.kind not in _ASSISTANT:
+            mark: Any = VISIBLE_BOUNDARIES.get(event.kind)
+            return UserMessage(
+                text=draft.text, seq=event.seq, event_ids=(event.event_id,), mark=mark
+            )
+        calls: list[Call] = []
+        results: list[Result] = []
+        ids = [event.event_id] if event.kind == "conversation.assistant" else []
+        for answer in draft.answers:
+            call_id, source = self._unique(answer), answer.event.event_id
+            calls.append(
+                Call(
+                    call_id=call_id,
+                    tool=answer.tool,
+                    arguments=answer.arguments,
+                    event_id=source,
+                )
+            )
+            results.append(self._result(answer, call_id, policy))
+            ids += [source, *([results[-1].event_id] if results[-1].event_id else [])]
+        return AssistantMessage(
+            text=draft.text,
+            seq=event.seq,
+            event_ids=tuple(ids),
+            calls=tuple(calls),
+            results=tuple(results),
+        )
+
+    def _result(self, answer: _Answer, call_id: str, policy: SyntheticPolicy) -> Result:
+        event, tool = answer.result, answer.tool
+        if event is not None:
+            return _returned(event, call_id, tool)
+        erased = self._erased.get(answer.event.run_id)
+        if erased:
+            event = erased.popleft()
+            self._note("erased", event)
+            return Result(call_id=call_id, tool=tool, output=REDACTED, event_id=event.event_id)
+        self._note("missing_result", answer.event)
+        return Result(
+            call_id=call_id,
+            tool=tool,
+            output=policy.text(tool, "missing_result"),
+            is_error=True,
+            reason="missing_result",
+        )
+
+    def _unique(self, answer: _Answer) -> str:
+        """Return an id for a call that every provider takes, and that no other call has."""
+        wanted = answer.given_id
+        if not _CALL_ID.fullmatch(wanted):
+            wanted = _minted(wanted or answer.event.event_id)
+        if wanted in self._used:
+            self._note("duplicate_call_id", answer.event, "the id was used before")
+            number = 1
+            while wanted in self._used:
+                number += 1
+                wanted = _minted(f"{answer.event.event_id} {number}")
+        self._used.add(wanted)
+        return wanted
+
+
+def _returned(event: Event, call_id: str, tool: str) -> Result:
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    refs = event.refs if isinstance(event.refs, dict) else {}
+    status = str(payload.get("status") or refs.get("status") or "")
+    is_error = status in {"failed", "synthetic", "error"} or (
+        not status and payload.get("error") is not None and payload.get("output") is None
+    )
+    reason: Any = payload.get("reason") if status == "synthetic" else None
+    return Result(
+        call_id=call_id,
+        tool=tool,
+        output=output_in(event),
+        is_error=is_error,
+        reason=reason if reason in REASONS else None,
+        event_id=event.event_id,
+    )
+
+
+def _names(event: Event) -> tuple[str, str]:
+    """Return the call id and the tool that a tool event names; empty and unknown if it does not."""
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    refs = event.refs if isinstance(event.refs, dict) else {}
+    call_id = payload.get("call_id") or refs.get("call_id") or ""
+    tool = payload.get("name") or payload.get("tool") or refs.get("tool") or UNNAMED
+    return str(call_id), str(tool)
+
+
+def _first(waiting: deque[_Answer], tool: str | None) -> _Answer | None:
+    """Take the call that has waited longest, of ``tool`` if that is all that is known of it."""
+    for answer in waiting:
+        if tool is None or tool in {answer.tool, UNNAMED}:
+            waiting.remove(answer)
+            return answer
+    return None
+
+
+def _minted(text: str) -> str:
+    return "call_" + sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,90 @@
+"""The words of an event, as far as they can be found: what was said, asked of a tool, returned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from treering.model.codec import decode, encode
+from treering.model.events import REDACTED
+
+if TYPE_CHECKING:
+    from treering.model.events import Event
+
+
+def said_in(event: Event) -> str:
+    """Return what was said; the summary, if nothing else tells it."""
+    if event.redacted:
+        return REDACTED
+    payload = event.payload
+    if isinstance(payload, dict):
+        for name in ("text", "content"):
+            if name in payload:
+                return _text(payload[name])
+        return event.summary
+    return event.summary if payload is None else _text(payload)
+
+
+def marked_in(event: Event) -> str:
+    """Return what a boundary says: its content, or its title."""
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    told = payload.get("content")
+    told = payload.get("title") if told is None else told
+    return event.summary if told is None else _text(told)
+
+
+def arguments_in(payload: Any) -> dict[str, Any]:
+    """Return what a tool was called with, as an object."""
+    given = payload
+    if isinstance(payload, dict):
+        given = payload.get("input", payload.get("arguments"))
+    if isinstance(given, str):
+        given = _parsed(given)
+    if given is None:
+        return {}
+    return given if isinstance(given, dict) else {"input": given}
+
+
+def output_in(event: Event) -> str:
+    """Return what a tool gave, as text."""
+    payload = event.payload
+    if not isinstance(payload, dict):
+        return event.summary if payload is None else _text(payload)
+    for name in ("output", "error", "result", "content", "text"):
+        if payload.get(name) is not None:
+            return _error(payload[name]) if name == "error" else _text(payload[name])
+    return ""
+
+
+def _text(value: Any) -> str:
+    """Return a value as text: the texts of its parts, if it has such, else JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        texts = [_part(part) for part in value]
+        if texts and all(text is not None for text in texts):
+            return "\n".join(text for text in texts if text)
+    return encode(value).decode()
+
+
+def _part(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def _error(value: Any) -> str:
+    if isinstance(value, dict) and isinstance(value.get("message"), str):
+        sort = value.get("class")
+        return f"{sort}: {value['message']}" if isinstance(sort, str) else str(value["message"])
+    return _text(value)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        found = decode(text.encode())
+    except (ValueError, RecursionError):
+        return {"input": text}
+    return found if isinstance(found, dict) else {"input": text}

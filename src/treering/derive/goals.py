@@ -1,0 +1,70 @@
+"""Goals, from the events that add, update and remove them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.derive.trails import Mention, Standing, evidence, name_in, stated, told
+from treering.derive.visible import visible
+from treering.model.views import Goal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.derive.trails import Course, Verb
+    from treering.model.events import Event
+
+_VERBS: Final[dict[str, Verb]] = {
+    "goal.added": "begin",
+    "goal.updated": "change",
+    "goal.removed": "end",
+}
+_FIELDS: Final = ("description", "status", "parent", "progress")
+_TOUCHED: Final = "touched"
+
+
+def goals(events: Sequence[Event], *, run_id: str | None = None) -> list[Goal]:
+    """Return the goals that a whole timeline leaves, in the order they were added.
+
+    Adding an id again replaces the goal in its place. What does not count, was erased or has no id
+    is ignored, and so is an update of a goal that is not there: a goal whose adding was erased is
+    gone, whatever is said of it later.
+    """
+    return told(GOALS, {event.seq: event for event in visible(events, run_id=run_id)})
+
+
+def _mention(event: Event) -> Mention | None:
+    verb = _VERBS.get(event.kind)
+    content = stated(event)
+    subject = name_in(content, "id")
+    if verb is None or subject is None:
+        return None
+    fields = tuple(field for field in _FIELDS if _is_stated(field, content))
+    return Mention(event.seq, subject, verb, (*fields, _TOUCHED))
+
+
+def _value(subject: str, course: Course, events: dict[int, Event]) -> Goal:
+    found: dict[str, Any] = {
+        field: stated(events[course.fields[field][0]])[field]
+        for field in _FIELDS
+        if field in course.fields
+    }
+    return Goal(
+        id=subject,
+        description=found.get("description", ""),
+        status=found.get("status", "active"),
+        parent=name_in(found, "parent"),
+        progress=found.get("progress"),
+        created_ms=events[course.begun].ts_ms,
+        updated_ms=events[course.fields[_TOUCHED][0]].ts_ms,
+        event_ids=evidence(course, events),
+    )
+
+
+def _is_stated(field: str, content: dict[str, Any]) -> bool:
+    if field in {"description", "status"}:
+        return isinstance(content.get(field), str)
+    return field in content
+
+
+GOALS: Final = Standing(frozenset(_VERBS), _mention, _value)

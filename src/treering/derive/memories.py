@@ -1,0 +1,67 @@
+"""Memories kept and forgotten, from the events that tell of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.derive.trails import Mention, Standing, evidence, name_in, stated, told
+from treering.derive.visible import visible
+from treering.model.views import MemoryRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.derive.trails import Course, Verb
+    from treering.model.events import Event
+    from treering.model.views import MemoryState
+
+_STATES: Final[dict[str, MemoryState]] = {
+    "memory.stored": "kept",
+    "memory.revised": "kept",
+    "memory.restored": "kept",
+    "memory.superseded": "superseded",
+    "memory.archived": "archived",
+    "memory.forgotten": "forgotten",
+}
+_FIELDS: Final = ("key", "category")
+_STATE: Final = "state"
+
+
+def memories(events: Sequence[Event], *, run_id: str | None = None) -> list[MemoryRecord]:
+    """Return what a whole timeline did to each memory, in the order they were first told of.
+
+    One that was stored elsewhere is known from the first event that names it. What does not count,
+    was erased or has no id is ignored, and so is what was refused or only recalled.
+    """
+    return told(MEMORIES, {event.seq: event for event in visible(events, run_id=run_id)})
+
+
+def _mention(event: Event) -> Mention | None:
+    content = stated(event)
+    subject = name_in(content, "id", "memory_id")
+    if event.kind not in _STATES or subject is None:
+        return None
+    fields = tuple(field for field in _FIELDS if isinstance(content.get(field), str))
+    verb: Verb = "begin" if event.kind == "memory.stored" else "touch"
+    return Mention(event.seq, subject, verb, (*fields, _STATE))
+
+
+def _value(subject: str, course: Course, events: dict[int, Event]) -> MemoryRecord:
+    found: dict[str, Any] = {
+        field: stated(events[course.fields[field][0]])[field]
+        for field in _FIELDS
+        if field in course.fields
+    }
+    last = events[course.fields[_STATE][0]]
+    return MemoryRecord(
+        id=subject,
+        key=found.get("key"),
+        category=found.get("category"),
+        state=_STATES[last.kind],
+        created_ms=events[course.begun].ts_ms,
+        updated_ms=last.ts_ms,
+        event_ids=evidence(course, events),
+    )
+
+
+MEMORIES: Final = Standing(frozenset(_STATES), _mention, _value)

@@ -1,0 +1,62 @@
+"""Schedules, from the events that add them, fire them and remove them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.derive.trails import Mention, Standing, evidence, name_in, stated, told
+from treering.derive.visible import visible
+from treering.model.views import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.derive.trails import Course, Verb
+    from treering.model.events import Event
+
+_VERBS: Final[dict[str, Verb]] = {
+    "schedule.added": "begin",
+    "schedule.fired": "count",
+    "schedule.removed": "end",
+}
+_FIRED: Final = "fired"
+
+
+def schedules(events: Sequence[Event], *, run_id: str | None = None) -> list[Schedule]:
+    """Return the schedules that a whole timeline leaves, in the order they were added.
+
+    Adding an id again replaces the schedule in its place, and counts from 0. What does not count,
+    was erased or has no id is ignored, and so is the firing of a schedule that is not there.
+    """
+    return told(SCHEDULES, {event.seq: event for event in visible(events, run_id=run_id)})
+
+
+def _mention(event: Event) -> Mention | None:
+    verb = _VERBS.get(event.kind)
+    subject = name_in(stated(event), "id", "job_id")
+    if verb is None or subject is None:
+        return None
+    return Mention(event.seq, subject, verb, (_FIRED,) if verb == "count" else ())
+
+
+def _value(subject: str, course: Course, events: dict[int, Event]) -> Schedule:
+    added = events[course.begun]
+    content = stated(added)
+    last_seq, fired = course.fields.get(_FIRED, (0, 0))
+    return Schedule(
+        id=subject,
+        schedule_type=_text(content.get("schedule_type")),
+        prompt=_text(content.get("prompt")),
+        spec=content.get("spec"),
+        created_ms=added.ts_ms,
+        fired=fired,
+        last_fired_ms=events[last_seq].ts_ms if fired else None,
+        event_ids=evidence(course, events),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+SCHEDULES: Final = Standing(frozenset(_VERBS), _mention, _value)

@@ -1,0 +1,129 @@
+"""Snapshots: all views of a timeline up to some point, in numbers, ready to be carried on.
+
+A snapshot holds numbers and the names of kinds, never a text that might have to be erased. It
+depends on nothing but the events up to its seq, so it serves every fork that leaves behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.derive.counts import Tally
+from treering.derive.goals import GOALS
+from treering.derive.memories import MEMORIES
+from treering.derive.prices import prices_version
+from treering.derive.reports import REPORT, report_of
+from treering.derive.schedules import SCHEDULES
+from treering.derive.trails import Trail
+from treering.derive.usage import FrozenSpending, Spending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.derive.trails import EventsAt
+    from treering.model.events import Header
+
+VERSION: Final = 1
+"""Goes up whenever what is in a snapshot, or what it means, changes."""
+WAITING_MAX: Final = 10_000
+"""With more events of open runs there is no snapshot: it would cost more than it saves."""
+_DIGEST_BYTES: Final = 16
+_NOUNS: Final = (GOALS, SCHEDULES, MEMORIES)
+
+
+class Snapshot(msgspec.Struct, array_like=True):
+    """The state of all views at a seq."""
+
+    seq: int
+    prices: str
+    """Which prices the costs were found with."""
+    tally: Tally
+    spending: FrozenSpending
+    goals: Trail
+    schedules: Trail
+    memories: Trail
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """Return a snapshot as it is kept: a version, a digest, the numbers."""
+    numbers = _encoder.encode(snapshot)
+    return bytes([VERSION]) + _digest(numbers) + numbers
+
+
+def decode_snapshot(body: bytes, seq: int) -> Snapshot | None:
+    """Return the snapshot in ``body``; None if it is damaged or not one of ours at ``seq``."""
+    numbers = body[1 + _DIGEST_BYTES :]
+    if body[:1] != bytes([VERSION]) or body[1 : 1 + _DIGEST_BYTES] != _digest(numbers):
+        return None
+    try:
+        found = _decoder.decode(numbers)
+    except msgspec.MsgspecError:
+        return None
+    return found if (found.seq, found.prices) == (seq, prices_version()) else None
+
+
+class Fold:
+    """All views of a timeline, carried on event by event."""
+
+    def __init__(self, read: EventsAt) -> None:
+        self._read = read
+        self.seq = 0
+        self.tally = Tally()
+        self.spending = Spending()
+        self.goals, self.schedules, self.memories = Trail(), Trail(), Trail()
+
+    @classmethod
+    def resumed(cls, snapshot: Snapshot, read: EventsAt) -> Fold | None:
+        """Return the views as a snapshot has them; None if what it names is gone."""
+        spending = snapshot.spending.thaw(read)
+        if spending is None:
+            return None
+        fold = cls(read)
+        fold.seq, fold.tally, fold.spending = snapshot.seq, snapshot.tally, spending
+        fold.goals, fold.schedules = snapshot.goals, snapshot.schedules
+        fold.memories = snapshot.memories
+        return fold
+
+    def take(self, headers: Sequence[Header], hides: Callable[[int], bool]) -> None:
+        """Follow the next events; ``hides`` says which of them are undone."""
+        asked = [h.seq for h in headers if h.kind == REPORT and not h.redacted]
+        reports = {event.seq: report_of(event) for event in self._read(asked)} if asked else {}
+        for header in headers:
+            self.tally.take(header)
+            self.spending.take(header, reports.get(header.seq))
+            hidden = hides(header.seq)
+            for noun, trail in zip(_NOUNS, self._trails, strict=True):
+                trail.take(header, noun.kinds, hidden=hidden)
+            self.seq = header.seq
+        for noun, trail in zip(_NOUNS, self._trails, strict=True):
+            if trail.is_long:
+                trail.clear(noun, self._read)
+
+    def freeze(self) -> Snapshot | None:
+        """Return a snapshot of the views; None if too much depends on open runs."""
+        if sum(trail.waiting_events for trail in self._trails) > WAITING_MAX:
+            return None
+        return Snapshot(
+            seq=self.seq,
+            prices=prices_version(),
+            tally=self.tally,
+            spending=self.spending.freeze(),
+            goals=self.goals,
+            schedules=self.schedules,
+            memories=self.memories,
+        )
+
+    @property
+    def _trails(self) -> tuple[Trail, Trail, Trail]:
+        return self.goals, self.schedules, self.memories
+
+
+def _digest(numbers: bytes) -> bytes:
+    return hashlib.blake2b(numbers, digest_size=_DIGEST_BYTES).digest()
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Snapshot)

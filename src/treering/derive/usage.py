@@ -1,0 +1,151 @@
+"""Usage: what the calls of models used, each call counted once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treering.derive.reports import (
+    ModelName,
+    Report,
+    Sums,
+    Tokens,
+    by_model,
+    in_all,
+    larger,
+    report_of,
+)
+from treering.derive.trails import run_number
+from treering.model.kinds import RUN_ENDS
+from treering.model.views import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.derive.trails import EventsAt
+    from treering.model.events import Event, Header
+
+
+def usage(events: Iterable[Event]) -> Usage:
+    """Return what a whole timeline used, by model.
+
+    Runs that failed or were undone are included: money was spent. Of several reports of one call,
+    the largest counts: those with the same message and request id in the same run and turn.
+    Reports that were erased or tell no count are ignored.
+    """
+    spending = Spending()
+    for event in events:
+        spending.take(event, report_of(event))
+    return spending.usage()
+
+
+class Spending:
+    """What was used, up to some point of a timeline."""
+
+    def __init__(self) -> None:
+        self.spent: Sums = {}
+        self.failed: Sums = {}
+        self.open: dict[int, Sums] = {}
+        """What open runs have used, by the run's number."""
+        self.calls: dict[tuple[int, str | None, str | None], Report] = {}
+        """What is known of the calls of this turn that may be reported again."""
+        self.started: dict[int, int] = {}
+        """Runs that began after the last input of the user, and where: the next turn's, maybe."""
+        self.named: dict[ModelName, int] = {}
+        """The seq of a report that names each model."""
+
+    def take(self, header: Header, report: Report | None) -> None:
+        """Follow one event, and what it reports."""
+        run = run_number(header.run_id) if header.run_id else 0
+        if header.kind == "conversation.user":
+            begun = self.started.get(run, header.seq)
+            self.calls = {c: said for c, said in self.calls.items() if said.seq >= begun}
+            self.started.clear()
+        elif run and header.kind == "run.started":
+            self.started[run] = header.seq
+        elif run and header.kind in RUN_ENDS:
+            self._close(run, well=RUN_ENDS[header.kind] == "ended")
+        if report is not None:
+            self._count(run, report)
+
+    def usage(self) -> Usage:
+        """Return what was used so far."""
+        return Usage(
+            total=in_all(self.spent),
+            failed=in_all(self.failed),
+            by_model=by_model(self.spent),
+            failed_by_model=by_model(self.failed),
+        )
+
+    def freeze(self) -> FrozenSpending:
+        """Return the same in numbers: models and calls by the seqs of reports that name them."""
+        names = sorted(self.named, key=self.named.__getitem__)
+        number = {name: at for at, name in enumerate(names)}
+        return FrozenSpending(
+            models=[self.named[name] for name in names],
+            spent=[self.spent[name] for name in names],
+            failed={number[name]: tokens for name, tokens in self.failed.items()},
+            open={
+                run: {number[name]: tokens for name, tokens in sums.items()}
+                for run, sums in self.open.items()
+            },
+            calls=sorted(report.seq for report in self.calls.values()),
+            started=self.started,
+        )
+
+    def _close(self, run: int, *, well: bool) -> None:
+        self.started.pop(run, None)
+        self.calls = {call: said for call, said in self.calls.items() if call[0] != run}
+        for name, tokens in self.open.pop(run, {}).items():
+            if not well:
+                self.failed.setdefault(name, Tokens()).add(tokens)
+
+    def _count(self, run: int, report: Report) -> None:
+        known = self.calls.get(report.call) if report.call else None
+        if known is not None and larger(known, report) is known:
+            return
+        if known is not None:
+            self._add(run, known, -1)
+        self._add(run, report, 1)
+        if report.call:
+            self.calls[report.call] = report
+
+    def _add(self, run: int, report: Report, sign: int) -> None:
+        self.named.setdefault(report.name, report.seq)
+        self.spent.setdefault(report.name, Tokens()).add(report.tokens, sign)
+        if run:
+            sums = self.open.setdefault(run, {})
+            sums.setdefault(report.name, Tokens()).add(report.tokens, sign)
+
+
+class FrozenSpending(msgspec.Struct, array_like=True):
+    """What was used, in numbers."""
+
+    models: list[int] = []
+    spent: list[Tokens] = []
+    failed: dict[int, Tokens] = {}
+    open: dict[int, dict[int, Tokens]] = {}
+    calls: list[int] = []
+    started: dict[int, int] = {}
+
+    def thaw(self, read: EventsAt) -> Spending | None:
+        """Return what these numbers stand for; None if a report that they name is gone."""
+        found = dict.fromkeys((*self.models, *self.calls)) | {
+            event.seq: report_of(event) for event in read([*self.models, *self.calls])
+        }
+        named = [report.name for seq in self.models if (report := found[seq])]
+        calls = [report for seq in self.calls if (report := found[seq])]
+        if len(named) < len(self.models) or len(calls) < len(self.calls):
+            return None
+        spending = Spending()
+        spending.named = dict(zip(named, self.models, strict=True))
+        spending.spent = dict(zip(named, self.spent, strict=True))
+        spending.failed = {named[at]: tokens for at, tokens in self.failed.items()}
+        spending.open = {
+            run: {named[at]: tokens for at, tokens in sums.items()}
+            for run, sums in self.open.items()
+        }
+        spending.calls = {report.call: report for report in calls if report.call}
+        spending.started = dict(self.started)
+        return spending

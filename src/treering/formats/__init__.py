@@ -1,0 +1,1 @@
+"""Formats: other systems' logs and doors, each read and written as its owner does."""

@@ -1,0 +1,193 @@
+"""JSON as a browser spells it, and lines of it read one by one, none lost over another.
+
+Clawser writes with JSON.stringify: what is written here is the same, byte for byte. Only whole
+numbers beyond those that a browser counts by ones keep all their digits, to be read as they were.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NESTING_MAX: Final = 200
+"""Deeper lines are reported as bad: they would overflow the stack of whoever writes them."""
+BAD_LINES_TOLD_MAX: Final = 100
+
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_BYTE_ORDER_MARK: Final = "\ufeff"
+_quote: Final = json.encoder.encode_basestring
+
+
+class BadLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that is no event."""
+
+    line: int
+    """From 1."""
+    message: str
+
+
+class Lines(msgspec.Struct, frozen=True, kw_only=True):
+    """What a text of lines held."""
+
+    values: list[Any]
+    lines: int
+    """How many there were, blank ones and bad ones among them."""
+    bad: int
+    """How many could not be read."""
+    bad_lines: tuple[BadLine, ...]
+    """The first of them."""
+
+
+def stringify(value: Any) -> str:
+    """Return ``value`` as JSON.stringify spells it; the order of keys stays.
+
+    Raises InvalidInput for what is no JSON value.
+    """
+    try:
+        return _spell(value, 0)
+    except ValueError as error:
+        raise InvalidInput(f"not a JSON value: {error}", hint="record JSON values only") from None
+
+
+def parse(text: str) -> Any:
+    """Return the value of JSON ``text``. Raises InvalidInput if it is none, or cannot be kept."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"not JSON: {_reason(error)}", hint="see the line itself") from None
+    if _is_deep(text, value):
+        raise InvalidInput(f"nested deeper than {NESTING_MAX} levels", hint="see the line itself")
+    return value
+
+
+def parse_lines(text: str | bytes) -> Lines:
+    """Return the values of all lines; those that cannot be read are counted and told.
+
+    Blank lines and values that a browser takes for nothing, such as null, are passed over.
+    """
+    values: list[Any] = []
+    told: list[BadLine] = []
+    number = bad = 0
+    for number, line in enumerate(_split(text), 1):
+        try:
+            found = _value_of(line, first=number == 1)
+        except InvalidInput as error:
+            bad += 1
+            if len(told) < BAD_LINES_TOLD_MAX:
+                told.append(BadLine(line=number, message=str(error)))
+        else:
+            if truthy(found):
+                values.append(found)
+    return Lines(values=values, lines=number, bad=bad, bad_lines=tuple(told))
+
+
+def truthy(value: Any) -> bool:
+    """Whether a browser takes ``value`` for true: empty lists and objects are."""
+    return isinstance(value, dict | list) or bool(value)
+
+
+def _split(text: str | bytes) -> Iterator[str | bytes]:
+    # By newlines alone: a text may hold other line separators.
+    if isinstance(text, bytes):
+        yield from text.removesuffix(b"\n").split(b"\n") if text else ()
+    else:
+        yield from text.removesuffix("\n").split("\n") if text else ()
+
+
+def _value_of(line: str | bytes, *, first: bool) -> Any:
+    if isinstance(line, bytes):
+        try:
+            line = line.decode()
+        except UnicodeDecodeError:
+            raise InvalidInput("not UTF-8", hint="see the line itself") from None
+    if first:
+        line = line.removeprefix(_BYTE_ORDER_MARK)
+    return parse(line) if line.strip() else None
+
+
+def _spell(value: Any, depth: int) -> str:
+    if depth > NESTING_MAX:
+        raise ValueError(f"nested deeper than {NESTING_MAX} levels")
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _spell_text(value)
+        case int():
+            return str(value)
+        case float():
+            return _spell_number(value)
+        case dict():
+            inner = (f"{_spell_key(k)}:{_spell(v, depth + 1)}" for k, v in value.items())
+            return "{" + ",".join(inner) + "}"
+        case list():
+            return "[" + ",".join([_spell(one, depth + 1) for one in value]) + "]"
+        case _:
+            raise ValueError(f"a {type(value).__name__}")
+
+
+def _spell_key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise ValueError(f"the key {key!r}")  # noqa: TRY004  (one error for all that is no JSON)
+    return _spell_text(key)
+
+
+def _spell_text(text: str) -> str:
+    return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", _quote(text))
+
+
+def _spell_number(number: float) -> str:
+    if not math.isfinite(number):
+        raise ValueError(str(number))
+    if number.is_integer() and abs(number) < 1e21:
+        return str(int(number))
+    if 1e-6 <= abs(number) < 1e21:
+        return format(Decimal(repr(number)), "f")
+    digits, _, exponent = repr(number).partition("e")
+    return f"{digits}e{int(exponent):+d}"
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is beyond what can be kept")
+    return number
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return f"nested deeper than {NESTING_MAX} levels"
+    # Only the reason: a decoder's own words may hold what stands in the line.
+    return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+def _is_deep(text: str, value: Any) -> bool:
+    # Each level opens one bracket, so few brackets settle it without a walk.
+    if text.count("[") + text.count("{") <= NESTING_MAX:
+        return False
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return depth > NESTING_MAX

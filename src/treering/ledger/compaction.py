@@ -1,0 +1,174 @@
+"""Compaction: older messages are told in a summary from now on. Nothing of them is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.context.budgets import Budget
+from treering.context.fitting import as_summary
+from treering.context.pairing import pair
+from treering.context.shortening import shorten_to
+from treering.context.summaries import summarise
+from treering.errors import InvalidInput
+from treering.ledger.windows import read_window
+from treering.model.messages import ModelMessage, UserMessage
+from treering.model.parts import CompactionPhase, ContextCompacted
+from treering.spine.entries import Entry
+from treering.spine.words import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.ledger.lineage import Lineage
+    from treering.model.events import Event
+    from treering.model.tools import SyntheticPolicy
+
+THRESHOLD: Final = 0.8
+"""The part of a budget above which a session is compacted."""
+KEEP_MESSAGES: Final = 20
+"""Messages that stay as they are."""
+SUMMARY_TOKENS_MAX: Final = 2_000
+WINDOW_EVENTS_MAX: Final = 50_000
+"""Events that one compaction looks at, if none was made before."""
+
+Summariser = Callable[[Sequence[ModelMessage], "str | None", int], str]
+"""Tells messages, and the summary of what went before them, in about so many tokens."""
+
+
+class Compaction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compaction would put in the place of older messages."""
+
+    summary: str
+    through_seq: int
+    from_tokens: int
+    to_tokens: int
+    messages: int
+    by: str
+    failure: dict[str, str] | None = None
+    """Why a summariser was not heard, if it failed."""
+
+    def entries(self) -> list[Entry]:
+        """Return the events that make it so."""
+        part = ContextCompacted(
+            through_seq=self.through_seq,
+            from_tokens=self.from_tokens,
+            to_tokens=self.to_tokens,
+            messages=self.messages,
+            by=self.by,
+        )
+        told: dict[str, Any] = {
+            "summary": self.summary,
+            "through_seq": self.through_seq,
+            "from_tokens": self.from_tokens,
+            "to_tokens": self.to_tokens,
+            "messages_removed": self.messages,
+            "by": self.by,
+        }
+        if self.failure is not None:
+            told["failure"] = self.failure
+        phase = CompactionPhase(tokens_before=self.from_tokens, messages=self.messages)
+        after = msgspec.structs.replace(phase, tokens_after=self.to_tokens)
+        return [
+            Entry(kind="compaction.started", summary="compaction started", refs=phase.as_refs()),
+            Entry(
+                kind="context.compacted",
+                summary=f"{self.messages} messages told in a summary",
+                payload=told,
+                refs=part.as_refs(),
+            ),
+            Entry(kind="compaction.ended", summary="compaction ended", refs=after.as_refs()),
+        ]
+
+
+def compact(
+    lineage: Lineage,
+    policy: SyntheticPolicy,
+    *,
+    max_tokens: int | None,
+    keep: int = KEEP_MESSAGES,
+    summariser: Summariser | None = None,
+    below_seq: int | None = None,
+) -> Compaction | None:
+    """Return what would be compacted; None if there is too little.
+
+    With ``max_tokens``, nothing is done below its ``THRESHOLD``. ``below_seq`` is where the first
+    run begins that is under way: what it says is not known yet.
+    """
+    if keep < 1:
+        raise InvalidInput(f"cannot keep {keep} messages", hint="keep 1 or more")
+    window = read_window(lineage, tokens=None, events=WINDOW_EVENTS_MAX)
+    events = [*window.lead, *window.events]
+    messages, _ = pair(events, policy)
+    budget = Budget(ratio=window.ratio)
+    earlier = window.summary
+    cost = sum(map(budget.cost, messages)) + (budget.count(earlier) if earlier else 0)
+    if max_tokens is not None and budget.told(cost) <= THRESHOLD * max_tokens:
+        return None
+    cut, through = _cut(events, messages, len(messages) - keep, below_seq)
+    if cut <= 0:
+        return None
+    older = messages[:cut]
+    tokens = SUMMARY_TOKENS_MAX if max_tokens is None else min(max_tokens // 4, SUMMARY_TOKENS_MAX)
+    text, by, failure = _told(older, earlier, tokens, summariser)
+    summary = UserMessage(text=as_summary(text), seq=0, mark="summary")
+    after = sum(map(budget.cost, messages[cut:])) + budget.cost(summary)
+    return Compaction(
+        summary=text,
+        through_seq=through,
+        from_tokens=budget.told(cost),
+        to_tokens=budget.told(after),
+        messages=len(older),
+        by=by,
+        failure=failure,
+    )
+
+
+def _cut(
+    events: Sequence[Event], messages: Sequence[ModelMessage], cut: int, below_seq: int | None
+) -> tuple[int, int]:
+    """Return how many messages to tell, and up to which seq: no message is cut in two."""
+    seqs = {event.event_id: event.seq for event in events}
+    spans = [_span(message, seqs) for message in messages]
+    first = below_seq if below_seq is not None else events[-1].seq + 1 if events else 0
+    starts: list[int] = []
+    for low, _ in reversed(spans):
+        first = min(first, low)
+        starts.append(first)
+    starts.reverse()
+    last, ends = 0, []
+    for _, high in spans:
+        last = max(last, high)
+        ends.append(last)
+    while cut > 0 and cut < len(messages) and ends[cut - 1] >= starts[cut]:
+        cut -= 1
+    return (cut, starts[cut] - 1) if 0 < cut < len(messages) else (0, 0)
+
+
+def _span(message: ModelMessage, seqs: dict[str, int]) -> tuple[int, int]:
+    known: Iterable[int] = [seqs[one] for one in message.event_ids if one in seqs]
+    own = [message.seq, *known]
+    return min(own), max(own)
+
+
+def _told(
+    messages: Sequence[ModelMessage],
+    earlier: str | None,
+    tokens: int,
+    summariser: Summariser | None,
+) -> tuple[str, str, dict[str, str] | None]:
+    """Return the summary, what wrote it, and why it was not what was asked to."""
+    failure = None
+    if summariser is not None:
+        name = str(getattr(summariser, "name", None) or "model")
+        try:
+            text = summariser(messages, earlier, tokens)
+            if isinstance(text, str) and text.strip():
+                return shorten_to(text.strip(), tokens, Budget().count), name, None
+            failure = {"class": "ValueError", "message": "the summariser gave no text"}
+        except Exception as error:  # noqa: BLE001 - a compaction needs no model, and none may stop it.
+            failure = describe(error)
+    found = summarise(messages, earlier=earlier, limit=tokens, count=Budget().count)
+    return found.text, "structure", failure

@@ -1,0 +1,184 @@
+"""Contexts of a session: what a model is shown next, and what it was shown before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from treering.context.assemble import (
+    Context,
+    Contribution,
+    assemble,
+    contribution,
+)
+from treering.context.budgets import Budget
+from treering.context.dialects import Dialect, check_dialect
+from treering.errors import InvalidInput, NotFound
+from treering.ledger.windows import read_window
+from treering.model.messages import Repair
+from treering.spine.showing import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.context.tokens import Counter
+    from treering.ledger.lineage import Lineage
+    from treering.model.events import Event, Header
+    from treering.model.tools import SyntheticPolicy
+
+DIALECT_DEFAULT: Final[Dialect] = "openai-chat"
+WORKING_EVENTS: Final = 100
+"""Events that a contributor is given when it does not say how many."""
+
+
+class Contributor(Protocol):
+    """Adds temporary input to one model call. What it returns is never stored."""
+
+    @property
+    def name(self) -> str:
+        """Return the name that it is reported under."""
+
+    def extend(self, working: Working) -> Any:
+        """Return texts, or ``{"role": …, "content": …}``, for this call alone."""
+
+
+class Working:
+    """What a contributor may look at, and its one way to write."""
+
+    def __init__(
+        self,
+        lineage: Lineage,
+        run_id: str | None,
+        record: Callable[..., Header | None],
+    ) -> None:
+        self._lineage = lineage
+        self._run_id = run_id
+        self._record = record
+        self.memory_ids: list[str] = []
+        """Memories that what it returns is made of; put their ids in, to have them recorded."""
+
+    def events(self, *, last: int = WORKING_EVENTS) -> list[Event]:
+        """Return the last events that the model could be shown, those of this turn included."""
+        if last <= 0:
+            return []
+        window = read_window(self._lineage, tokens=None, events=last, run_id=self._run_id)
+        return [*window.lead, *window.events][-last:]
+
+    def append(self, kind: str, payload: Any = None, **content: Any) -> Header | None:
+        """Record an event: the only thing of a contributor that stays."""
+        return self._record(kind, payload, **content)
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model was shown once."""
+
+    event_id: str
+    """Of the event that says so."""
+    seq: int
+    run_id: str | None
+    ts_ms: int
+    context: Context
+    exact: bool
+    """False if what it showed of the ledger was erased since, or is assembled otherwise today."""
+
+
+class Contexts:
+    """Assembles what a session's model is shown."""
+
+    def __init__(self, lineage: Lineage, policy: Callable[[], SyntheticPolicy]) -> None:
+        self._lineage = lineage
+        self._policy = policy
+
+    def assemble(
+        self,
+        *,
+        max_tokens: int | None,
+        dialect: str,
+        contributors: Sequence[Contributor] = (),
+        reserve_output_tokens: int = 0,
+        system: str = "",
+        prepended: str | None = None,
+        run_id: str | None = None,
+        count: Counter | None = None,
+        record: Callable[..., Header | None],
+    ) -> Context:
+        """Return what the model is shown now; ``record`` is how contributors write.
+
+        ``prepended`` is what gates want to stand before the user's words.
+        """
+        spelling = check_dialect(dialect)
+        limit = _check_tokens(max_tokens, reserve_output_tokens)
+        working = Working(self._lineage, run_id, record)
+        contributions, failures = _ask(contributors, working)
+        if prepended:
+            contributions.append(contribution("gates", prepended))
+        # A contributor may have written: the window is read behind it.
+        window = read_window(self._lineage, tokens=limit, run_id=run_id)
+        context = assemble(
+            window,
+            dialect=spelling,
+            max_tokens=max_tokens,
+            reserve_output_tokens=reserve_output_tokens,
+            system=system,
+            contributions=contributions,
+            policy=self._policy(),
+            budget=None if count is None else Budget(count=count, margin=1.0),
+        )
+        return msgspec.structs.replace(context, report=[*context.report, *failures])
+
+    def shown(self, event: Event) -> Shown:
+        """Return what a model was shown, as the event of its assembly tells it."""
+        told = event.payload
+        if event.kind != "context.assembled" or event.redacted or not isinstance(told, dict):
+            raise NotFound(
+                f"event {event.event_id} does not say what a model was shown",
+                hint="name one of kind context.assembled",
+            )
+        asked = msgspec.convert(told, Asked, strict=False)
+        window = read_window(
+            self._lineage, tokens=asked.limit, run_id=event.run_id, before_seq=event.seq
+        )
+        context = assemble(
+            msgspec.structs.replace(window, ratio=asked.ratio),
+            dialect=check_dialect(asked.dialect),
+            max_tokens=asked.max_tokens,
+            reserve_output_tokens=asked.reserve_output_tokens,
+            policy=self._policy(),
+            fixed_tokens=asked.fixed_tokens,
+        )
+        return Shown(
+            event_id=event.event_id,
+            seq=event.seq,
+            run_id=event.run_id,
+            ts_ms=event.ts_ms,
+            context=context,
+            exact=context.digest == asked.digest,
+        )
+
+
+def _ask(
+    contributors: Sequence[Contributor], working: Working
+) -> tuple[list[Contribution], list[Repair]]:
+    """Return what contributors give; one that fails is reported, and left out."""
+    given: list[Contribution] = []
+    failures: list[Repair] = []
+    for contributor in contributors:
+        name = str(getattr(contributor, "name", None) or type(contributor).__name__)
+        working.memory_ids = []
+        try:
+            given.append(contribution(name, contributor.extend(working), working.memory_ids))
+        except Exception as error:  # noqa: BLE001 - somebody else's code must not cost the call.
+            detail = f"{name}: {type(error).__name__}"
+            failures.append(Repair(code="contributor_failed", detail=detail))
+    return given, failures
+
+
+def _check_tokens(max_tokens: int | None, reserve: int) -> int | None:
+    """Return the tokens for the input. Raises InvalidInput."""
+    for name, value in (("max_tokens", max_tokens), ("reserve_output_tokens", reserve)):
+        if value is not None and (type(value) is not int or value < 0):
+            raise InvalidInput(
+                f"invalid {name}: {value}", hint="give a number of tokens, 0 or more"
+            )
+    return None if max_tokens is None else max(max_tokens - reserve, 0)

@@ -1,0 +1,174 @@
+"""Lineages: a session and the pasts that it shares with those it was forked from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from treering.ledger.ports import EventStore
+    from treering.model.events import Event, Header
+    from treering.model.scopes import Scope
+
+ENDLESS: Final = 2**63 - 1
+"""Up to here a session goes that nobody has cut."""
+
+Item = TypeVar("Item", bound="Header")
+
+
+class Stem(msgspec.Struct, frozen=True):
+    """The part of a lineage that one session recorded."""
+
+    session_id: str
+    after_seq: int
+    until_seq: int
+
+    def holds(self, seq: int) -> bool:
+        """Whether the event at ``seq`` is of this part."""
+        return self.after_seq < seq <= self.until_seq
+
+
+class Lineage:
+    """All that a session has behind it, read as one timeline; parents are looked up as reached."""
+
+    def __init__(self, store: EventStore, scope: Scope, session_id: str) -> None:
+        self._store = store
+        self._scope = scope
+        self._session_id = session_id
+        self._stems: list[Stem] = []
+        """Those that are known for good, the session's own first."""
+
+    def stems(self) -> Iterator[Stem]:
+        """Return the parts of the lineage, the session's own first, its oldest ancestor's last."""
+        yield from self._stems
+        known = self._stems[-1] if self._stems else None
+        if known is None:
+            session_id, until_seq = self._session_id, ENDLESS
+        elif known.after_seq == 0:
+            return
+        else:
+            cut = self._store.cut(self._scope, known.session_id)
+            session_id, until_seq = (cut.parent, cut.seq) if cut else ("", 0)
+        while until_seq:
+            cut = self._store.cut(self._scope, session_id)
+            stem = Stem(session_id, cut.seq if cut else 0, until_seq)
+            if cut or self._stems:
+                # A session without a parent may still be made, as a fork, by somebody else.
+                self._stems.append(stem)
+            yield stem
+            if cut is None:
+                return
+            session_id, until_seq = cut.parent, cut.seq
+
+    def head_seq(self) -> int:
+        """Return the last seq; 0 if there is no past."""
+        last = self._store.last_headers(self._scope, self._session_id, before_seq=None, limit=1)
+        return last[0].seq if last else 0
+
+    def stem_of(self, seq: int) -> Stem | None:
+        """Return the part that the event at ``seq`` is of."""
+        return next((stem for stem in self.stems() if stem.holds(seq)), None)
+
+    def headers_after(self, seq: int, limit: int) -> list[Header]:
+        """Return headers in order, behind ``seq``; only an empty page is the end."""
+        return self._after(self._store.session_headers, seq, limit)
+
+    def events_after(self, seq: int, limit: int) -> list[Event]:
+        """Return the same as ``headers_after``, with payloads."""
+        return self._after(self._store.session_events, seq, limit)
+
+    def headers_before(self, seq: int | None, limit: int) -> list[Header]:
+        """Return the last headers before ``seq``, in order; only an empty page is the end."""
+        return self._before(self._store.last_headers, seq, limit)
+
+    def events_before(self, seq: int | None, limit: int) -> list[Event]:
+        """Return the same as ``headers_before``, with payloads."""
+        return self._before(self._store.last_events, seq, limit)
+
+    def committed_before(
+        self,
+        seq: int,
+        *,
+        kinds: Collection[str],
+        until_seq: int = ENDLESS,
+        run_id: str | None = None,
+        limit: int,
+    ) -> list[Event]:
+        """Return the last events of ``kinds`` before ``seq`` that count, in order.
+
+        Those of runs count that ended well at or before ``until_seq`` and within the lineage, and
+        those of ``run_id``.
+        """
+        for stem in self.stems():
+            if seq <= stem.after_seq + 1:
+                continue
+            page = self._store.committed_events(
+                self._scope,
+                stem.session_id,
+                kinds=kinds,
+                before_seq=min(seq, _behind(stem)),
+                until_seq=min(stem.until_seq, until_seq),
+                run_id=run_id,
+                limit=limit,
+            )
+            if page:
+                return page
+        return []
+
+    def events_at(self, seqs: Sequence[int]) -> list[Event]:
+        """Return the events at ``seqs``, in order; those that are gone are left out."""
+        wanted = sorted(set(seqs))
+        found: list[Event] = []
+        for stem in self.stems():
+            own = [seq for seq in wanted if stem.holds(seq)]
+            if own:
+                found = self._store.events_at(self._scope, stem.session_id, own) + found
+            if not wanted or wanted[0] > stem.after_seq:
+                break
+        return found
+
+    def snapshot(self, until_seq: int) -> tuple[int, bytes] | None:
+        """Return the latest snapshot at or before ``until_seq``, an ancestor's if need be."""
+        for stem in self.stems():
+            found = self._store.snapshot(
+                self._scope, stem.session_id, until_seq=min(until_seq, stem.until_seq)
+            )
+            if found is not None:
+                return found
+        return None
+
+    def keep_snapshot(self, seq: int, body: bytes) -> None:
+        """Keep a snapshot of the lineage at ``seq``."""
+        self._store.keep_snapshot(self._scope, self._session_id, seq=seq, body=body)
+
+    def _after(self, read: Callable[..., list[Item]], seq: int, limit: int) -> list[Item]:
+        reached: list[Stem] = []
+        for stem in self.stems():
+            reached.append(stem)
+            if stem.after_seq <= seq:
+                break
+        for stem in reversed(reached):
+            page = read(
+                self._scope, stem.session_id, after_seq=max(seq, stem.after_seq), limit=limit
+            )
+            own = [item for item in page if item.seq <= stem.until_seq]
+            if own:
+                return own
+        return []
+
+    def _before(self, read: Callable[..., list[Item]], seq: int | None, limit: int) -> list[Item]:
+        for stem in self.stems():
+            before = None if stem.until_seq == ENDLESS else stem.until_seq + 1
+            if seq is not None:
+                before = seq if before is None else min(seq, before)
+            page = read(self._scope, stem.session_id, before_seq=before, limit=limit)
+            if page:
+                return page
+        return []
+
+
+def _behind(stem: Stem) -> int:
+    return stem.until_seq if stem.until_seq == ENDLESS else stem.until_seq + 1

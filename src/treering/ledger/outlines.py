@@ -1,0 +1,207 @@
+"""Sessions at a glance: what each is called, what became of it, when it was last written to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.ledger.records import SessionHead
+from treering.model.cursors import pack, unpack
+from treering.model.kinds import ERASURE_KINDS
+from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, Place, Query
+from treering.model.scopes import Scope
+from treering.model.sessions import IDLE_MINUTES, SESSION_STATES, SessionOutline, charter_of
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.ledger.ports import EventStore
+    from treering.model.events import Event, Header
+    from treering.model.sessions import SessionState
+
+HEADS_PAGE: Final = 500
+FIRST_EVENTS: Final = 20
+"""Events at the start of a session among which its opening and first question are looked for."""
+LAST_EVENTS: Final = 50
+"""Events at its end among which its state and its model are looked for."""
+TITLE_CHARACTERS_MAX: Final = 80
+TITLES_MAX: Final = 20_000
+_AFTERWARDS: Final = ERASURE_KINDS | {"episode.written", "session.titled"}
+"""What may happen to a closed session without opening it again."""
+
+
+class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What sessions of a scope are asked for, the last written to first."""
+
+    scope: Scope
+    agent: str | None = None
+    since_ms: int | None = None
+    """Written to at or after this time."""
+    until_ms: int | None = None
+    states: tuple[str, ...] = ()
+    """Any of these; if none is named, all but pruned ones."""
+    text: str | None = None
+    """Part of the title or of the id, whatever its case."""
+    limit: int = PAGE_ITEMS_DEFAULT
+
+
+def list_sessions(
+    store: EventStore, query: SessionQuery, *, after: str | None, now_ms: int
+) -> Page[SessionOutline]:
+    """Return one page of sessions, behind the cursor ``after``. Raises InvalidInput."""
+    _check(query)
+    before = None if after is None else unpack(after, tuple[int])[0]
+    sketch = Sketch(store, query.scope, now_ms)
+    found: list[tuple[int, SessionOutline]] = []
+    for head in heads(store, query.scope, before=before):
+        # Times before anything else: what they leave out costs no look at its events.
+        if not _in_time(query, head.updated_ms):
+            continue
+        outline = sketch.outline(head)
+        if _matches(query, outline):
+            found.append((head.position, outline))
+            if len(found) > query.limit:
+                break
+    has_more = len(found) > query.limit
+    items = found[: query.limit]
+    cursor = pack((items[-1][0],)) if has_more else None
+    return Page(items=[one for _, one in items], has_more=has_more, next_cursor=cursor)
+
+
+def heads(store: EventStore, scope: Scope, *, before: int | None = None) -> Iterator[SessionHead]:
+    """Return the sessions of a scope at their last event, the last written to first."""
+    while page := store.session_heads(scope, before_position=before, limit=HEADS_PAGE):
+        yield from page
+        before = page[-1].position
+
+
+def head_of(store: EventStore, scope: Scope, session_id: str) -> SessionHead | None:
+    """Return a session at its last event; None if it has no past."""
+    last = store.last_headers(scope, session_id, before_seq=None, limit=1)
+    if not last:
+        return None
+    return SessionHead(
+        session_id=session_id,
+        position=last[0].position,
+        head_seq=last[0].seq,
+        updated_ms=last[0].recorded_ms,
+        cut=store.cut(scope, session_id),
+    )
+
+
+class Sketch:
+    """Outlines sessions of one scope; what they share is looked up once."""
+
+    def __init__(self, store: EventStore, scope: Scope, now_ms: int) -> None:
+        self._store = store
+        self._scope = scope
+        self._idle_ms = now_ms - IDLE_MINUTES * 60_000
+        self._running = {run.session_id for run in store.open_runs(scope)}
+        self._titles = _titles(store, scope)
+
+    def outline(self, head: SessionHead) -> SessionOutline:
+        """Return a session at a glance, by a few of its first and last events."""
+        store, scope, name = self._store, self._scope, head.session_id
+        start = head.cut.seq if head.cut else 0
+        first = store.session_events(scope, name, after_seq=start, limit=FIRST_EVENTS)
+        last = store.last_headers(scope, name, before_seq=None, limit=LAST_EVENTS)
+        opening = first[0] if first else None
+        opens = opening is not None and opening.kind in {"session.opened", "session.forked"}
+        charter = charter_of(opening.payload if opening is not None and opens else None)
+        return SessionOutline(
+            session_id=name,
+            scope=scope,
+            title=self._titles.get(name) or charter.title or _first_words(first),
+            state=self._state(name, head, last),
+            mode=charter.mode,
+            agent=_agent(first, last),
+            user=next((event.user_id for event in (*first, *last) if event.user_id), None),
+            model=_model(last) or _model(first),
+            created_ms=opening.ts_ms if opening is not None else head.updated_ms,
+            updated_ms=head.updated_ms,
+            event_count=head.head_seq - start,
+            parent=head.cut.parent if head.cut else None,
+            forked_seq=head.cut.seq if head.cut else None,
+        )
+
+    def _state(self, name: str, head: SessionHead, last: Sequence[Header]) -> SessionState:
+        if name in self._running:
+            return "running"
+        for header in reversed(last):
+            if header.kind == "session.closed":
+                refs = header.refs if isinstance(header.refs, dict) else {}
+                return "pruned" if refs.get("reason") == "pruned" else "closed"
+            if header.kind not in _AFTERWARDS:
+                break
+        return "idle" if head.updated_ms <= self._idle_ms else "open"
+
+
+def _titles(store: EventStore, scope: Scope) -> dict[str, str]:
+    """Return the last titles that sessions of a scope were given."""
+    titles: dict[str, str] = {}
+    query = Query(scope=scope, kinds=("session.titled",), limit=PAGE_ITEMS_MAX, backwards=True)
+    seen = 0
+    while seen < TITLES_MAX and (page := store.events(query)):
+        for event in reversed(page):
+            payload = event.payload if isinstance(event.payload, dict) else {}
+            title = payload.get("title")
+            if isinstance(title, str) and not event.redacted:
+                titles.setdefault(event.session_id, title)
+        seen += len(page)
+        query = msgspec.structs.replace(query, after=_place(page[0]))
+    return titles
+
+
+def _place(event: Header) -> Place:
+    return Place(event.ts_ms, event.position)
+
+
+def _first_words(events: Sequence[Event]) -> str | None:
+    for event in events:
+        if event.kind == "conversation.user" and not event.redacted:
+            words = " ".join(event.summary.split())
+            return shorten(words, TITLE_CHARACTERS_MAX) or None
+    return None
+
+
+def _agent(first: Sequence[Header], last: Sequence[Header]) -> str:
+    return next((one.agent_id for one in (*first, *last) if one.agent_id != "treering"), "")
+
+
+def _model(headers: Sequence[Header]) -> str | None:
+    for header in reversed(headers):
+        model = header.refs.get("model") if isinstance(header.refs, dict) else None
+        if isinstance(model, str):
+            return model
+    return None
+
+
+def _in_time(query: SessionQuery, updated_ms: int) -> bool:
+    return (query.since_ms is None or updated_ms >= query.since_ms) and (
+        query.until_ms is None or updated_ms <= query.until_ms
+    )
+
+
+def _matches(query: SessionQuery, outline: SessionOutline) -> bool:
+    text = (query.text or "").casefold()
+    return (
+        (query.agent is None or outline.agent == query.agent)
+        and (outline.state in query.states if query.states else outline.state != "pruned")
+        and (not text or text in f"{outline.title or ''}\n{outline.session_id}".casefold())
+    )
+
+
+def _check(query: SessionQuery) -> None:
+    if not 1 <= query.limit <= PAGE_ITEMS_MAX:
+        raise InvalidInput(
+            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {query.limit}",
+            hint="read on with next_cursor",
+        )
+    for state in query.states:
+        if state not in SESSION_STATES:
+            raise InvalidInput(
+                f"invalid state: {state}", hint=f"use one of {', '.join(SESSION_STATES)}"
+            )

@@ -1,0 +1,191 @@
+"""The past of a session, read: what happened, what is in force, and what a model sees of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from treering.context.dialects import render
+from treering.context.pairing import pair
+from treering.errors import InvalidInput, NotFound
+from treering.ledger.contexts import Contexts
+from treering.ledger.lineage import ENDLESS, Lineage
+from treering.ledger.outlines import Sketch, head_of
+from treering.ledger.stretches import stretch
+from treering.ledger.tool_calls import last_tool_calls, session_tool_calls
+from treering.ledger.views import Views
+from treering.ledger.windows import read_window
+from treering.model.queries import PAGE_ITEMS_MAX, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.ledger.contexts import Shown
+    from treering.ledger.lineage import Stem
+    from treering.ledger.ports import EventStore
+    from treering.model.events import Event, Header
+    from treering.model.scopes import Scope
+    from treering.model.sessions import SessionOutline
+    from treering.model.tool_records import ToolRecord
+    from treering.model.views import Counts, Goal, MemoryRecord, Schedule, Turn, Usage
+    from treering.spine.kernel import Kernel
+
+
+class Past:
+    """A session as far as it has come. Reading writes nothing that is not derived."""
+
+    def __init__(self, kernel: Kernel, store: EventStore, scope: Scope, session_id: str) -> None:
+        self._kernel = kernel
+        self._store = store
+        self.scope = scope
+        self.session_id = session_id
+        self._lineage = Lineage(store, scope, session_id)
+        self._views = Views(self._lineage)
+        self._contexts = Contexts(self._lineage, lambda: kernel.results.policy)
+
+    # What happened.
+
+    def headers(self, *, first: int | None = None, last: int | None = None) -> Iterator[Header]:
+        """Return what is safe to show, in order: all of it, the first or the last so many."""
+        lineage = self._lineage
+        return stretch(lineage.headers_after, lineage.headers_before, first, last)
+
+    def events(self, *, first: int | None = None, last: int | None = None) -> Iterator[Event]:
+        """Return the same as ``headers``, with payloads."""
+        lineage = self._lineage
+        return stretch(lineage.events_after, lineage.events_before, first, last)
+
+    def history(self, *, last: int | None = None) -> list[dict[str, Any]]:
+        """Return the conversation as messages that a model takes: user, assistant, tool.
+
+        It holds what was said in turns that ended well and were not undone, however long ago, with
+        calls and results paired. Goals, memories, usage and other marks are left out, and nothing
+        is shortened: see ``context``. ``last`` gives the end of it: so many questions and answers,
+        a call and its result counting as one.
+        """
+        if last is not None and last < 0:
+            raise InvalidInput("the number of messages must be >= 0", hint="ask for 1 or more")
+        wanted = None if last is None else max(last, 1)
+        while True:
+            window = read_window(self._lineage, tokens=None, events=wanted, past="whole")
+            messages, _ = pair([*window.lead, *window.events], self._kernel.results.policy)
+            if wanted is None or len(messages) > (last or 0) or not window.cut:
+                break
+            wanted *= 2
+        kept = messages if last is None else messages[len(messages) - min(last, len(messages)) :]
+        return render(kept, dialect="openai-chat").messages
+
+    def turns(self, *, last: int | None = None) -> Iterator[Turn]:
+        """Return its turns in order, failed and undone ones marked: all, or the last so many."""
+        return self._views.turns(last=last)
+
+    def tool_calls(self, *, last: int | None = None) -> Iterator[ToolRecord]:
+        """Return one record for each tool call, in order, open ones too: all, or the last few."""
+        if last is None:
+            return self._calls()
+        if last < 0:
+            raise InvalidInput("the number of calls must be >= 0", hint="ask for 1 or more")
+        return iter(self._last_calls(last))
+
+    def summary(self) -> Counts:
+        """Return how much of what it holds: events by kind, turns, calls, times."""
+        return self._views.counts()
+
+    def outline(self) -> SessionOutline:
+        """Return the session at a glance: title, state, model, times. Raises NotFound."""
+        head = head_of(self._store, self.scope, self.session_id)
+        if head is None:
+            raise NotFound(
+                f"no session {self.session_id} in scope {self.scope}", hint="check both names"
+            )
+        return Sketch(self._store, self.scope, self._kernel.now_ms()).outline(head)
+
+    # What is in force.
+
+    def goals(self) -> list[Goal]:
+        """Return the goals that were set and not removed."""
+        return self._views.goals()
+
+    def schedules(self) -> list[Schedule]:
+        """Return what is scheduled and was not removed."""
+        return self._views.schedules()
+
+    def memories(self) -> list[MemoryRecord]:
+        """Return what it did to memories: kept, archived, superseded, forgotten."""
+        return self._views.memories()
+
+    def usage(self) -> Usage:
+        """Return the tokens that it used, by model, and their cost; failed runs included."""
+        return self._views.usage()
+
+    # What models saw.
+
+    def shown(
+        self, *, turn: int | None = None, run_id: str | None = None, last: int = 1
+    ) -> list[Shown]:
+        """Return what models were shown, made again: in one turn, one run, or the last few times.
+
+        ``turn`` counts from 1. Each says whether it is exactly what was shown. Raises NotFound.
+        """
+        runs = [run_id] if run_id is not None else []
+        if turn is not None:
+            runs += self._runs_of(turn)
+        if runs:
+            return [self._contexts.shown(event) for event in self._assembled_in(runs)]
+        return [self._contexts.shown(event) for event in self._last_assembled(last)]
+
+    def _runs_of(self, number: int) -> list[str]:
+        for count, turn in enumerate(self.turns(), start=1):
+            if count == number:
+                if not turn.run_ids:
+                    raise NotFound(f"turn {number} has no run", hint="look at the events of it")
+                return list(turn.run_ids)
+        raise NotFound(f"there is no turn {number}", hint="turns count from 1")
+
+    def _assembled_in(self, runs: Sequence[str]) -> Iterator[Event]:
+        for stem in reversed(list(self._lineage.stems())):
+            for run_id in runs:
+                for event in self._store.run_events(self.scope, stem.session_id, run_id):
+                    if event.kind == "context.assembled" and stem.holds(event.seq):
+                        yield event
+
+    def _last_assembled(self, count: int) -> list[Event]:
+        found: list[Event] = []
+        for stem in self._lineage.stems():
+            if len(found) >= count:
+                break
+            query = Query(
+                scope=self.scope,
+                session_id=stem.session_id,
+                kinds=("context.assembled",),
+                limit=min(max(count, 1), PAGE_ITEMS_MAX),
+                backwards=True,
+            )
+            page = [event for event in self._store.events(query) if stem.holds(event.seq)]
+            found = page + found
+        return found[len(found) - min(count, len(found)) :]
+
+    def _calls(self) -> Iterator[ToolRecord]:
+        for stem in reversed(list(self._lineage.stems())):
+            end = self._end_of(stem)
+            for record in session_tool_calls(self._store, self.scope, stem.session_id):
+                if record.position <= end:
+                    yield record
+
+    def _last_calls(self, count: int) -> list[ToolRecord]:
+        found: list[ToolRecord] = []
+        for stem in self._lineage.stems():
+            if len(found) >= count:
+                break
+            end = self._end_of(stem)
+            page = last_tool_calls(self._store, self.scope, stem.session_id, count - len(found))
+            found = [record for record in page if record.position <= end] + found
+        return found
+
+    def _end_of(self, stem: Stem) -> int:
+        """Return the position of the last event of a part of the lineage."""
+        if stem.until_seq == ENDLESS:
+            return ENDLESS
+        last = self._store.last_headers(
+            self.scope, stem.session_id, before_seq=stem.until_seq + 1, limit=1
+        )
+        return last[0].position if last else 0

@@ -1,0 +1,111 @@
+"""Sweeping: idle sessions are closed, and old ones pruned to an episode. No daemon: asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.ledger.erasure import KEPT, expire_session
+from treering.ledger.inbox import Inbox
+from treering.ledger.outlines import Sketch, heads
+from treering.model.kinds import KINDS
+from treering.model.receipts import SweepReceipt
+from treering.model.sessions import IDLE_MINUTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from treering.ledger.drafts import Drafter
+    from treering.ledger.ports import EventStore
+    from treering.ledger.records import SessionHead
+    from treering.ledger.sessions import Session
+    from treering.model.scopes import Scope
+    from treering.model.sessions import SessionOutline
+
+PRUNE_DAYS: Final = 90
+"""A session is old that nobody has written to for so long."""
+DAY_MS: Final = 86_400_000
+REMAINS: Final = frozenset(KEPT) | {
+    name for name in KINDS if name.startswith(("session.", "episode.", "memory.", "user."))
+}
+"""What is left of a pruned session: what became of it, and what is remembered of it."""
+
+
+def sweep(
+    store: EventStore,
+    drafter: Drafter,
+    open_session: Callable[[SessionOutline], Session],
+    scope: Scope,
+    *,
+    now_ms: int,
+    idle_minutes: float | None = IDLE_MINUTES,
+    prune_days: float | None = PRUNE_DAYS,
+    dry_run: bool = False,
+) -> SweepReceipt:
+    """Close idle sessions and prune old ones; None leaves either alone."""
+    closed: list[str] = []
+    pruned: list[str] = []
+    kept: dict[str, str] = {}
+    expired = 0
+    sketch = Sketch(store, scope, now_ms)
+    old_ms = None if prune_days is None else now_ms - round(prune_days * DAY_MS)
+    idle_ms = None if idle_minutes is None else now_ms - round(idle_minutes * 60_000)
+    for head in _youngest_first(store, scope):
+        outline = sketch.outline(head)
+        if outline.state == "pruned":
+            continue
+        if old_ms is not None and head.updated_ms <= old_ms:
+            reason = _why_kept(store, scope, outline, set(pruned))
+            if reason is not None:
+                kept[outline.session_id] = reason
+                continue
+            pruned.append(outline.session_id)
+            if not dry_run:
+                session = open_session(outline)
+                session.write_episode()
+                session.close("pruned")
+                expired += expire_session(store, drafter, scope, outline.session_id, spare=REMAINS)
+        elif idle_ms is not None and head.updated_ms <= idle_ms and outline.state == "idle":
+            closed.append(outline.session_id)
+            if not dry_run:
+                open_session(outline).close("idle")
+    return SweepReceipt(
+        scope=scope,
+        dry_run=dry_run,
+        closed=closed,
+        pruned=pruned,
+        kept=kept,
+        events_expired=expired,
+        physical=store.finish_erasure() if expired else "done",
+    )
+
+
+def _youngest_first(store: EventStore, scope: Scope) -> Iterator[SessionHead]:
+    """Return sessions so that forks come before what they were forked from."""
+    found = list(heads(store, scope))
+    depth: dict[str, int] = {}
+    parents = {head.session_id: head.cut.parent for head in found if head.cut}
+
+    def depth_of(name: str) -> int:
+        steps: list[str] = []
+        while name in parents and name not in depth:
+            steps.append(name)
+            name = parents[name]
+        base = depth.get(name, 0)
+        for count, step in enumerate(reversed(steps), start=1):
+            depth[step] = base + count
+        return depth.get(steps[0], base) if steps else base
+
+    return iter(sorted(found, key=lambda head: -depth_of(head.session_id)))
+
+
+def _why_kept(
+    store: EventStore, scope: Scope, outline: SessionOutline, gone: set[str]
+) -> str | None:
+    """Return why an old session must stay; None if it may go."""
+    if outline.state == "running":
+        return "running"
+    if outline.mode == "queue" and Inbox(store, scope, outline.session_id).next()[0] is not None:
+        return "unread"
+    if any(fork not in gone for fork in store.forks(scope, outline.session_id)):
+        return "forked"
+    return None

@@ -1,0 +1,106 @@
+"""Where a session can turn: the ends of its turns, for forks, and their beginnings, for undo."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.derive.visible import Hidden, redone_by, undone_by
+from treering.errors import InvalidInput, NotFound
+from treering.ledger.lineage import ENDLESS
+from treering.model.kinds import RUN_ENDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.derive.visible import Undone
+    from treering.ledger.lineage import Lineage
+    from treering.model.events import Event, Header
+
+PAGE: Final = 500
+_TURN_KINDS: Final = frozenset(
+    {
+        "conversation.user",
+        "run.started",
+        "session.undone",
+        "session.redone",
+    }
+)
+
+
+def turn_end(lineage: Lineage, event: Header) -> int:
+    """Return the last seq of the turn that ``event`` is part of, up to the next user input.
+
+    A run is never cut in two: the turn ends with it at the earliest. Raises InvalidInput if the
+    event's run is still under way.
+    """
+    open_run = None if event.kind in RUN_ENDS else event.run_id
+    last = event.seq
+    for header in _headers_after(lineage, event.seq):
+        if header.kind in {"conversation.user", "run.started"} and (
+            event.run_id is None or header.run_id != event.run_id
+        ):
+            break
+        last = header.seq
+        if header.run_id == event.run_id and header.kind in RUN_ENDS:
+            open_run = None
+    if open_run is not None:
+        raise InvalidInput(
+            f"event {event.event_id} belongs to a turn that has not ended",
+            hint="end the turn first, or name an event before it",
+        )
+    return last
+
+
+def undoable(lineage: Lineage, turns: int) -> int:
+    """Return the seq from which on the last ``turns`` turns reach. Raises InvalidInput."""
+    if turns < 1:
+        raise InvalidInput(f"cannot undo {turns} turns", hint="undo 1 or more")
+    found, asked_in = 0, set[str]()
+    for event in _visible_before(lineage):
+        if event.kind == "conversation.user":
+            if event.run_id is not None:
+                asked_in.add(event.run_id)
+                continue
+        elif event.kind != "run.started" or event.run_id not in asked_in:
+            continue
+        found += 1
+        if found == turns:
+            return event.seq
+    noun = "turn" if found == 1 else "turns"
+    raise InvalidInput(
+        f"cannot undo {turns} turns: there {'is' if found == 1 else 'are'} {found} {noun}",
+        hint=f"undo {found}" if found else "there is nothing to undo",
+    )
+
+
+def redoable(lineage: Lineage) -> Undone:
+    """Return the undo that can be taken back: the last, if nothing was said since."""
+    taken_back: set[int] = set()
+    for event in _events_before(lineage):
+        undone, redone = undone_by(event), redone_by(event)
+        if redone is not None:
+            taken_back.add(redone)
+        elif undone is not None and undone.seq not in taken_back:
+            return undone
+        elif event.kind == "conversation.user":
+            break
+    raise NotFound("there is nothing to redo", hint="only an undo with no turn after it is redone")
+
+
+def _visible_before(lineage: Lineage) -> Iterator[Event]:
+    hidden = Hidden()
+    return (event for event in _events_before(lineage) if hidden.passes(event))
+
+
+def _events_before(lineage: Lineage) -> Iterator[Event]:
+    """Return what counts of a session for its turns, from its end backwards."""
+    seq = ENDLESS
+    while page := lineage.committed_before(seq, kinds=_TURN_KINDS, limit=PAGE):
+        yield from reversed(page)
+        seq = page[0].seq
+
+
+def _headers_after(lineage: Lineage, seq: int) -> Iterator[Header]:
+    while page := lineage.headers_after(seq, PAGE):
+        yield from page
+        seq = page[-1].seq

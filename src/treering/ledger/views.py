@@ -1,0 +1,186 @@
+"""Views of a session, carried on from snapshots: a long past is folded once."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+from treering.derive.goals import GOALS
+from treering.derive.hindsight import Hindsight
+from treering.derive.memories import MEMORIES
+from treering.derive.reports import REPORT, report_of
+from treering.derive.schedules import SCHEDULES
+from treering.derive.snapshots import Fold, decode_snapshot, encode_snapshot
+from treering.derive.turns import INPUT, Division, LaterEnds
+from treering.errors import InvalidInput
+from treering.ledger.stretches import PAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.derive.trails import Noun, Trail, Value_co
+    from treering.ledger.lineage import Lineage
+    from treering.model.events import Event, Header
+    from treering.model.views import Counts, Goal, MemoryRecord, Schedule, Turn, Usage
+
+SNAPSHOT_EVENTS: Final = 1_000
+"""A snapshot is kept when so many events were folded for want of one."""
+REPLAY_EVENTS: Final = 20_000
+"""In a long replay, one is kept every so many events: an undo may need an older one."""
+FIRST_PAGE: Final = 64
+
+
+class Views:
+    """What can be told of a session and the pasts it shares, as of when it is asked for."""
+
+    def __init__(
+        self,
+        lineage: Lineage,
+        *,
+        snapshot_events: int = SNAPSHOT_EVENTS,
+        replay_events: int = REPLAY_EVENTS,
+    ) -> None:
+        self._lineage = lineage
+        self._snapshot_events = snapshot_events
+        self._replay_events = replay_events
+
+    def turns(self, *, last: int | None = None) -> Iterator[Turn]:
+        """Return all turns in order, or the last so many: those cost no more than they are long."""
+        if last is not None and last < 0:
+            raise InvalidInput("the number of turns must be >= 0", hint="ask for 1 or more")
+        return self._turns(last)
+
+    def goals(self, *, run_id: str | None = None) -> list[Goal]:
+        """Return the goals that count, in the order they were added."""
+        fold = self._folded()
+        return self._values(GOALS, fold.goals, run_id)
+
+    def schedules(self, *, run_id: str | None = None) -> list[Schedule]:
+        """Return the schedules that count, in the order they were added."""
+        fold = self._folded()
+        return self._values(SCHEDULES, fold.schedules, run_id)
+
+    def memories(self, *, run_id: str | None = None) -> list[MemoryRecord]:
+        """Return what was done to each memory and counts, in the order they were told of."""
+        fold = self._folded()
+        return self._values(MEMORIES, fold.memories, run_id)
+
+    def usage(self) -> Usage:
+        """Return what was used, by model, whatever became of it."""
+        return self._folded().spending.usage()
+
+    def counts(self) -> Counts:
+        """Return how much of what there is."""
+        return self._folded().tally.counts()
+
+    def _values(self, noun: Noun[Value_co], trail: Trail, run_id: str | None) -> list[Value_co]:
+        return trail.of(run_id).values(noun, self._read)
+
+    # Folding.
+
+    def _folded(self) -> Fold:
+        """Return all views at the end of the timeline, and keep a snapshot if that took long."""
+        head = self._lineage.head_seq()
+        hindsight = Hindsight()
+        fold = self._start(head, hindsight)
+        kept = fold.seq
+        for page in self._pages(fold.seq, head):
+            fold.take(page, hindsight.hides)
+            if fold.seq - kept >= self._replay_events and self._keep(fold, hindsight):
+                kept = fold.seq
+        if fold.seq - kept > self._snapshot_events:
+            self._keep(fold, hindsight)
+        return fold
+
+    def _start(self, head: int, hindsight: Hindsight) -> Fold:
+        """Return the latest state that still holds, after looking back as far as it."""
+        seen, until = head + 1, head
+        while until > 0:
+            found = self._lineage.snapshot(until)
+            if found is None:
+                break
+            seq, body = found
+            seen = self._look_back(seen, seq, hindsight)
+            start = hindsight.reaches(seq)
+            if start is not None:
+                until = start - 1
+                continue
+            snapshot = decode_snapshot(body, seq)
+            fold = snapshot and Fold.resumed(snapshot, self._read)
+            if fold:
+                return fold
+            until = seq - 1
+        self._look_back(seen, 0, hindsight)
+        return Fold(self._read)
+
+    def _look_back(self, before: int, after: int, hindsight: Hindsight) -> int:
+        """Show ``hindsight`` the events between two seqs; return the seq of the first."""
+        for header in self._backwards(before) if after + 1 < before else ():
+            if header.seq <= after:
+                break
+            hindsight.look(header)
+        return after + 1
+
+    def _keep(self, fold: Fold, hindsight: Hindsight) -> bool:
+        """Keep a snapshot, unless a later event has made it worthless already."""
+        snapshot = fold.freeze() if hindsight.reaches(fold.seq) is None else None
+        if snapshot is None:
+            return False
+        self._lineage.keep_snapshot(snapshot.seq, encode_snapshot(snapshot))
+        return True
+
+    # Dividing.
+
+    def _turns(self, last: int | None) -> Iterator[Turn]:
+        head = self._lineage.head_seq()
+        hindsight, ends = Hindsight(), LaterEnds()
+        first = self._first_of(last, head, hindsight, ends)
+        division = Division(hindsight.hides, ends.states)
+        for page in self._pages(first - 1, head):
+            asked = [header.seq for header in page if header.kind == REPORT]
+            reports = {event.seq: report_of(event) for event in self._read(asked)}
+            for header in page:
+                turn = division.take(header, reports.get(header.seq))
+                if turn is not None:
+                    yield turn
+        rest = division.rest()
+        if rest is not None:
+            yield rest
+
+    def _first_of(self, last: int | None, head: int, hindsight: Hindsight, ends: LaterEnds) -> int:
+        """Return where the last turns begin, after looking back as far as that."""
+        first, left, asking = head + 1, last, ""
+        for header in self._backwards(head + 1) if last != 0 else ():
+            if left == 0 and header.kind == INPUT:
+                return first
+            hindsight.look(header)
+            ends.look(header)
+            if left is None:
+                first = header.seq
+            elif header.kind == INPUT:
+                first, left, asking = header.seq, left - 1, header.run_id or ""
+            if left == 0 and (
+                not asking or (header.kind, header.run_id) == ("run.started", asking)
+            ):
+                return header.seq
+        return first
+
+    # Reading.
+
+    def _pages(self, after: int, head: int) -> Iterator[list[Header]]:
+        """Return headers in order up to ``head``, a page at a time."""
+        while after < head and (page := self._lineage.headers_after(after, PAGE)):
+            yield list(takewhile(lambda header: header.seq <= head, page))
+            after = page[-1].seq
+
+    def _backwards(self, before: int) -> Iterator[Header]:
+        """Return the headers before a seq, the last one first, in pages that grow."""
+        limit = FIRST_PAGE
+        while page := self._lineage.headers_before(before, limit):
+            yield from reversed(page)
+            before, limit = page[0].seq, min(2 * limit, PAGE)
+
+    def _read(self, seqs: Sequence[int]) -> Iterator[Event]:
+        """Return the events at ``seqs``, a page at a time."""
+        for at in range(0, len(seqs), PAGE):
+            yield from self._lineage.events_at(seqs[at : at + PAGE])

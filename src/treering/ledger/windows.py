@@ -1,0 +1,174 @@
+"""Windows: the end of a session as far back as a model call needs it, and no further."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from treering.context.assemble import Window
+from treering.context.calibration import ratio
+from treering.context.pairing import MESSAGE_KINDS
+from treering.derive.visible import Hidden
+from treering.ledger.lineage import ENDLESS
+from treering.model.parts import ContextAssembled, UsageReported, safe_part
+
+if TYPE_CHECKING:
+    from treering.ledger.lineage import Lineage
+    from treering.model.events import Event, Header
+
+KINDS: Final = MESSAGE_KINDS | {
+    "session.undone",
+    "session.redone",
+    "context.compacted",
+    "context.assembled",
+    "usage.reported",
+}
+"""What is read: messages, what hides or replaces them, and what they turned out to cost."""
+BYTES_PER_TOKEN: Final = 8
+"""So many bytes of payloads are read for each token of a budget: more than it can take."""
+SPARE_BYTES: Final = 4_096
+OUTPUT_BYTES_MAX: Final = 9_000
+"""What a tool's output counts for at most: it is shortened before it is shown."""
+Past = Literal["shown", "whole"]
+"""What a model is shown begins at the last compaction; the whole past, at the beginning."""
+PAGE_FIRST: Final = 64
+PAGE_LAST: Final = 1_000
+
+
+def read_window(
+    lineage: Lineage,
+    *,
+    tokens: int | None,
+    events: int | None = None,
+    run_id: str | None = None,
+    before_seq: int = ENDLESS,
+    past: Past = "shown",
+) -> Window:
+    """Return what counts before ``before_seq``: enough for ``tokens``, or about so many ``events``.
+
+    It goes back to the last compaction at most, unless the ``whole`` past is asked for. ``run_id``
+    is the run that asks.
+    """
+    wanted = None if tokens is None else tokens * BYTES_PER_TOKEN + SPARE_BYTES
+    reading = _Reading(wanted, events, past)
+    before, limit = before_seq, PAGE_FIRST
+    while before > reading.floor + 1 and not reading.enough:
+        page = lineage.committed_before(
+            before, kinds=KINDS, until_seq=before_seq, run_id=run_id, limit=limit
+        )
+        if not page:
+            break
+        reading.take(page)
+        before = min(page[0].seq, reading.hidden.before or ENDLESS)
+        limit = min(limit * 2, PAGE_LAST)
+    return reading.window(cut=reading.enough and before > reading.floor + 1)
+
+
+class _Reading:
+    """What was found so far, from the end backwards."""
+
+    def __init__(self, wanted_bytes: int | None, wanted_events: int | None, past: Past) -> None:
+        self.hidden = Hidden()
+        self.floor = 0
+        self.until_seq = 0
+        self._past = past
+        self._wanted_bytes = wanted_bytes
+        self._wanted_events = wanted_events
+        self._bytes = 0
+        self._events: list[Event] = []
+        self._costs: list[Event] = []
+        self._compaction: Event | None = None
+
+    @property
+    def enough(self) -> bool:
+        """Whether more could not be used."""
+        if self._wanted_events is not None and len(self._events) >= self._wanted_events:
+            return True
+        return self._wanted_bytes is not None and self._bytes > self._wanted_bytes
+
+    def take(self, page: list[Event]) -> None:
+        """Look at a page of events, from its last to its first."""
+        for event in reversed(page):
+            if event.seq <= self.floor:
+                return
+            self.until_seq = self.until_seq or event.seq
+            if not self.hidden.passes(event):
+                continue
+            if event.kind in MESSAGE_KINDS:
+                self._events.append(event)
+                self._bytes += _weight(event)
+            elif event.kind == "context.compacted":
+                self._restart(event)
+            elif event.kind in {"context.assembled", "usage.reported"}:
+                self._costs.append(event)
+
+    def window(self, *, cut: bool) -> Window:
+        """Return all that was found; ``cut`` if there is more before it."""
+        events = self._events[::-1]
+        start = _first_turn(events) if cut else 0
+        compaction = self._compaction
+        return Window(
+            events=events[start:],
+            lead=events[:start],
+            summary=None if compaction is None else compaction.payload["summary"],
+            summary_id=None if compaction is None else compaction.event_id,
+            cut=cut,
+            until_seq=self.until_seq,
+            ratio=ratio(_pairs(self._costs[::-1])),
+        )
+
+    def _restart(self, event: Event) -> None:
+        """Go no further back than what a compaction tells in its place."""
+        through = compacted_through(event)
+        if through is not None and self._compaction is None and self._past == "shown":
+            self._compaction = event
+            self.floor = through
+
+
+def compacted_through(event: Event) -> int | None:
+    """Return the seq up to which a compaction tells what happened; None if it cannot be used."""
+    payload = event.payload
+    if event.redacted or not isinstance(payload, dict):
+        return None
+    through, summary = payload.get("through_seq"), payload.get("summary")
+    if type(through) is not int or not isinstance(summary, str) or not 0 < through < event.seq:
+        return None
+    return through
+
+
+def _weight(event: Header) -> int:
+    size = event.payload_bytes + len(event.summary)
+    return min(size, OUTPUT_BYTES_MAX) if event.kind == "tool.result" else size
+
+
+def _first_turn(events: list[Event]) -> int:
+    for index, event in enumerate(events):
+        if event.kind == "conversation.user":
+            return index
+    return 0
+
+
+def _pairs(costs: list[Event]) -> list[tuple[int, int]]:
+    """Return what contexts were estimated at and what the latest model reported for them."""
+    pairs: dict[str | None, list[tuple[int, int]]] = {}
+    model, assembled = None, None
+    for event in costs:
+        part = safe_part(event.kind, event.refs)
+        if isinstance(part, ContextAssembled):
+            assembled = (event.run_id, part.estimated_tokens)
+        elif isinstance(part, UsageReported) and assembled is not None:
+            run_id, estimated = assembled
+            reported = _input_tokens(part)
+            if run_id == event.run_id and estimated and reported:
+                model = part.model
+                pairs.setdefault(model, []).append((estimated, reported))
+            assembled = None
+    return pairs.get(model, [])
+
+
+def _input_tokens(part: UsageReported) -> int:
+    """Return how many tokens went in; some providers count apart what they had cached."""
+    told = part.input_tokens or 0
+    if part.total_tokens is not None and part.output_tokens is not None:
+        told = max(told, part.total_tokens - part.output_tokens)
+    cached = part.cached_tokens or 0
+    return told + cached if cached > told else told

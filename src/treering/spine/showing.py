@@ -1,0 +1,74 @@
+"""What a model is shown, as an event: no text, and enough to make the same context again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.context.assemble import Contributed
+from treering.model.codec import decode, encode
+from treering.model.messages import Repair
+from treering.model.parts import ContextAssembled
+from treering.spine.entries import Entry
+
+if TYPE_CHECKING:
+    from treering.context.assemble import Context
+
+REPORT_MAX: Final = 100
+"""Repairs that are kept with the event; all are counted."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a context was asked for, and what it showed."""
+
+    dialect: str
+    max_tokens: int | None = None
+    reserve_output_tokens: int = 0
+    fixed_tokens: int = 0
+    ratio: float = 1.0
+    digest: str = ""
+    shown: list[tuple[int, int]] = []
+    """First and last seq of each stretch of which every message was shown."""
+    contributed: list[Contributed] = []
+    report: list[Repair] = []
+    """The first ``REPORT_MAX`` repairs."""
+
+    @property
+    def limit(self) -> int | None:
+        """Return the tokens that there were for the input."""
+        if self.max_tokens is None:
+            return None
+        return max(self.max_tokens - self.reserve_output_tokens, 0)
+
+
+def showing(context: Context, *, model: str | None) -> Entry:
+    """Return the event that says what a model is shown."""
+    asked = Asked(
+        dialect=context.dialect,
+        max_tokens=context.max_tokens,
+        reserve_output_tokens=context.reserve_output_tokens,
+        fixed_tokens=context.fixed_tokens,
+        ratio=context.ratio,
+        digest=context.digest,
+        shown=context.shown,
+        contributed=context.contributed,
+        report=context.report[:REPORT_MAX],
+    )
+    part = ContextAssembled(
+        dialect=context.dialect,
+        model=model,
+        max_tokens=context.max_tokens,
+        tokens=context.tokens,
+        estimated_tokens=context.estimated_tokens,
+        messages=len(context.messages),
+        events=len(context.event_ids),
+        repairs=len(context.report),
+    )
+    noun = "message" if len(context.messages) == 1 else "messages"
+    return Entry(
+        kind="context.assembled",
+        summary=f"context of {len(context.messages)} {noun}, about {context.tokens} tokens",
+        payload=decode(encode(asked)),
+        refs=part.as_refs(),
+    )

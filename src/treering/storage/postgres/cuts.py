@@ -1,0 +1,90 @@
+"""Where sessions were forked: a fork is opened at an event of its parent, which does not change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.errors import NotFound
+from treering.ledger.admission import without_parent
+from treering.ledger.records import Cut
+from treering.storage.encoding import cut_of, name_key
+
+if TYPE_CHECKING:
+    from treering.ledger.records import SessionRecord
+    from treering.model.scopes import Scope
+    from treering.storage.postgres.connections import Connection
+
+CUT: Final = "parents.name, parents.genesis, forks.seq, forks.link"
+"""What ``encoding.cut_of`` takes."""
+WITH_CUT: Final = """
+LEFT JOIN forks ON forks.scope = s.scope AND forks.session = s.id
+LEFT JOIN sessions AS parents ON parents.scope = forks.scope AND parents.id = forks.parent
+"""
+"""Brings ``CUT`` to the sessions ``s``."""
+CUT_OF: Final = f"SELECT {CUT} FROM sessions AS s {WITH_CUT} WHERE s.scope = %s AND s.id = %s"
+# Ordered, although there is but one: else an old plan may take any index of the scope.
+_PARENT: Final = """
+SELECT s.id, s.genesis, e.link
+FROM sessions AS s
+CROSS JOIN LATERAL (
+  SELECT e.link
+  FROM events AS e
+  WHERE e.scope = s.scope AND e.session = s.id AND e.seq BETWEEN %(seq)s AND %(seq)s
+  ORDER BY e.seq
+  LIMIT 1
+) AS e
+WHERE s.scope = %(scope)s
+"""
+PARENT_BY_NAME: Final = f"{_PARENT} AND s.key = %(key)s"
+PARENT_BY_GENESIS: Final = f"{_PARENT} AND s.genesis = %(genesis)s"
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """A session that another is forked from, and where."""
+
+    session: int
+    cut: Cut
+
+
+def find_cut(connection: Connection, scope: Scope, session: int) -> Cut | None:
+    """Return where a session was forked, if it was."""
+    row = connection.execute(CUT_OF, (scope, session), binary=True).fetchone()
+    return cut_of(*row or ())
+
+
+def find_parent(
+    connection: Connection, scope: Scope, scope_key: bytes, name: str, seq: int
+) -> Parent:
+    """Return the session that is to be forked at ``seq``. Raises NotFound if it has no such seq."""
+    key = name_key(scope_key, name)
+    found = _find(connection, PARENT_BY_NAME, {"scope": scope, "key": key, "seq": seq})
+    if found is None:
+        raise no_such_seq(scope, name, seq)
+    session, genesis, link = found
+    return Parent(session, Cut(parent=name, genesis=genesis, seq=seq, link=link))
+
+
+def no_such_seq(scope: str, name: str, seq: int) -> NotFound:
+    """Return the error for a session that cannot be forked there."""
+    return NotFound(
+        f"session {name} of {scope} has no event of its own at seq {seq}",
+        hint="fork where the session has one; what it shares belongs to its own parent",
+    )
+
+
+def copied_parent(connection: Connection, scope: Scope, session: SessionRecord, cut: Cut) -> Parent:
+    """Return the parent of a fork that is copied. Raises InvalidInput if that is not here."""
+    place = {"scope": scope, "genesis": cut.genesis, "seq": cut.seq}
+    found = _find(connection, PARENT_BY_GENESIS, place)
+    if found is None or found[2] != cut.link:
+        raise without_parent(session, cut)
+    return Parent(found[0], cut)
+
+
+def _find(
+    connection: Connection, statement: str, place: dict[str, Any]
+) -> tuple[int, bytes, bytes] | None:
+    row = connection.execute(statement, place, binary=True).fetchone()
+    return None if row is None else (row[0], row[1], row[2])

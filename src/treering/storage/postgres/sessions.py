@@ -1,0 +1,213 @@
+"""Sessions: which there are, where they begin, end and were forked, and what in them counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.ledger.records import SessionHead
+from treering.model.events import REDACTED
+from treering.storage.damage import naming_damage
+from treering.storage.encoding import bounded, cut_of, name_key, session_record
+from treering.storage.postgres.cuts import CUT, WITH_CUT
+from treering.storage.postgres.reader import LAST, Reader
+from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES
+from treering.storage.runs import state_after
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from treering.ledger.records import Cut, SessionRecord
+    from treering.model.events import Event
+    from treering.model.scopes import Scope
+    from treering.storage.encoding import Row
+    from treering.storage.postgres.connections import Connection
+
+SESSIONS_PAGE: Final = 1_000
+
+_SESSIONS: Final = f"""
+SELECT s.id, s.scope, scopes.key, s.name, s.salt, s.genesis, h.seq, h.link, {CUT}
+FROM sessions AS s
+JOIN scopes ON scopes.scope = s.scope
+LEFT JOIN heads AS h ON h.scope = s.scope AND h.session = s.id
+{WITH_CUT}
+"""
+# Only those that are told are read beyond their place.
+HEADS: Final = f"""
+SELECT s.name, latest.position, latest.seq, latest.recorded_ms, {CUT}
+FROM (
+  SELECT h.scope, h.session, h.seq, e.position, e.recorded_ms
+  FROM heads AS h
+  CROSS JOIN LATERAL (
+    SELECT e.position, e.recorded_ms
+    FROM events AS e
+    WHERE e.scope = h.scope AND e.session = h.session AND e.seq BETWEEN h.seq AND h.seq
+    ORDER BY e.seq
+    LIMIT 1
+  ) AS e
+  WHERE h.scope = %(scope)s AND e.position < %(before)s
+  ORDER BY e.position DESC
+  LIMIT %(limit)s
+) AS latest
+JOIN sessions AS s ON s.scope = latest.scope AND s.id = latest.session
+{WITH_CUT}
+ORDER BY latest.position DESC
+"""
+FORKS: Final = "SELECT session FROM forks WHERE scope = %s AND parent = %s ORDER BY session"
+# One after the other: a plan that is made while the table is empty would else take any index of
+# the session.
+EVENTS_AT: Final = f"""
+SELECT {EVENT}
+FROM unnest(%(seqs)s::bigint[]) AS wanted (seq)
+CROSS JOIN LATERAL (
+  SELECT *
+  FROM events AS e
+  WHERE e.scope = %(scope)s AND e.session = %(session)s
+    AND e.seq BETWEEN wanted.seq AND wanted.seq AND e.flags < 64
+  ORDER BY e.seq
+  LIMIT 1
+) AS e
+ORDER BY e.seq
+"""
+# The state of each run is looked up: an EXISTS may be planned as a table of all runs.
+COMMITTED: Final = f"""
+SELECT {EVENT}
+FROM events AS e
+WHERE e.scope = %(scope)s AND e.session = %(session)s AND e.seq < %(before)s AND e.flags < 64
+  AND e.kind = ANY(%(kinds)s::text[])
+  AND (e.run_id IS NULL OR e.run_id = %(run)s OR (
+    SELECT r.state = {state_after("run.ended")} AND r.last_seq <= %(until)s
+    FROM runs AS r
+    WHERE r.scope = e.scope AND r.session = e.session AND r.run_id = e.run_id
+  ))
+ORDER BY e.seq DESC
+LIMIT %(limit)s
+"""
+
+
+class SessionReader(Reader):
+    """Answers reads of events, and of the sessions they are in."""
+
+    def session_records(
+        self, scope: Scope | None = None, session_id: str | None = None
+    ) -> Iterator[SessionRecord]:
+        """Return where each session's chain starts and ends."""
+        if scope is not None and session_id is not None:
+            yield from self._one_session(scope, session_id)
+            return
+        after: tuple[str, int] = ("", 0)
+        while True:
+            where = "s.scope = %s AND s.id > %s" if scope else "(s.scope, s.id) > (%s, %s)"
+            values = (scope, after[1], SESSIONS_PAGE) if scope else (*after, SESSIONS_PAGE)
+            found = self._sessions(
+                f"{_SESSIONS} WHERE {where} ORDER BY s.scope, s.id LIMIT %s", values, scope
+            )
+            with naming_damage(self._server.address.shown):
+                yield from (session_record(*row[1:]) for row in found)
+            if len(found) < SESSIONS_PAGE:
+                return
+            after = (found[-1][1], found[-1][0])
+
+    def _one_session(self, scope: Scope, session_id: str) -> list[SessionRecord]:
+        key = self._server.read(lambda c: self._known.scope_key(c, scope), scope)
+        if key is None:
+            return []
+        found = self._sessions(
+            f"{_SESSIONS} WHERE s.scope = %s AND s.key = %s",
+            (scope, name_key(key, session_id)),
+            scope,
+        )
+        with naming_damage(self._server.address.shown):
+            return [session_record(*row[1:]) for row in found]
+
+    def _sessions(
+        self, statement: str, values: tuple[object, ...], scope: Scope | None
+    ) -> list[Row]:
+        return self._server.read(
+            lambda c: c.execute(statement, values, binary=True).fetchall(), scope
+        )
+
+    def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
+        """Return the link at ``seq`` of the session that starts with ``genesis``."""
+        found = self._sessions(
+            "SELECT e.link FROM sessions AS s CROSS JOIN LATERAL ("
+            " SELECT e.link FROM events AS e WHERE e.scope = s.scope AND e.session = s.id"
+            " AND e.seq BETWEEN %s AND %s ORDER BY e.seq LIMIT 1) AS e"
+            " WHERE s.genesis = %s AND s.scope = coalesce(%s, s.scope)",
+            (seq, seq, genesis, scope),
+            scope,
+        )
+        return found[0][0] if found else None
+
+    def session_heads(
+        self, scope: Scope, *, before_position: int | None, limit: int
+    ) -> list[SessionHead]:
+        """Return the sessions of a scope, the one that was last written to first."""
+        before = LAST if before_position is None else before_position
+        place = {"scope": scope, "before": before, "limit": limit}
+        found = self._server.read(lambda c: c.execute(HEADS, place, binary=True).fetchall(), scope)
+        with naming_damage(self._server.address.shown):
+            return [
+                SessionHead(
+                    session_id=REDACTED if name is None else name,
+                    position=position,
+                    head_seq=seq,
+                    updated_ms=recorded_ms,
+                    cut=cut_of(*cut),
+                )
+                for name, position, seq, recorded_ms, *cut in found
+            ]
+
+    def cut(self, scope: Scope, session_id: str) -> Cut | None:
+        """Return where a session was forked; None if it was not, or is not there."""
+        with naming_damage(self._server.address.shown):
+            return self._server.read(lambda c: self._known.cut(c, scope, session_id), scope)
+
+    def forks(self, scope: Scope, session_id: str) -> list[str]:
+        """Return the sessions that were forked from a session's own events, the oldest first."""
+
+        def look(connection: Connection) -> list[str]:
+            session = self._known.session(connection, scope, session_id)
+            found = connection.execute(FORKS, (scope, session), binary=True).fetchall()
+            names = self._known.session_names(connection, scope, [row[0] for row in found])
+            return [names[fork] for (fork,) in found]
+
+        with naming_damage(self._server.address.shown):
+            return self._server.read(look, scope)
+
+    def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
+        """Return the session's own events at ``seqs``, in order; each once."""
+
+        def look(connection: Connection) -> list[Row]:
+            session = self._known.session(connection, scope, session_id)
+            place = {"scope": scope, "session": session, "seqs": sorted(set(seqs))}
+            return connection.execute(EVENTS_AT, place, binary=True).fetchall()
+
+        return self._read(scope, look, self._to_events)
+
+    def committed_events(
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        kinds: Collection[str],
+        before_seq: int,
+        until_seq: int,
+        run_id: str | None,
+        limit: int,
+    ) -> list[Event]:
+        """Return the last events of ``kinds`` before ``before_seq``, in order, that count."""
+
+        def look(connection: Connection) -> list[Row]:
+            place = {
+                "scope": scope,
+                "session": self._known.session(connection, scope, session_id),
+                "kinds": sorted(kinds),
+                "before": before_seq,
+                "until": until_seq,
+                "run": run_id,
+                "limit": limit,
+            }
+            found = connection.execute(COMMITTED, place, binary=True).fetchall()
+            return bounded(found, PAYLOAD_BYTES)[::-1]
+
+        return self._read(scope, look, self._to_events)

@@ -1,0 +1,132 @@
+"""Snapshots of views: a few for each session, the denser the nearer to its end."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+
+from treering.errors import Closed
+from treering.storage.snapshots import superfluous
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.model.scopes import Scope
+    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.server import Server
+
+LOCK_NAME: Final = "\0snapshots"
+"""Names no session: no such name is taken."""
+PATIENCE_S: Final = 1.0
+"""How long a connection is waited for to keep one."""
+LATEST: Final = """
+SELECT seq, body
+FROM snapshots
+WHERE scope = %s AND session = %s AND seq <= %s
+ORDER BY seq DESC
+LIMIT 1
+"""
+# What a crash takes is made anew, and what others hold is not waited for.
+_SETTLE: Final = """
+SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '100ms', true)
+"""
+# Never waited for: one who erases takes away what would be kept, another keeps as good a one.
+_MAY_KEEP: Final = """
+SELECT pg_try_advisory_xact_lock_shared(%s) AND pg_try_advisory_xact_lock(%s)
+"""
+_KEEP: Final = """
+INSERT INTO snapshots (scope, session, seq, body) VALUES (%s, %s, %s, %s)
+ON CONFLICT (scope, session, seq) DO UPDATE SET body = excluded.body
+"""
+_SEQS: Final = """
+SELECT seq FROM snapshots WHERE scope = %s AND session = %s ORDER BY seq DESC
+"""
+_THIN: Final = """
+DELETE FROM snapshots WHERE scope = %s AND session = %s AND seq = ANY(%s::bigint[])
+"""
+DROP: Final = """
+WITH RECURSIVE touched (session) AS (
+  SELECT unnest(%(sessions)s::bigint[])
+  UNION
+  SELECT f.session
+  FROM touched AS t
+  CROSS JOIN LATERAL (
+    SELECT f.session FROM forks AS f WHERE f.scope = %(scope)s AND f.parent = t.session
+    ORDER BY f.session
+  ) AS f
+)
+DELETE FROM snapshots
+WHERE scope = %(scope)s AND session = ANY(ARRAY(SELECT t.session FROM touched AS t))
+"""
+
+
+class Snapshots:
+    """Keeps snapshots beside the events that they were made of."""
+
+    def __init__(self, server: Server, known: Known) -> None:
+        self._server = server
+        self._known = known
+
+    def latest(self, scope: Scope, session_id: str, until_seq: int) -> tuple[int, bytes] | None:
+        """Return the latest snapshot of a session at or before ``until_seq``, and its seq."""
+
+        def look(connection: Connection) -> tuple[int, bytes] | None:
+            session = self._known.session(connection, scope, session_id)
+            row = connection.execute(LATEST, (scope, session, until_seq), binary=True).fetchone()
+            return None if row is None else (row[0], row[1])
+
+        return self._server.read(look, scope)
+
+    def keep(self, scope: Scope, session_id: str, seq: int, body: bytes) -> None:
+        """Keep a snapshot, and few enough of the others, where that can be done at once."""
+        if self._server.read_only:
+            return
+        # Whoever reads gets his answer, also where he may not write or the server is lost.
+        with (
+            contextlib.suppress(psycopg.Error, Closed),
+            self._server.lend(scope, PATIENCE_S) as connection,
+        ):
+            session = self._known.session(connection, scope, session_id)
+            if session is not None and connection.epoch >= 0:
+                self._keep(connection, scope, session, session_id, seq, body)
+
+    def _keep(
+        self,
+        connection: Connection,
+        scope: Scope,
+        session: int,
+        session_id: str,
+        seq: int,
+        body: bytes,
+    ) -> None:
+        locks = _lock(self._known, scope), _lock(self._known, scope, session_id)
+        with connection.transaction():
+            connection.execute(_SETTLE)
+            if connection.execute(_MAY_KEEP, locks).fetchone() != (True,):
+                return
+            connection.execute(_KEEP, (scope, session, seq, body))
+            found = connection.execute(_SEQS, (scope, session), binary=True).fetchall()
+            spare = superfluous([row[0] for row in found])
+            if spare:
+                connection.execute(_THIN, (scope, session, spare))
+
+
+def drop(connection: Connection, known: Known, scope: Scope, sessions: Iterable[int]) -> None:
+    """Drop those of ``sessions``, and of all forked from them. Call inside a transaction."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock(known, scope),))
+    connection.execute(DROP, {"scope": scope, "sessions": sorted(set(sessions))})
+
+
+def empty(connection: Connection) -> None:
+    """Throw all of them away, of every scope."""
+    connection.execute("LOCK TABLE snapshots IN ACCESS EXCLUSIVE MODE")
+    connection.execute("SET LOCAL enable_seqscan = on")
+    connection.execute("DELETE FROM snapshots")
+
+
+def _lock(known: Known, scope: Scope, session_id: str = "") -> int:
+    """Return the lock of a session's snapshots; that of no session is for all of its scope."""
+    return known.lock_of(scope, f"{LOCK_NAME}\0{session_id}")

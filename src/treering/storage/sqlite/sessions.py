@@ -1,0 +1,148 @@
+"""Sessions: which there are, where they begin and end, where they were forked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.ledger.records import SessionHead
+from treering.model.events import REDACTED
+from treering.storage.damage import naming_damage
+from treering.storage.encoding import cut_of, name_key, session_record
+from treering.storage.sqlite import snapshots
+from treering.storage.sqlite.cuts import CUT, WITH_CUT, cut_row, forks_of
+from treering.storage.sqlite.reader import LAST, Reader, find_scope, find_session
+from treering.storage.sqlite.sql import fetch_all, fetch_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.ledger.records import Cut, SessionRecord
+    from treering.model.scopes import Scope
+
+SESSIONS_PAGE: Final = 1_000
+
+_SESSIONS: Final = f"""
+SELECT s.id, scopes.name, scopes.key, s.name, s.salt, s.genesis, heads.seq, heads.link, {CUT}
+FROM sessions AS s
+JOIN scopes ON scopes.id = s.scope
+LEFT JOIN heads ON heads.session = s.id
+{WITH_CUT}
+"""
+# The last events are found within indexes; only those that are told are read.
+HEADS: Final = f"""
+SELECT s.name, e.position, e.seq, e.recorded_ms, {CUT}
+FROM (
+  SELECT e.position AS position
+  FROM sessions AS s
+  CROSS JOIN heads AS h ON h.session = s.id
+  CROSS JOIN events AS e ON e.session = s.id AND e.seq = h.seq
+  WHERE s.scope = ? AND e.position < ?
+  ORDER BY e.position DESC
+  LIMIT ?
+) AS latest
+CROSS JOIN events AS e ON e.position = latest.position
+JOIN sessions AS s ON s.id = e.session
+{WITH_CUT}
+ORDER BY e.position DESC
+"""
+
+
+class SessionReader(Reader):
+    """Answers reads of events, and of the sessions they are in."""
+
+    def session_records(
+        self, scope: Scope | None = None, session_id: str | None = None
+    ) -> Iterator[SessionRecord]:
+        """Return where each session's chain starts and ends."""
+        if scope is not None and session_id is not None:
+            yield from self._one_session(scope, session_id)
+            return
+        after = 0
+        while True:
+            with self._database.reading() as connection:
+                found = fetch_all(
+                    connection,
+                    f"{_SESSIONS} WHERE s.id > :after"
+                    " AND (:scope IS NULL OR scopes.name = :scope)"
+                    " AND (:session IS NULL OR s.name = :session)"
+                    " ORDER BY s.id LIMIT :limit",
+                    {
+                        "after": after,
+                        "scope": scope,
+                        "session": session_id,
+                        "limit": SESSIONS_PAGE,
+                    },
+                )
+            with naming_damage(self._database.path):
+                records = [session_record(*row[1:]) for row in found]
+            yield from records
+            if len(found) < SESSIONS_PAGE:
+                return
+            after = found[-1][0]
+
+    def _one_session(self, scope: Scope, session_id: str) -> list[SessionRecord]:
+        with self._database.reading() as connection:
+            key = fetch_value(connection, "SELECT key FROM scopes WHERE name = ?", (scope,))
+            if key is None:
+                return []
+            found = fetch_all(
+                connection,
+                f"{_SESSIONS} WHERE scopes.name = ? AND s.key = ?",
+                (scope, name_key(key, session_id)),
+            )
+        with naming_damage(self._database.path):
+            return [session_record(*row[1:]) for row in found]
+
+    def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
+        """Return the link at ``seq`` of the session that starts with ``genesis``."""
+        with self._database.reading() as connection:
+            link: bytes | None = fetch_value(
+                connection,
+                "SELECT e.link FROM sessions AS s JOIN events AS e ON e.session = s.id"
+                " JOIN scopes ON scopes.id = s.scope"
+                " WHERE s.genesis = ? AND e.seq = ? AND scopes.name = coalesce(?, scopes.name)",
+                (genesis, seq, scope),
+            )
+        return link
+
+    def session_heads(
+        self, scope: Scope, *, before_position: int | None, limit: int
+    ) -> list[SessionHead]:
+        """Return the sessions of a scope, the one that was last written to first."""
+        before = LAST if before_position is None else before_position
+        with self._database.reading() as connection:
+            found = fetch_all(connection, HEADS, (find_scope(connection, scope)[0], before, limit))
+        with naming_damage(self._database.path):
+            return [
+                SessionHead(
+                    session_id=REDACTED if name is None else name,
+                    position=position,
+                    head_seq=seq,
+                    updated_ms=recorded_ms,
+                    cut=cut_of(*cut),
+                )
+                for name, position, seq, recorded_ms, *cut in found
+            ]
+
+    def cut(self, scope: Scope, session_id: str) -> Cut | None:
+        """Return where a session was forked; None if it was not, or is not there."""
+        with self._database.reading() as connection:
+            session = find_session(connection, *find_scope(connection, scope), session_id)
+            found = cut_row(connection, session)
+        with naming_damage(self._database.path):
+            return cut_of(*found)
+
+    def forks(self, scope: Scope, session_id: str) -> list[str]:
+        """Return the sessions that were forked from a session's own events, the oldest first."""
+        with self._database.reading() as connection:
+            session = find_session(connection, *find_scope(connection, scope), session_id)
+            found = forks_of(connection, session)
+        return [self._sessions[fork][1] for fork in found]
+
+    def snapshot(
+        self, scope: Scope, session_id: str, *, until_seq: int
+    ) -> tuple[int, bytes] | None:
+        """Return the latest snapshot kept of a session at or before ``until_seq``, and its seq."""
+        with self._database.reading() as connection:
+            session = find_session(connection, *find_scope(connection, scope), session_id)
+            return snapshots.latest(connection, session, until_seq)

@@ -1,0 +1,208 @@
+"""A view that goes on from snapshots says what the fold over all events says, to the byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+import treering
+from builders import HERE, NOON, said
+from forks import fork
+from treering.derive.counts import counts
+from treering.derive.goals import goals
+from treering.derive.memories import memories
+from treering.derive.schedules import schedules
+from treering.derive.snapshots import VERSION
+from treering.derive.turns import turns
+from treering.derive.usage import usage
+from treering.ledger.lineage import Lineage
+from treering.ledger.views import Views
+from treering.model.kinds import RUN_ENDS
+from treering.model.scopes import parse_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering import Event, Ledger
+
+RUNS: Final = ["r1", "r2", "r3", None, None]
+THINGS: Final = ["a", "b", 3]
+
+goal_events = st.tuples(
+    st.sampled_from(["goal.added", "goal.added", "goal.updated", "goal.updated", "goal.removed"]),
+    st.fixed_dictionaries(
+        {"id": st.sampled_from(THINGS)},
+        optional={
+            "status": st.sampled_from(["active", "done", 7]),
+            "description": st.sampled_from(["x", "y"]),
+            "progress": st.integers(0, 3),
+            "parent": st.sampled_from(THINGS),
+        },
+    ),
+)
+schedule_events = st.tuples(
+    st.sampled_from(["schedule.added", "schedule.fired", "schedule.fired", "schedule.removed"]),
+    st.one_of(
+        st.fixed_dictionaries({"id": st.sampled_from(THINGS), "prompt": st.just("go")}),
+        st.fixed_dictionaries({"job_id": st.sampled_from(THINGS)}),
+    ),
+)
+memory_events = st.tuples(
+    st.sampled_from(
+        [f"memory.{verb}" for verb in ("stored", "revised", "superseded", "archived", "restored")]
+        + ["memory.forgotten", "memory.recalled"]
+    ),
+    st.fixed_dictionaries(
+        {"id": st.sampled_from(THINGS)},
+        optional={"key": st.sampled_from("kl"), "category": st.sampled_from("cd")},
+    ),
+)
+usage_events = st.tuples(
+    st.just("usage.reported"),
+    st.fixed_dictionaries(
+        {
+            "model": st.sampled_from(["gpt-4o", "nobody-knows-it"]),
+            "input_tokens": st.integers(0, 5),
+            "output_tokens": st.integers(0, 5),
+        },
+        optional={
+            "message_id": st.sampled_from("mn"),
+            "request_id": st.sampled_from("qr"),
+            "cache_creation_tokens": st.integers(-1, 2),
+        },
+    ),
+)
+other_events = st.tuples(
+    st.sampled_from(
+        ["conversation.user", "conversation.user", "conversation.assistant", "tool.call"]
+        + ["run.started", "run.started", *RUN_ENDS, "run.ended"]
+    ),
+    st.none(),
+)
+recorded = st.tuples(
+    st.just("record"),
+    st.one_of(goal_events, schedule_events, memory_events, usage_events, other_events),
+    st.sampled_from(RUNS),
+    st.integers(0, 3),
+)
+place = st.integers(0, 40)
+steps = st.lists(
+    st.one_of(
+        recorded,
+        recorded,
+        recorded,
+        recorded,
+        st.tuples(st.sampled_from(["undo", "redo", "redact", "fork", "leave", "spoil"]), place),
+        st.tuples(st.just("look"), place),
+    ),
+    max_size=60,
+)
+
+
+@given(steps=steps, snapshot_events=st.integers(0, 5), replay_events=st.integers(1, 9))
+def test_views_from_snapshots_are_the_views_of_all_events(
+    steps: list[Any], snapshot_events: int, replay_events: int
+) -> None:
+    with treering.open(":memory:") as ledger:
+        story = Story(ledger, snapshot_events, replay_events)
+        for step in steps:
+            getattr(story, step[0])(*step[1:])
+        for session_id in story.sessions:
+            story.session_id = session_id
+            story.look(2)
+
+
+class Story:
+    """What happens to a few sessions, one of which is written to."""
+
+    def __init__(self, ledger: Ledger, snapshot_events: int, replay_events: int) -> None:
+        self.ledger = ledger
+        self.often = {"snapshot_events": snapshot_events, "replay_events": replay_events}
+        self.sessions = ["s1"]
+        self.session_id = "s1"
+
+    def record(self, content: tuple[str, Any], run_id: str | None, later: int) -> None:
+        kind, payload = content
+        events = self.events()
+        over = {event.run_id for event in events if event.kind in RUN_ENDS}
+        if kind == "run.started":
+            over |= {event.run_id for event in events}
+        if run_id in over or (kind.startswith("run.") and run_id is None):
+            run_id = f"r-{len(events)}"  # A run starts once and takes nothing after its end.
+        self.append(kind, payload=payload, run_id=run_id, ts_ms=NOON + 7 * later)
+
+    def undo(self, at: int) -> None:
+        head = len(self.events())
+        self.append("session.undone", refs={"from_seq": max(head + 1 - at, 1), "turns": 1})
+
+    def redo(self, at: int) -> None:
+        undone = [event.seq for event in self.events() if event.kind == "session.undone"] or [1]
+        self.append("session.redone", refs={"undone_seq": undone[at % len(undone)]})
+
+    def redact(self, at: int) -> None:
+        events = self.events()
+        if events:
+            self.ledger.redact(HERE, event_id=events[at % len(events)].event_id)
+
+    def fork(self, at: int) -> None:
+        own = [event.seq for event in self.events() if event.session_id == self.session_id]
+        if own:
+            child = f"s{len(self.sessions) + 1}"
+            fork(self.ledger, child, parent=self.session_id, seq=own[at % len(own)])
+            self.sessions.append(child)
+            self.session_id = child
+
+    def leave(self, at: int) -> None:
+        self.session_id = self.sessions[at % len(self.sessions)]
+
+    def spoil(self, at: int) -> None:
+        found = self.lineage().snapshot(at)
+        if found is None:
+            return
+        seq, body = found
+        spoilt = [
+            b"",
+            bytes([VERSION + 1]) + body[1:],
+            body[:-1],
+            body[:-1] + bytes([sum(body) % 256]),
+        ]
+        self.lineage().keep_snapshot(seq, spoilt[at % len(spoilt)])
+
+    def look(self, at: int) -> None:
+        events = self.events()
+        views = Views(self.lineage(), **self.often)
+        own = f"r{at % 4}"
+
+        assert encoded(views.counts()) == encoded(counts(events))
+        assert encoded(views.usage()) == encoded(usage(events))
+        assert encoded(views.goals()) == encoded(goals(events))
+        assert encoded(views.goals(run_id=own)) == encoded(goals(events, run_id=own))
+        assert encoded(views.schedules()) == encoded(schedules(events))
+        assert encoded(views.memories()) == encoded(memories(events))
+        divided = list(turns(events))
+        assert encoded(list(views.turns())) == encoded(divided)
+        some = at % 4
+        assert encoded(list(views.turns(last=some))) == encoded(divided[len(divided) - some :])
+
+    def append(self, kind: str, **fields: Any) -> None:
+        stated = {"payload": None, "session_id": self.session_id, "ts_ms": NOON, **fields}
+        self.ledger.append([said(f"{kind} happened", kind=kind, **stated)])
+
+    def lineage(self) -> Lineage:
+        return Lineage(self.ledger._store, parse_scope(HERE), self.session_id)
+
+    def events(self) -> list[Event]:
+        return list(self._pages())
+
+    def _pages(self) -> Iterator[Event]:
+        lineage, seq = self.lineage(), 0
+        while page := lineage.events_after(seq, 1_000):
+            yield from page
+            seq = page[-1].seq
+
+
+def encoded(value: Any) -> bytes:
+    return msgspec.json.encode(value)
