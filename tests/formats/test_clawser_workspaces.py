@@ -135,7 +135,7 @@ def test_an_empty_conversation_is_one(tmp_path: Path) -> None:
 
 
 OLDER: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    V1_BLOB: ("v1", {"id": "conv_1", "name": "Tides", "created": 5, "lastUsed": 6,
+    V1_BLOB: ("v1", {"id": "conv_1", "name": "Tides", "pinned": True, "created": 5, "lastUsed": 6,
                      "checkpoint": {"session_history": history("in a blob")}}),
     V1_FILE: ("v1", {"history": history("in a file")}),
     V0: ("v0", {"session_history": history("in a checkpoint"), "timestamp": T0}),
@@ -171,6 +171,18 @@ def test_restoring_an_older_version_writes_it_as_v2_and_leaves_it_there(
     assert newer.log == older.log
     assert newer.card == older.card
     assert {name: contents(tmp_path)[name] for name in before} == before
+
+
+def test_what_could_not_be_read_is_set_aside_and_not_lost(tmp_path: Path) -> None:
+    put(tmp_path, f"{V2}/events.jsonl", GARBAGE)
+    put(tmp_path, f"{V2}/events.jsonl.broken-1", "of the last time")
+    put(tmp_path, V0, OLDER[V0][1])
+
+    Workspace(tmp_path, "ws").restore("conv_1")
+
+    assert Workspace(tmp_path, "ws").read("conv_1").version == "v2"
+    assert (tmp_path / V2 / "events.jsonl.broken-1").read_text() == "of the last time"
+    assert (tmp_path / V2 / "events.jsonl.broken-2").read_bytes() == GARBAGE
 
 
 def test_versions_are_tried_from_the_newest_to_the_oldest(tmp_path: Path) -> None:

@@ -77,8 +77,15 @@ usage_events = st.tuples(
 )
 other_events = st.tuples(
     st.sampled_from(
-        ["conversation.user", "conversation.user", "conversation.assistant", "tool.call"]
-        + ["run.started", "run.started", *RUN_ENDS, "run.ended"]
+        [
+            "conversation.user",
+            "conversation.user",
+            "tool.call",
+            "run.started",
+            "run.started",
+            "run.ended",
+            *RUN_ENDS,
+        ]
     ),
     st.none(),
 )

@@ -26,11 +26,11 @@ EARLIER_CHARS_MAX: Final = 65_536
 _DEAREST_FIRST: Final[tuple[Section, ...]] = (
     "Intent",
     "Outcome",
+    "Earlier",
     "Open",
     "Decisions",
     "Errors",
     "Files",
-    "Earlier",
     "Commands",
 )
 
@@ -63,6 +63,8 @@ def summarise(
         else:
             _note_answer(notes, message)
     sections = _read(earlier or "")
+    if not notes.wants("Outcome"):
+        sections["Open"] = [text for text in sections["Open"] if not clues.questions_in(text)]
     for section, texts in sections.items():
         for text in reversed(texts):
             notes.add(section, text)

@@ -132,7 +132,7 @@ class Division:
         asked = piece.asked
         if asked is None or piece.first is None or piece.last is None:
             return None
-        states = [piece.ends.get(run) or self._later.get(run, "open") for run in piece.runs]
+        run_id = piece.began or next(reversed(piece.runs), None)
         return Turn(
             first_seq=piece.first.seq,
             last_seq=piece.last.seq,
@@ -142,11 +142,14 @@ class Division:
             prompt=asked.summary,
             turn_id=asked.turn_id,
             run_ids=tuple(piece.runs),
-            state=states[-1] if states else None,
+            state=self._state_of(run_id, piece) if run_id else None,
             is_undone=self._hides(asked.seq),
             tool_calls=piece.tool_calls,
             usage=by_model(add_up(piece.reports.values())),
         )
+
+    def _state_of(self, run_id: str, piece: _Piece) -> RunState:
+        return piece.ends.get(run_id) or self._later.get(run_id, "open")
 
 
 class _Piece(msgspec.Struct):
@@ -158,6 +161,8 @@ class _Piece(msgspec.Struct):
     first: Header | None = None
     last: Header | None = None
     last_ms: int = 0
+    began: str | None = None
+    """The last run that began in it."""
     runs: dict[str, None] = {}
     ends: dict[str, RunState] = {}
     tool_calls: int = 0
@@ -171,7 +176,9 @@ class _Piece(msgspec.Struct):
         self.tool_calls += header.kind == "tool.call"
         if header.run_id is not None:
             self.runs[header.run_id] = None
-            if header.kind in RUN_ENDS:
+            if header.kind == _STARTED:
+                self.began = header.run_id
+            elif header.kind in RUN_ENDS:
                 self.ends[header.run_id] = RUN_ENDS[header.kind]
         if report is not None:
             self._count(report)
@@ -180,6 +187,7 @@ class _Piece(msgspec.Struct):
         self.first = self.first or later.first
         self.last = later.last or self.last
         self.last_ms = max(self.last_ms, later.last_ms)
+        self.began = later.began or self.began
         self.runs.update(later.runs)
         self.ends.update(later.ends)
         self.tool_calls += later.tool_calls

@@ -8,10 +8,11 @@ to_session(log, session)
 from __future__ import annotations
 
 from treering.formats.clawser_checkpoints import Checkpoint, checkpoint_of, events_of
+from treering.formats.clawser_conversations import Card, Conversation, PassedOver
 from treering.formats.clawser_log import EventLog, Reading, read_jsonl
 from treering.formats.clawser_sessions import Taken, from_session, to_session
 from treering.formats.clawser_text import BadLine
-from treering.formats.clawser_workspaces import Card, Conversation, Restored, Workspace
+from treering.formats.clawser_workspaces import Restored, Workspace
 
 __all__ = [
     "BadLine",
@@ -19,6 +20,7 @@ __all__ = [
     "Checkpoint",
     "Conversation",
     "EventLog",
+    "PassedOver",
     "Reading",
     "Restored",
     "Taken",

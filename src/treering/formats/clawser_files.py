@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 from pathlib import Path
@@ -19,6 +20,13 @@ def read_bytes(path: Path) -> bytes:
     if size > FILE_BYTES_MAX:
         raise TooLarge(f"{path.name} has {size} bytes", hint="split it by lines")
     return path.read_bytes()
+
+
+def set_aside(path: Path) -> None:
+    """Give a file that cannot be read another name, so that nothing takes its place."""
+    if path.exists():
+        names = (path.with_name(f"{path.name}.broken-{n}") for n in itertools.count(1))
+        path.rename(next(name for name in names if not name.exists()))
 
 
 def replace_file(path: Path, body: bytes) -> None:

@@ -6,14 +6,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, Literal
 
 from treering.errors import InvalidInput
+from treering.ledger.lineage import ENDLESS
 from treering.ledger.records import Selection
+from treering.ledger.retellings import retellings
 from treering.model.events import NewEvent
 from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, RUN_ENDS
 from treering.model.receipts import ExpireReceipt, RedactReceipt, Target
 from treering.model.retention import DEFAULT_RETENTION, check_retention, cutoffs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import EventStore
@@ -52,15 +54,35 @@ def redact(
     if replacement not in {"null", "placeholder"}:
         raise InvalidInput(f"invalid replacement: {replacement}", hint="use null or placeholder")
     selection = Selection(scope=scope, event_id=event_id, session_id=session_id)
+    retold = list(_retold(store, selection))
     count, erased, shared = _redact(store, drafter, selection, replacement)
+    retellings_redacted = 0
+    for retelling in retold:
+        told = Selection(scope=scope, event_id=retelling)
+        redacted, blobs, _ = _redact(store, drafter, told, replacement)
+        retellings_redacted += redacted
+        erased += blobs
     return RedactReceipt(
         target=Target(event_id=event_id, session_id=session_id, scope=scope),
         replacement=replacement,
         redacted_count=count,
+        retellings_redacted=retellings_redacted,
         blobs_erased=erased,
         blobs_shared=shared,
         physical=store.finish_erasure(),
     )
+
+
+def _retold(store: EventStore, selection: Selection) -> Iterator[str]:
+    """Return the events that retell what is about to be redacted."""
+    scope, session_id = selection.scope, selection.session_id
+    if session_id is not None:
+        yield from retellings(store, scope, session_id, first_seq=1, last_seq=ENDLESS)
+        return
+    event = store.find(scope, selection.event_id or "")
+    if event is not None:
+        seq = event.seq
+        yield from retellings(store, scope, event.session_id, first_seq=seq, last_seq=seq)
 
 
 def redact_all(store: EventStore, drafter: Drafter, scope: Scope) -> tuple[int, int]:

@@ -29,6 +29,8 @@ class RedactReceipt(msgspec.Struct, frozen=True, kw_only=True):
     blobs_shared: int
     """Blobs kept because other events of the scope hold the same content."""
     physical: Physical
+    retellings_redacted: int = 0
+    """Summaries and episodes that told what was redacted, and went with it."""
 
 
 class ExpireReceipt(msgspec.Struct, frozen=True, kw_only=True):

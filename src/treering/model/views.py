@@ -64,7 +64,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     run_ids: tuple[str, ...]
     """In the order they were heard of; a turn that was tried again has several."""
     state: RunState | None
-    """What became of the last of them; None if there is none."""
+    """What became of the last run that began in it, or else was heard of; None if none was."""
     is_undone: bool
     tool_calls: int
     usage: tuple[ModelUsage, ...]
