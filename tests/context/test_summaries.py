@@ -181,6 +181,20 @@ def test_the_newest_list_of_tasks_says_what_is_open() -> None:
     assert lines("Open", after, earlier=earlier) == ["check", "store"]
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("All well. Next, the docs.", ["Next, the docs."]),
+        ("- [ ] write docs\n- [x] write code", ["write docs"]),
+        ("TODO: docs", ["TODO: docs"]),
+        ("See todo-app/main.ts and my/todo.ts.", []),
+        ("All is done.", []),
+    ],
+)
+def test_open_items_are_told_by_their_cues(text: str, told: list[str]) -> None:
+    assert lines("Open", answer(text)) == told
+
+
 def test_a_long_request_is_cut_at_a_word() -> None:
     (told,) = lines("Intent", user("word " * 1_000))
 

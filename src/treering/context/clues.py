@@ -17,19 +17,17 @@ ARGUMENTS_MAX: Final = 64
 PATH_CHARS_MAX: Final = 200
 
 _BREAKS: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")  # noqa: RUF001  (CJK marks)
+# Cues are looked for in small letters: ignoring case takes three times as long.
 _DECIDED: Final = re.compile(
     r"\b(?:decided?|decision|agreed|chose|chosen|settled on|going with|opted|(?:will|ll|to) use"
-    r"|let'?s (?!see\b|look\b|check\b|try to see\b)|instead of|rather than)\b",
-    re.IGNORECASE,
+    r"|let'?s (?!see\b|look\b|check\b|try to see\b)|instead of|rather than)\b"
 )
 _REQUIRED: Final = re.compile(
-    r"\b(?:must|never|always|don'?t|do not|make sure|prefer|only use|should not|required?)\b",
-    re.IGNORECASE,
+    r"\b(?:must|never|always|don'?t|do not|make sure|prefer|only use|should not|required?)\b"
 )
 _OPEN: Final = re.compile(
-    r"(?<![\w/.-])to-?dos?(?![\w/-]|\.\w)|^\s*[-*] \[ \]|\b(?:fixme|next steps?|next,|remaining"
-    r"|remains|not yet|still needs?|still have to|pending|follow-?up|left to do|unfinished)\b",
-    re.IGNORECASE,
+    r"\b(?:(?<![/.-])to-?dos?(?![/-]|\.\w)|fixme|next steps?|next(?=,)|remaining|remains|not yet"
+    r"|still needs?|still have to|pending|follow-?up|left to do|unfinished)\b|[-*] \[ \]"
 )
 _ASKED: Final = ("?", "？", "؟")  # noqa: RUF001  (as other scripts spell it)
 
@@ -37,6 +35,7 @@ _ASKED: Final = ("?", "？", "؟")  # noqa: RUF001  (as other scripts spell it)
 _PATH: Final = re.compile(
     r"(?<![\w.@~+/:-])(?:[\w.@~+-]{0,64}/){0,16}[\w.@+-]{0,63}\w\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/-])"
 )
+_DOTTED: Final = re.compile(r"\.[A-Za-z]")
 _SUFFIX: Final = re.compile(
     r"\.(?:c|cc|cfg|cpp|cs|css|csv|db|go|h|html|ini|ipynb|java|js|jsonl?|jsx|kt|lock|log|md|php|proto"
     r"|ps1|pyi?|rb|rs|rst|sh|sql|svg|swift|tf|toml|tsx?|txt|vue|xml|ya?ml)$",
@@ -86,9 +85,12 @@ def questions_in(text: str) -> list[str]:
 
 def paths_in(text: str) -> list[str]:
     """Return names of files in ``text``: with a folder, or with a suffix that files have."""
+    searched = _searched(text)
+    if not _DOTTED.search(searched):
+        return []
     return [
         path
-        for path in _PATH.findall(_searched(text))
+        for path in _PATH.findall(searched)
         if "/" in path or (_SUFFIX.search(path) and not _LIBRARY.fullmatch(path))
     ]
 
@@ -158,9 +160,9 @@ def _is_task(task: Any) -> bool:
 def _cued(text: str, cue: re.Pattern[str]) -> list[str]:
     searched = _searched(text)
     # Most texts have no cue at all, and one look settles it.
-    if not cue.search(searched):
+    if not cue.search(searched.lower()):
         return []
-    return [sentence for sentence in _BREAKS.split(searched) if cue.search(sentence)]
+    return [sentence for sentence in _BREAKS.split(searched) if cue.search(sentence.lower())]
 
 
 def _searched(text: str) -> str:

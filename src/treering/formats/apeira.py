@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from treering.formats.apeira_episodic import Episodic
 from treering.formats.apeira_sessions import from_session, to_session
-from treering.formats.apeira_slices import Slice, SliceMeta, normalize_items
+from treering.formats.apeira_slices import Slice, SliceExtent, normalize_items
 from treering.formats.apeira_states import SessionState, load_state, save_state, storage_key
 
 __all__ = [
     "Episodic",
     "SessionState",
     "Slice",
-    "SliceMeta",
+    "SliceExtent",
     "from_session",
     "load_state",
     "normalize_items",

@@ -11,13 +11,15 @@ from treering.formats.apeira_events import entry_of, episode_of, item_in, name_i
 from treering.formats.apeira_reading import next_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from treering.formats.apeira_reading import Episode
     from treering.ledger.sessions import Session
-    from treering.model.events import Event, Header
+    from treering.model.events import Event, Header, NewEvent
     from treering.spine.entries import Entry
 
+BATCH: Final = 500
+"""Episodes that are recorded at once."""
 _DIGEST_DIGITS: Final = 24
 
 
@@ -27,18 +29,22 @@ def to_session(episodic: Episodic, session: Session) -> list[Header]:
     Raises DuplicateEvent at an episode that was recorded before and reads otherwise now: a log that
     was cleared or edited belongs into a session of its own. What stood before it stays recorded.
     """
-    headers: list[Header] = []
+    stated: list[tuple[Episode, NewEvent]] = []
     tools: dict[str, str] = {}
     taken: dict[int, int] = {}
     for episode in episodic.read(from_id=float("-inf")):
         number = episode["id"]
         taken[number] = taken.get(number, 0) + 1
         event_id = _event_id(session.session_id, number, taken[number])
-        headers.append(_record(session, episode, entry_of(episode, tools), event_id))
+        entry = entry_of(episode, tools)
+        stated.append((episode, _event(session, episode, entry, event_id)))
         item = item_in(episode)
         call_id, tool = name_in(item, "call_id"), name_in(item, "name")
         if item.get("type") == "function_call" and call_id and tool:
             tools.setdefault(call_id, tool)
+    headers: list[Header] = []
+    for start in range(0, len(stated), BATCH):
+        headers += _record(session, stated[start : start + BATCH])
     return headers
 
 
@@ -63,20 +69,28 @@ def from_session(session: Session) -> Episodic:
     return Episodic(episodes)
 
 
-def _record(session: Session, episode: Episode, entry: Entry, event_id: str) -> Header:
+def _event(session: Session, episode: Episode, entry: Entry, event_id: str) -> NewEvent:
     told: Any = episode["meta"]
+    return session.new_event(
+        entry.kind,
+        entry.summary,
+        payload=entry.payload,
+        refs=entry.refs,
+        event_id=event_id,
+        turn_id=name_in(told, "turnId") if isinstance(told, dict) else None,
+        source=entry.source,
+        origin=entry.origin,
+    )
+
+
+def _record(session: Session, stated: Sequence[tuple[Episode, NewEvent]]) -> list[Header]:
     try:
-        return session.record(
-            entry.kind,
-            entry.summary,
-            payload=entry.payload,
-            refs=entry.refs,
-            event_id=event_id,
-            turn_id=name_in(told, "turnId") if isinstance(told, dict) else None,
-            source=entry.source,
-            origin=entry.origin,
-        )
+        return session.append([event for _, event in stated])
     except DuplicateEvent as error:
+        if len(stated) > 1:
+            # One by one, to say which it is, and to keep what stands before it.
+            return [header for one in stated for header in _record(session, [one])]
+        episode, _ = stated[0]
         raise DuplicateEvent(
             f"episode {episode['id']} is in session {session.session_id} already, "
             "and reads otherwise there",

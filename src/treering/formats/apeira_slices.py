@@ -40,7 +40,7 @@ _TOOL_ITEMS: Final = ("function_call", "function_call_output")
 _UNSAID: Final = "undefined"
 
 
-class SliceMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SliceExtent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What is known of a slice."""
 
     item_count: int
@@ -52,7 +52,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     """Items for one model call."""
 
     items: list[Any]
-    meta: SliceMeta
+    meta: SliceExtent
 
 
 def make_slice(
@@ -69,7 +69,7 @@ def make_slice(
     started = _from_start(episodes, start)
     at = _restart(started, max_tokens, reserve_output_tokens or 0, turn_id)
     items = normalize([*_items_of(started[at:]), *extensions])
-    return Slice(items=items, meta=SliceMeta(item_count=len(items), truncated=at > 0))
+    return Slice(items=items, meta=SliceExtent(item_count=len(items), truncated=at > 0))
 
 
 def normalize_items(items: Sequence[Any]) -> list[Any]:

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.ledger.sessions import Session
-    from treering.model.events import Event, Header
+    from treering.model.events import Event, Header, NewEvent
 
 ID_PREFIX: Final = "clawser-"
+BATCH: Final = 500
+"""Events that are recorded at once."""
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +45,8 @@ def to_session(log: EventLog, session: Session) -> Taken:
     for recorded in session.events():
         name = _own_id(recorded) if _is_own(recorded) else recorded.event_id
         known[name] = None if recorded.redacted else _digest(recorded.kind, recorded.payload)
-    added = changed = 0
+    changed = 0
+    fresh: list[NewEvent] = []
     for event_id, event in _identified(log.events, session.session_id):
         if isinstance(event, dict) and isinstance(event.get("id"), str) and event["id"] in known:
             continue  # It came out of this session.
@@ -52,18 +55,21 @@ def to_session(log: EventLog, session: Session) -> Taken:
             before = known[event_id]
             changed += before is not None and before != _digest(stated.kind, stated.payload)
             continue
-        session.record(
-            stated.kind,
-            stated.summary,
-            payload=stated.payload,
-            refs=stated.refs,
-            event_id=event_id,
-            ts_ms=stated.ts_ms,
-            source=stated.source,
-            origin=stated.origin,
+        fresh.append(
+            session.new_event(
+                stated.kind,
+                stated.summary,
+                payload=stated.payload,
+                refs=stated.refs,
+                event_id=event_id,
+                ts_ms=stated.ts_ms,
+                source=stated.source,
+                origin=stated.origin,
+            )
         )
-        added += 1
-    return Taken(events=log.size, added=added, changed=changed)
+    for start in range(0, len(fresh), BATCH):
+        session.append(fresh[start : start + BATCH])
+    return Taken(events=log.size, added=len(fresh), changed=changed)
 
 
 def from_session(session: Session) -> EventLog:

@@ -228,13 +228,9 @@ class Session(Past):
         visibility: str | None = None,
     ) -> Header:
         """Append one event of any kind to the session."""
-        self.open()
-        event = NewEvent(
-            scope=self.scope,
-            session_id=self.session_id,
-            kind=kind,
-            agent_id=self.agent,
-            summary=summary,
+        event = self.new_event(
+            kind,
+            summary,
             payload=payload,
             refs=refs,
             event_id=event_id,
@@ -242,12 +238,24 @@ class Session(Past):
             run_id=run_id,
             run_seq=run_seq,
             turn_id=turn_id,
-            user_id=self.user,
             source=source,
             origin=origin,
             visibility=visibility,
         )
+        self.open()
         return self._kernel.append([event])[0]
+
+    def new_event(self, kind: str, summary: str, **fields: Any) -> NewEvent:
+        """Return an event of the session, by its agent and about its user, for ``append``."""
+        return NewEvent(
+            scope=self.scope,
+            session_id=self.session_id,
+            kind=kind,
+            agent_id=self.agent,
+            summary=summary,
+            user_id=self.user,
+            **fields,
+        )
 
     def append(
         self, events: Sequence[NewEvent], *, expected_seq: int | None = None
