@@ -15,6 +15,8 @@ from treering.version import __version__
 
 if TYPE_CHECKING:
     from treering.app import administer, open  # noqa: A004  (the public door)
+    from treering.context.assemble import Context
+    from treering.context.exact import exact_counter
     from treering.errors import (
         Busy,
         Closed,
@@ -45,11 +47,14 @@ if TYPE_CHECKING:
         Unavailable,
         Unsupported,
     )
+    from treering.ledger.contexts import Contributor, Shown, Working
+    from treering.ledger.families import Family
     from treering.ledger.following import Follower
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Event, Header, NewEvent
+    from treering.model.messages import Repair
     from treering.model.queries import Page
     from treering.model.receipts import (
         AnchorReceipt,
@@ -66,11 +71,14 @@ if TYPE_CHECKING:
         RebuildReceipt,
         RedactReceipt,
         ScrubReceipt,
+        SweepReceipt,
         Verification,
     )
     from treering.model.runs import Message
+    from treering.model.sessions import Charter, Isolation, SessionOutline
     from treering.model.tool_records import ToolRecord, ToolStatistics
     from treering.model.tools import SyntheticPolicy
+    from treering.model.views import Counts, Goal, MemoryRecord, ModelUsage, Schedule, Turn, Usage
     from treering.spine.calls import ToolCall
     from treering.spine.ports import (
         Delivery,
@@ -89,10 +97,14 @@ __all__ = [
     "AnchorReceipt",
     "Broken",
     "Busy",
+    "Charter",
     "Closed",
     "Conflict",
+    "Context",
+    "Contributor",
     "CopyReceipt",
     "Corrupt",
+    "Counts",
     "DatabaseStatus",
     "Delivery",
     "DestroyReceipt",
@@ -100,8 +112,10 @@ __all__ = [
     "Event",
     "ExpireReceipt",
     "ExportReceipt",
+    "Family",
     "Follower",
     "Gate",
+    "Goal",
     "Header",
     "ImportReceipt",
     "InitReceipt",
@@ -109,11 +123,14 @@ __all__ = [
     "InvalidInput",
     "InvalidKind",
     "InvalidScope",
+    "Isolation",
     "KeyGeneration",
     "KeyMissing",
     "KeyReceipt",
     "Ledger",
+    "MemoryRecord",
     "Message",
+    "ModelUsage",
     "NewEvent",
     "NotALedger",
     "NotFound",
@@ -127,21 +144,26 @@ __all__ = [
     "ReadOnly",
     "RebuildReceipt",
     "RedactReceipt",
+    "Repair",
     "Run",
     "RunActive",
     "RunClosed",
     "RunInterrupted",
     "SafeEvent",
     "SafeSink",
+    "Schedule",
     "SchemaTooNew",
     "SchemaTooOld",
     "ScrubReceipt",
     "SensitiveContent",
     "Session",
+    "SessionOutline",
+    "Shown",
     "SinkStatus",
     "Spine",
     "StorageError",
     "StorageFull",
+    "SweepReceipt",
     "SyntheticPolicy",
     "TooLarge",
     "ToolCall",
@@ -149,34 +171,47 @@ __all__ = [
     "ToolRecord",
     "ToolStatistics",
     "TreeringError",
+    "Turn",
     "Unavailable",
     "Unsupported",
+    "Usage",
     "Verdict",
     "Verification",
+    "Working",
     "__version__",
     "administer",
+    "exact_counter",
     "open",
 ]
 
 _HOMES: Final = {
     "AnchorReceipt": "treering.model.receipts",
     "Broken": "treering.model.receipts",
+    "Charter": "treering.model.sessions",
+    "Context": "treering.context.assemble",
+    "Contributor": "treering.ledger.contexts",
     "CopyReceipt": "treering.model.receipts",
+    "Counts": "treering.model.views",
     "DatabaseStatus": "treering.model.receipts",
     "Delivery": "treering.spine.ports",
     "DestroyReceipt": "treering.model.receipts",
     "Event": "treering.model.events",
     "ExpireReceipt": "treering.model.receipts",
     "ExportReceipt": "treering.model.receipts",
+    "Family": "treering.ledger.families",
     "Follower": "treering.ledger.following",
     "Gate": "treering.spine.ports",
+    "Goal": "treering.model.views",
     "Header": "treering.model.events",
     "ImportReceipt": "treering.model.receipts",
     "InitReceipt": "treering.model.receipts",
+    "Isolation": "treering.model.sessions",
     "KeyGeneration": "treering.model.receipts",
     "KeyReceipt": "treering.model.receipts",
     "Ledger": "treering.ledger.ledger",
+    "MemoryRecord": "treering.model.views",
     "Message": "treering.model.runs",
+    "ModelUsage": "treering.model.views",
     "NewEvent": "treering.model.events",
     "Occasion": "treering.spine.ports",
     "Page": "treering.model.queries",
@@ -185,20 +220,29 @@ _HOMES: Final = {
     "PrivateSink": "treering.spine.ports",
     "RebuildReceipt": "treering.model.receipts",
     "RedactReceipt": "treering.model.receipts",
+    "Repair": "treering.model.messages",
     "Run": "treering.spine.runs",
     "SafeEvent": "treering.model.carried",
     "SafeSink": "treering.spine.ports",
+    "Schedule": "treering.model.views",
     "ScrubReceipt": "treering.model.receipts",
     "Session": "treering.ledger.sessions",
+    "SessionOutline": "treering.model.sessions",
+    "Shown": "treering.ledger.contexts",
     "SinkStatus": "treering.spine.ports",
     "Spine": "treering.spine.spine",
+    "SweepReceipt": "treering.model.receipts",
     "SyntheticPolicy": "treering.model.tools",
     "ToolCall": "treering.spine.calls",
     "ToolRecord": "treering.model.tool_records",
     "ToolStatistics": "treering.model.tool_records",
+    "Turn": "treering.model.views",
+    "Usage": "treering.model.views",
     "Verdict": "treering.spine.ports",
     "Verification": "treering.model.receipts",
+    "Working": "treering.ledger.contexts",
     "administer": "treering.app",
+    "exact_counter": "treering.context.exact",
     "open": "treering.app",
 }
 """Where each public name lives; every other one is an error."""

@@ -16,7 +16,7 @@ from treering.model.sessions import IDLE_MINUTES, SESSION_STATES, SessionOutline
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from treering.ledger.ports import EventStore
     from treering.model.events import Event, Header
@@ -29,7 +29,9 @@ LAST_EVENTS: Final = 50
 """Events at its end among which its state and its model are looked for."""
 TITLE_CHARACTERS_MAX: Final = 80
 TITLES_MAX: Final = 20_000
-_AFTERWARDS: Final = ERASURE_KINDS | {"episode.written", "session.titled"}
+_OURS: Final = ERASURE_KINDS | {"episode.written"}
+"""What is written to a session when nobody writes to it."""
+_AFTERWARDS: Final = _OURS | {"session.titled"}
 """What may happen to a closed session without opening it again."""
 
 
@@ -107,7 +109,7 @@ class Sketch:
         store, scope, name = self._store, self._scope, head.session_id
         start = head.cut.seq if head.cut else 0
         first = store.session_events(scope, name, after_seq=start, limit=FIRST_EVENTS)
-        last = store.last_headers(scope, name, before_seq=None, limit=LAST_EVENTS)
+        last = self._last(name)
         opening = first[0] if first else None
         opens = opening is not None and opening.kind in {"session.opened", "session.forked"}
         charter = charter_of(opening.payload if opening is not None and opens else None)
@@ -127,16 +129,34 @@ class Sketch:
             forked_seq=head.cut.seq if head.cut else None,
         )
 
+    def quiet_ms(self, head: SessionHead) -> int:
+        """Return when somebody last wrote to a session; what the ledger did to it is no writing."""
+        return self._quiet_ms(head, self._last(head.session_id))
+
     def _state(self, name: str, head: SessionHead, last: Sequence[Header]) -> SessionState:
         if name in self._running:
             return "running"
-        for header in reversed(last):
-            if header.kind == "session.closed":
-                refs = header.refs if isinstance(header.refs, dict) else {}
-                return "pruned" if refs.get("reason") == "pruned" else "closed"
-            if header.kind not in _AFTERWARDS:
-                break
-        return "idle" if head.updated_ms <= self._idle_ms else "open"
+        touched = self._latest(name, last, but=_AFTERWARDS)
+        if touched is not None and touched.kind == "session.closed":
+            refs = touched.refs if isinstance(touched.refs, dict) else {}
+            return "pruned" if refs.get("reason") == "pruned" else "closed"
+        return "idle" if self._quiet_ms(head, last) <= self._idle_ms else "open"
+
+    def _quiet_ms(self, head: SessionHead, last: Sequence[Header]) -> int:
+        touched = self._latest(head.session_id, last, but=_OURS)
+        return head.updated_ms if touched is None else touched.recorded_ms
+
+    def _latest(self, name: str, page: Sequence[Header], *, but: Collection[str]) -> Header | None:
+        """Return the last event of a kind not in ``but``; ``page`` is the end of the session."""
+        while page:
+            for header in reversed(page):
+                if header.kind not in but:
+                    return header
+            page = self._last(name, before_seq=page[0].seq)
+        return None
+
+    def _last(self, name: str, *, before_seq: int | None = None) -> Sequence[Header]:
+        return self._store.last_headers(self._scope, name, before_seq=before_seq, limit=LAST_EVENTS)
 
 
 def _titles(store: EventStore, scope: Scope) -> dict[str, str]:

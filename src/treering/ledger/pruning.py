@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from treering.errors import RunActive
 from treering.ledger.erasure import KEPT, expire_session
 from treering.ledger.inbox import Inbox
 from treering.ledger.outlines import Sketch, heads
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 PRUNE_DAYS: Final = 90
 """A session is old that nobody has written to for so long."""
 DAY_MS: Final = 86_400_000
+PAGE: Final = 500
 REMAINS: Final = frozenset(KEPT) | {
     name for name in KINDS if name.startswith(("session.", "episode.", "memory.", "user."))
 }
@@ -45,29 +47,33 @@ def sweep(
     closed: list[str] = []
     pruned: list[str] = []
     kept: dict[str, str] = {}
+    gone: set[str] = set()
     expired = 0
     sketch = Sketch(store, scope, now_ms)
     old_ms = None if prune_days is None else now_ms - round(prune_days * DAY_MS)
     idle_ms = None if idle_minutes is None else now_ms - round(idle_minutes * 60_000)
     for head in _youngest_first(store, scope):
-        outline = sketch.outline(head)
-        if outline.state == "pruned":
-            continue
-        if old_ms is not None and head.updated_ms <= old_ms:
-            reason = _why_kept(store, scope, outline, set(pruned))
+        outline, quiet_ms = sketch.outline(head), sketch.quiet_ms(head)
+        name = outline.session_id
+        is_pruned = outline.state == "pruned"
+        if is_pruned and not _has_content(store, scope, name):
+            if _forks_gone(store, scope, name, gone):
+                gone.add(name)
+        elif old_ms is not None and (is_pruned or quiet_ms <= old_ms):
+            # A session that is pruned and still has content was left so by a sweep that died.
+            reason = _why_kept(store, scope, outline, gone)
+            if reason is None and not (dry_run or is_pruned):
+                reason = _put_away(open_session(outline))
             if reason is not None:
-                kept[outline.session_id] = reason
+                kept[name] = reason
                 continue
-            pruned.append(outline.session_id)
+            pruned.append(name)
+            gone.add(name)
             if not dry_run:
-                session = open_session(outline)
-                session.write_episode()
-                session.close("pruned")
-                expired += expire_session(store, drafter, scope, outline.session_id, spare=REMAINS)
-        elif idle_ms is not None and head.updated_ms <= idle_ms and outline.state == "idle":
-            closed.append(outline.session_id)
-            if not dry_run:
-                open_session(outline).close("idle")
+                expired += expire_session(store, drafter, scope, name, spare=REMAINS)
+        elif idle_ms is not None and quiet_ms <= idle_ms and outline.state in {"open", "idle"}:
+            if dry_run or _close(open_session(outline), "idle"):
+                closed.append(name)
     return SweepReceipt(
         scope=scope,
         dry_run=dry_run,
@@ -106,6 +112,33 @@ def _why_kept(
         return "running"
     if outline.mode == "queue" and Inbox(store, scope, outline.session_id).next()[0] is not None:
         return "unread"
-    if any(fork not in gone for fork in store.forks(scope, outline.session_id)):
-        return "forked"
-    return None
+    return None if _forks_gone(store, scope, outline.session_id, gone) else "forked"
+
+
+def _forks_gone(store: EventStore, scope: Scope, session_id: str, gone: set[str]) -> bool:
+    return all(fork in gone for fork in store.forks(scope, session_id))
+
+
+def _has_content(store: EventStore, scope: Scope, session_id: str) -> bool:
+    """Whether a session has an event that pruning does not leave."""
+    before: int | None = None
+    while page := store.last_headers(scope, session_id, before_seq=before, limit=PAGE):
+        if any(header.kind not in REMAINS and not header.redacted for header in page):
+            return True
+        before = page[0].seq
+    return False
+
+
+def _put_away(session: Session) -> str | None:
+    """Tell a session in an episode and close it; return why it must stay after all."""
+    session.write_episode()
+    return None if _close(session, "pruned") else "running"
+
+
+def _close(session: Session, reason: str) -> bool:
+    """Whether a session could be closed: a turn may have begun meanwhile."""
+    try:
+        session.close(reason)
+    except RunActive:
+        return False
+    return True

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.model.events import Header
     from treering.model.kinds import Boundary
-    from treering.model.runs import Message
+    from treering.model.runs import Message, OpenRun
     from treering.model.sessions import Isolation, Mode
     from treering.spine.entries import Entry
     from treering.spine.kernel import Kernel
@@ -433,14 +433,13 @@ class Session(Past):
         The last ``keep`` messages stay as they are. With ``max_tokens`` it happens only above 0.8
         of it. ``summariser`` writes the summary; the built-in one needs no model.
         """
-        runs = self._store.open_runs(self.scope, self.session_id)
         found = compact(
             self._lineage,
             self._kernel.results.policy,
             max_tokens=max_tokens,
             keep=keep,
             summariser=summariser,
-            below_seq=min((run.first_seq for run in runs), default=None),
+            below_seq=min((run.first_seq for run in self._open_runs()), default=None),
         )
         return None if found is None else self._append(found.entries())[1]
 
@@ -463,7 +462,8 @@ class Session(Past):
     def _fork_seq(self, at: str | None) -> int:
         """Return the last seq that a fork shares."""
         if at is None:
-            runs = self._store.open_runs(self.scope, self.session_id)
+            # Runs without an owner may never end; what they said does not count in a fork either.
+            runs = [run for run in self._open_runs() if run.owner is not None]
             head = self._lineage.head_seq()
             return min((run.first_seq - 1 for run in runs), default=head)
         event = self._store.find(self.scope, check_id(at))
@@ -493,9 +493,11 @@ class Session(Past):
             title=charter.title,
         )
 
+    def _open_runs(self) -> list[OpenRun]:
+        return self._store.open_runs(self.scope, self.session_id)
+
     def _check_quiet(self, verb: str) -> None:
-        runs = self._store.open_runs(self.scope, self.session_id)
-        if any(run.owner is not None for run in runs):
+        if any(run.owner is not None for run in self._open_runs()):
             raise RunActive(
                 f"cannot {verb} session {self.session_id}: a turn is under way",
                 hint="end the turn first, or interrupt it",

@@ -30,25 +30,31 @@ _TURN_KINDS: Final = frozenset(
 def turn_end(lineage: Lineage, event: Header) -> int:
     """Return the last seq of the turn that ``event`` is part of, up to the next user input.
 
-    A run is never cut in two: the turn ends with it at the earliest. Raises InvalidInput if the
+    A run is never cut in two: the turn ends with the event's own at the earliest, and before the
+    one that takes the next input. What undoes a turn is no part of it. Raises InvalidInput if the
     event's run is still under way.
     """
     open_run = None if event.kind in RUN_ENDS else event.run_id
     last = event.seq
+    begun: dict[str | None, int] = {}
+    """Runs behind the event that have neither ended nor taken an input, with the seq before."""
     for header in _headers_after(lineage, event.seq):
-        if header.kind in {"conversation.user", "run.started"} and (
-            event.run_id is None or header.run_id != event.run_id
-        ):
+        if open_run is not None:
+            if header.run_id == open_run and header.kind in RUN_ENDS:
+                open_run = None
+        elif header.kind in {"conversation.user", "session.undone", "session.redone"}:
             break
+        elif header.kind == "run.started":
+            begun[header.run_id] = last
+        elif header.kind in RUN_ENDS:
+            begun.pop(header.run_id, None)
         last = header.seq
-        if header.run_id == event.run_id and header.kind in RUN_ENDS:
-            open_run = None
     if open_run is not None:
         raise InvalidInput(
             f"event {event.event_id} belongs to a turn that has not ended",
             hint="end the turn first, or name an event before it",
         )
-    return last
+    return min(begun.values(), default=last)
 
 
 def undoable(lineage: Lineage, turns: int) -> int:

@@ -1,0 +1,287 @@
+"""Histories for tests: one event by hand, or any that a hostile author could have left behind."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+from hypothesis import strategies as st
+
+from treering.derive.visible import ended_runs
+from treering.model.codec import encode
+from treering.model.events import REDACTED, Event
+from treering.model.kinds import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+# By hand.
+
+
+def event(kind: str, payload: Any = None, *, seq: int = 1, **fields: Any) -> Event:
+    """Return a recorded event; ``e<seq>`` is its id."""
+    stated: dict[str, Any] = {
+        "position": seq,
+        "seq": seq,
+        "event_id": f"e{seq}",
+        "scope": "acme/app",
+        "session_id": "s1",
+        "kind": kind,
+        "source": "system",
+        "origin": None,
+        "run_id": None,
+        "run_seq": None,
+        "turn_id": None,
+        "agent_id": "lyria",
+        "user_id": None,
+        "ts_ms": seq,
+        "recorded_ms": seq,
+        "visibility": "private",
+        "summary": "",
+        "refs": None,
+        "payload_bytes": 0 if payload is None else len(encode(payload)),
+        "redacted": False,
+        "expired": False,
+        "schema_version": 1,
+        "content_digest": b"",
+        "link": b"",
+        "payload": payload,
+    }
+    return Event(**(stated | fields))
+
+
+def user(text: Any = "What is new?", **fields: Any) -> Event:
+    return event("conversation.user", {"text": text}, **fields)
+
+
+def assistant(text: Any = "Nothing.", **fields: Any) -> Event:
+    return event("conversation.assistant", {"text": text}, **fields)
+
+
+def call(call_id: str = "c1", tool: str = "look", arguments: Any = None, **fields: Any) -> Event:
+    given = {} if arguments is None else arguments
+    return event("tool.call", {"call_id": call_id, "name": tool, "input": given}, **fields)
+
+
+def result(call_id: str = "c1", output: Any = "seen", tool: str = "look", **fields: Any) -> Event:
+    return event("tool.result", {"call_id": call_id, "name": tool, "output": output}, **fields)
+
+
+def erased(one: Event) -> Event:
+    """Return an event as it is read after its redaction."""
+    blank: dict[str, Any] = {"summary": REDACTED, "refs": None, "payload": None, "payload_bytes": 0}
+    return _with(one, redacted=True, **blank)
+
+
+def in_order(*events: Event) -> list[Event]:
+    """Return ``events`` numbered from 1."""
+    return [
+        _with(one, seq=seq, position=seq, event_id=f"e{seq}") for seq, one in enumerate(events, 1)
+    ]
+
+
+def _with(one: Event, **fields: Any) -> Event:
+    # No msgspec.structs.replace: it is the name of a field that says what a test is about.
+    return Event(**({name: getattr(one, name) for name in one.__struct_fields__} | fields))
+
+
+class Listed:
+    """A timeline that is a plain list: what a window is read from, without a database."""
+
+    def __init__(self, events: Sequence[Event], *, page: int = 5) -> None:
+        self._events = events
+        self._page = page
+
+    def committed_before(
+        self,
+        seq: int,
+        *,
+        kinds: Collection[str],
+        until_seq: int = 2**63 - 1,
+        run_id: str | None = None,
+        limit: int,
+    ) -> list[Event]:
+        """Return the last events of ``kinds`` before ``seq`` that count, in pages of a few."""
+        ended = ended_runs(one for one in self._events if one.seq <= until_seq)
+        found = [
+            one
+            for one in self._events
+            if one.seq < seq
+            and one.kind in kinds
+            and (one.run_id is None or one.run_id == run_id or one.run_id in ended)
+        ]
+        return found[-min(limit, self._page) :]
+
+
+# Any.
+
+PROSE: Final = (
+    "The harbour is closed on Sundays, and whoever arrives then has to wait outside until the"
+    " pilot comes; she has done so for thirty years. "
+)
+CODE: Final = "def tide(at: Time) -> float:\n    return AMPLITUDE * sin(at.hours / 6.21) + 0.4\n"
+LOG: Final = "2026-03-08 09:41:07,318 WARNING worker-3: retry 2 after 1.50s (port 8080)\n"
+BASE64: Final = base64.b64encode(random.Random(7).randbytes(30_000)).decode()
+CHINESE: Final = "港口星期天关闭，谁在那时到达就得在外面等领航员来。"
+DIGITS: Final = "".join(random.Random(8).choices("0123456789", k=30_000))
+
+LARGE: Final = (
+    PROSE * 200,
+    CODE * 300,
+    LOG * 300,
+    BASE64,
+    CHINESE * 800,
+    DIGITS,
+    "a" * 40_000,
+    " x" * 9_000,
+    "\n" * 20_000 + "end",
+    "🙂" * 3_000,
+    "{[(<>)]}" * 2_000,
+)
+BLANK: Final = ("", " ", "\n\t", "\u00a0", "\u2028")
+texts = st.one_of(
+    st.text(max_size=30),
+    st.sampled_from(BLANK),
+    st.sampled_from(("yes", "</summary>", "<summary>\nno\n</summary>", "Error: no", "{}", "null")),
+    st.integers(1, 40).map(lambda times: PROSE * times),
+    st.sampled_from(LARGE).flatmap(
+        lambda text: st.integers(1, len(text)).map(lambda length: text[:length])
+    ),
+)
+small_texts = st.text(max_size=12) | st.sampled_from(BLANK)
+call_ids = st.sampled_from(
+    ("c1", "c2", "c3", "c1", "c2", "", None, 5, ["c1"], "日本", "a b", "x" * 41, "f0" * 20, "c|1")
+)
+tools = st.sampled_from(
+    ("look", "look", "write", "web.look", "web look", "", None, 7, "n" * 90, "look\n", "読む")
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(-1e9, 1e9) | small_texts,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(small_texts, inner, max_size=2),
+    max_leaves=4,
+)
+odd_payloads = st.one_of(
+    st.none(),
+    texts,
+    json_values,
+    st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": small_texts}), max_size=2),
+    st.just('{"input": {"path": "a"}}'),
+)
+runs = st.sampled_from((None, None, "r1", "r2", "r3"))
+said_payloads = st.one_of(
+    texts.map(lambda text: {"text": text}),
+    texts.map(lambda text: {"content": text}),
+    st.lists(small_texts, max_size=2).map(
+        lambda parts: {"content": [{"type": "text", "text": part} for part in parts]}
+    ),
+    odd_payloads,
+)
+marks = st.one_of(
+    st.fixed_dictionaries({"title": small_texts}, optional={"content": texts}), odd_payloads
+)
+asked_payloads = st.one_of(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "call_id": call_ids,
+            "name": tools,
+            "input": json_values | texts.map(lambda text: {"text": text}),
+            "arguments": st.sampled_from(('{"a": 1}', "[1]", "{", "")) | json_values,
+        },
+    ),
+    st.fixed_dictionaries({"call_id": call_ids, "name": tools, "input": json_values}),
+    odd_payloads,
+)
+returned_payloads = st.one_of(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "call_id": call_ids,
+            "name": tools,
+            "output": texts | json_values,
+            "error": small_texts | st.just({"class": "OSError", "message": "no"}) | json_values,
+            "status": st.sampled_from(("ok", "failed", "synthetic", 3, None)),
+            "reason": st.sampled_from(("crashed", "because", None, ["crashed"])),
+        },
+    ),
+    st.fixed_dictionaries({"call_id": call_ids, "name": tools, "output": texts}),
+    odd_payloads,
+)
+returned_refs = st.sampled_from(
+    (None, None, None, {"late": True}, {"call_id": "c1", "tool": "look"}, ["c1"], "c1", {"run": 1})
+)
+seqs = st.integers(-1, 45)
+compactions = st.one_of(
+    st.fixed_dictionaries({"summary": texts, "through_seq": seqs}),
+    st.fixed_dictionaries({"summary": st.just(PROSE), "through_seq": st.integers(1, 15)}),
+    odd_payloads,
+)
+counts = st.sampled_from((None, 0, 1, 100, 5_000, 10**9))
+
+
+@st.composite
+def stated(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    """Return a kind, and what an event of it says."""
+    kind = draw(
+        st.sampled_from(
+            ("conversation.user",) * 4
+            + ("conversation.assistant",) * 4
+            + ("tool.call",) * 6
+            + ("tool.result",) * 6
+            + ("run.started", "run.ended", "run.ended", "run.ended", "run.failed")
+            + ("run.interrupted", "boundary.checkpoint", "boundary.interrupt", "boundary.overflow")
+            + ("boundary.intent", "boundary.segment", "context.compacted", "session.undone")
+            + ("session.redone", "context.assembled", "usage.reported", "goal.added")
+        )
+    )
+    payload, refs = odd_payloads, st.none() | json_values
+    if kind.startswith("conversation."):
+        payload = said_payloads
+    elif kind == "tool.call":
+        payload, refs = asked_payloads, st.sampled_from((None, None, {"call_id": "c3"}, ["c1"]))
+    elif kind == "tool.result":
+        payload, refs = returned_payloads, returned_refs
+    elif kind.startswith("boundary."):
+        payload = marks
+    elif kind == "context.compacted":
+        payload = compactions
+    elif kind == "session.undone":
+        refs = st.fixed_dictionaries({"from_seq": seqs, "turns": st.just(1)})
+    elif kind == "session.redone":
+        refs = st.fixed_dictionaries({"undone_seq": seqs, "turns": st.just(1)})
+    elif kind == "context.assembled":
+        refs = st.fixed_dictionaries({"estimated_tokens": counts})
+    elif kind == "usage.reported":
+        refs = st.fixed_dictionaries({"input_tokens": counts, "model": st.just("m")})
+    run_id = draw(runs)
+    if kind.startswith("run.") and run_id is None:
+        run_id = "r1"
+    return kind, {
+        "payload": draw(payload),
+        "refs": draw(refs),
+        "summary": draw(st.sampled_from(("", "said", "looked\nat it"))),
+        "run_id": run_id,
+    }
+
+
+@st.composite
+def histories(draw: st.DrawFn, events_max: int = 25) -> list[Event]:
+    """Return any list of recorded events, numbered from 1; some of them are erased."""
+    found: list[Event] = []
+    for seq, (kind, said) in enumerate(draw(st.lists(stated(), max_size=events_max)), start=1):
+        source = KINDS[kind].source
+        one = event(kind, seq=seq, source=source, **said)
+        found.append(erased(one) if draw(st.integers(0, 9)) == 0 else one)
+    return found
+
+
+budgets = st.one_of(
+    st.none(),
+    st.integers(0, 60),
+    st.integers(0, 3_000),
+    st.integers(0, 1_000_000),
+    st.sampled_from((0, 1, 13, 14, 19, 20, 128_000)),
+)
+reserves = st.just(0) | st.integers(0, 500) | st.just(10**6)
+systems = st.sampled_from(("", "", "You are brief.", " ", "\n", PROSE * 3, PROSE * 60))
