@@ -32,7 +32,9 @@ def stories(verbs: dict[str, int], words: st.SearchStrategy[dict[str, Any]]) -> 
     """Return events of some kinds, each as likely as it says, in runs that end once."""
     kinds = [kind for kind, share in verbs.items() for _ in range(share)]
     told_of = st.tuples(st.sampled_from(kinds), st.sampled_from(RUNS), words)
-    over = st.tuples(st.sampled_from(ENDS), st.sampled_from(RUNS[:2]), st.just({}))
+    over: st.SearchStrategy[Any] = st.tuples(
+        st.sampled_from(ENDS), st.sampled_from(RUNS[:2]), st.just({})
+    )
     return st.lists(st.tuples(st.one_of(told_of, told_of, told_of, over), st.booleans()))
 
 
@@ -100,11 +102,11 @@ def followed(noun: Any, story: list[Any]) -> tuple[Trail, list[Event], Any]:
         stated.append(told(kind, run and f"{run}.{attempts[run]}", **words))
         if kind in ENDS:
             attempts[run] += 1
-    for event in stated:
+    for content in stated:
         # Those that are still open go by their short names, to be asked for.
-        name, _, attempt = (event["run_id"] or "").partition(".")
+        name, _, attempt = (content["run_id"] or "").partition(".")
         if name and int(attempt) == attempts[name]:
-            event["run_id"] = name
+            content["run_id"] = name
     events = timeline(*stated)
 
     def read(seqs: Sequence[int]) -> list[Event]:

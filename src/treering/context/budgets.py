@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MESSAGE_TOKENS: Final = 6
 """What a message costs beside its words, whichever provider counts."""
 CALL_TOKENS: Final = 14
-"""What a call or a result costs beside its words."""
+"""What a call or a result costs beside its words, its id and its tool."""
 REQUEST_TOKENS: Final = 12
 """What a request costs beside its messages, with what a provider wants put in front of them."""
 
@@ -50,7 +50,9 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
             return MESSAGE_TOKENS + count(message.text)
         cost = MESSAGE_TOKENS + (count(message.text) if message.text else 0)
         for call in message.calls:
-            cost += CALL_TOKENS + count(call.tool) + count(encode(call.arguments).decode())
+            named = CALL_TOKENS + count(call.call_id) + count(call.tool)
+            cost += named + count(encode(call.arguments).decode())
         for result in message.results:
-            cost += CALL_TOKENS + count(result.tool) + count(result.output)
+            named = CALL_TOKENS + count(result.call_id) + count(result.tool)
+            cost += named + count(result.output)
         return cost

@@ -25,6 +25,8 @@ class Stem(msgspec.Struct, frozen=True):
     session_id: str
     after_seq: int
     until_seq: int
+    parent: str | None = None
+    """The session that it was forked from."""
 
     def holds(self, seq: int) -> bool:
         """Whether the event at ``seq`` is of this part."""
@@ -38,30 +40,37 @@ class Lineage:
         self._store = store
         self._scope = scope
         self._session_id = session_id
-        self._stems: list[Stem] = []
+        self._stems: tuple[Stem, ...] = ()
         """Those that are known for good, the session's own first."""
 
     def stems(self) -> Iterator[Stem]:
         """Return the parts of the lineage, the session's own first, its oldest ancestor's last."""
-        yield from self._stems
-        known = self._stems[-1] if self._stems else None
-        if known is None:
-            session_id, until_seq = self._session_id, ENDLESS
-        elif known.after_seq == 0:
-            return
-        else:
-            cut = self._store.cut(self._scope, known.session_id)
-            session_id, until_seq = (cut.parent, cut.seq) if cut else ("", 0)
-        while until_seq:
-            cut = self._store.cut(self._scope, session_id)
-            stem = Stem(session_id, cut.seq if cut else 0, until_seq)
-            if cut or self._stems:
-                # A session without a parent may still be made, as a fork, by somebody else.
-                self._stems.append(stem)
+        number = 0
+        while (stem := self._stem(number)) is not None:
             yield stem
-            if cut is None:
+            if stem.parent is None:
                 return
-            session_id, until_seq = cut.parent, cut.seq
+            number += 1
+
+    def _stem(self, number: int) -> Stem | None:
+        known = self._stems
+        if number < len(known):
+            return known[number]
+        below = known[number - 1] if number else None
+        if below is None:
+            session_id, until_seq = self._session_id, ENDLESS
+        elif below.parent is None:
+            return None
+        else:
+            session_id, until_seq = below.parent, below.after_seq
+        cut = self._store.cut(self._scope, session_id)
+        stem = Stem(
+            session_id, cut.seq if cut else 0, until_seq, parent=cut.parent if cut else None
+        )
+        if cut or below:
+            # A session of our own that has no parent may yet be made, as a fork, by somebody else.
+            self._stems = (*known[:number], stem)
+        return stem
 
     def head_seq(self) -> int:
         """Return the last seq; 0 if there is no past."""
