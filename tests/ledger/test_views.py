@@ -249,7 +249,7 @@ def long_story(turns: int, per_turn: int, first: int = 0) -> list[NewEvent]:
     """Return turns of a session, of a few sorts of events each."""
     found = []
     for turn in range(first, first + turns):
-        run = {"run_id": f"r{turn}", "ts_ms": NOON + turn}
+        run: dict[str, Any] = {"run_id": f"r{turn}", "ts_ms": NOON + turn}
         found += [
             said("run started", kind="run.started", **run),
             said(f"asked {turn}", **run),
@@ -267,7 +267,7 @@ def test_a_view_of_a_long_session_reads_its_snapshot_and_the_tail() -> None:
         for first in range(0, 1_500, 50):
             ledger.append(long_story(50, 20, first))
         store = Counted(ledger._store)
-        views = Views(Lineage(store, parse_scope(HERE), "s1"))  # type: ignore[arg-type]
+        views = Views(Lineage(store, parse_scope(HERE), "s1"))
         assert views.counts().events == 30_000
         assert store.read > 30_000
 
@@ -297,7 +297,7 @@ def test_a_long_session_is_read_again_by_another_without_a_replay(ledger: Ledger
     expected = views_of(ledger).usage()
 
     store = Counted(ledger._store)
-    views = Views(Lineage(store, parse_scope(HERE), "s1"))  # type: ignore[arg-type]
+    views = Views(Lineage(store, parse_scope(HERE), "s1"))
 
     assert views.usage() == expected
     assert store.read < 200

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MESSAGE_TOKENS: Final = 6
 """What a message costs beside its words, whichever provider counts."""
-CALL_TOKENS: Final = 14
+CALL_TOKENS: Final = 10
 """What a call or a result costs beside its words, its id and its tool."""
 REQUEST_TOKENS: Final = 12
 """What a request costs beside its messages, with what a provider wants put in front of them."""

@@ -147,25 +147,33 @@ class _Fitting:
                 return [self.shorten_outputs(message, cap) for message in kept], []
         kept = [self.shorten_outputs(message, _CAPS[-1]) for message in kept]
         asked: list[ModelMessage] = []
+        lost: list[ModelMessage] = []
+        left = room
         if kept and isinstance(kept[0], UserMessage):
             # The question goes before the steps towards its answer, with half of the room at most.
-            first = self._shorten(kept.pop(0), room if not kept else max(room // 2, 0))
-            asked = [] if first is None else [first]
-        spent = sum(map(cost, asked))
+            question = kept.pop(0)
+            share = room // 2 if kept else room
+            first = self._shorten(question, share)
+            (lost if first is None else asked).append(first or question)
+            # What a cut question leaves of its share is not for the steps: with more room there
+            # would be fewer of them.
+            left -= min(cost(question), share)
         steps: list[ModelMessage] = []
-        while kept and spent + (next_cost := cost(kept[-1])) <= room:
+        while kept and (next_cost := cost(kept[-1])) <= left:
             steps.append(kept.pop())
-            spent += next_cost
+            left -= next_cost
         steps.reverse()
+        spent = sum(map(cost, [*asked, *steps]))
         if kept and not steps:
             # Not even the last step fits whole: its words may.
             last = self._words(kept[-1], all_room - spent)
             if last is not None:
                 kept.pop()
                 steps = [last]
-        for message in kept:
+        lost += kept
+        for message in lost:
             self.note("dropped_message", message)
-        return [*asked, *steps], kept
+        return [*asked, *steps], lost
 
     def shorten_outputs(self, message: ModelMessage, characters: int) -> ModelMessage:
         """Return ``message`` with outputs of tools cut in the middle, and report each."""
@@ -198,7 +206,9 @@ class _Fitting:
         if isinstance(message, AssistantMessage):
             if not message.text.strip():
                 return None
-            message = msgspec.structs.replace(message, calls=(), results=())
+            message = msgspec.structs.replace(
+                message, event_ids=message.event_ids[:1], calls=(), results=()
+            )
         return self._shorten(message, room)
 
     def _shorten(self, message: ModelMessage, room: int) -> ModelMessage | None:

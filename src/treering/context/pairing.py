@@ -114,10 +114,15 @@ class _Pairing:
 
     def finish(self, policy: SyntheticPolicy) -> list[ModelMessage]:
         """Return the messages; what still waits is dropped or made up."""
-        for waiting in self._early.values():
+        for given_id, waiting in self._early.items():
+            known = given_id and given_id in self._known
             for event in waiting:
-                self._note("orphan_result", event)
-        return [self._message(draft, policy) for draft in self._drafts]
+                self._note("duplicate_result" if known else "orphan_result", event)
+        messages = [self._message(draft, policy) for draft in self._drafts]
+        for unclaimed in self._erased.values():
+            for event in unclaimed:
+                self._note("erased", event)
+        return messages
 
     # Taking.
 
@@ -147,9 +152,8 @@ class _Pairing:
             draft = self._add(event, "")
         answer = _Answer(event, given_id, tool, draft)
         draft.answers.append(answer)
-        early = self._early.get(given_id)
-        if early:
-            answer.result = early.popleft()
+        answer.result = self._came_early(given_id, tool)
+        if answer.result is not None:
             self._note("moved_result", answer.result, "it came before its call")
         else:
             self._waiting[given_id].append(answer)
@@ -175,6 +179,15 @@ class _Pairing:
         answer.draft.closed = True
         if self._last_said > answer.draft.number:
             self._note("moved_result", event, "something stood between it and its call")
+
+    def _came_early(self, given_id: str, tool: str) -> Event | None:
+        """Take the result that came before its call; the tool tells, where no id does."""
+        early = self._early[given_id]
+        for event in early:
+            if given_id or _names(event)[1] in {tool, UNNAMED}:
+                early.remove(event)
+                return event
+        return None
 
     def _repeats(self, event: Event, given_id: str, tool: str) -> bool:
         """Whether the same call waits for its result already."""

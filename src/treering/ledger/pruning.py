@@ -71,9 +71,13 @@ def sweep(
             gone.add(name)
             if not dry_run:
                 expired += expire_session(store, drafter, scope, name, spare=REMAINS)
-        elif idle_ms is not None and quiet_ms <= idle_ms and outline.state in {"open", "idle"}:
-            if dry_run or _close(open_session(outline), "idle"):
-                closed.append(name)
+        elif (
+            idle_ms is not None
+            and quiet_ms <= idle_ms
+            and outline.state in {"open", "idle"}
+            and (dry_run or _close(open_session(outline), "idle"))
+        ):
+            closed.append(name)
     return SweepReceipt(
         scope=scope,
         dry_run=dry_run,

@@ -51,17 +51,20 @@ class Views:
         return self._turns(last)
 
     def goals(self, *, run_id: str | None = None) -> list[Goal]:
-        """Return the goals that count, in the order they were added."""
+        """Return the goals that count, in the order they were added.
+
+        Those of ``run_id`` count, too: the run that asks, and has not ended.
+        """
         fold = self._folded()
         return self._values(GOALS, fold.goals, run_id)
 
     def schedules(self, *, run_id: str | None = None) -> list[Schedule]:
-        """Return the schedules that count, in the order they were added."""
+        """Return the schedules that count, as ``goals`` does."""
         fold = self._folded()
         return self._values(SCHEDULES, fold.schedules, run_id)
 
     def memories(self, *, run_id: str | None = None) -> list[MemoryRecord]:
-        """Return what was done to each memory and counts, in the order they were told of."""
+        """Return what was done to each memory, as far as it counts, as ``goals`` does."""
         fold = self._folded()
         return self._values(MEMORIES, fold.memories, run_id)
 

@@ -68,6 +68,8 @@ def main(arguments: Sequence[str]) -> int:
     cls=LazyGroup,
     lazy={
         "episodes": "treering.surfaces.cli.episodes:episodes",
+        "sessions": "treering.surfaces.cli.sessions:sessions",
+        "context": "treering.surfaces.cli.context:context",
         "trace": "treering.surfaces.cli.trace:trace",
         "tools": "treering.surfaces.cli.tools:tools",
         "verify": "treering.surfaces.cli.verify:verify",

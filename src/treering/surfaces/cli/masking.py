@@ -1,0 +1,42 @@
+"""Private content on its way out: secrets in it are masked, and told to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from treering.model.codec import encode
+
+if TYPE_CHECKING:
+    from treering.capture.secrets import Guard
+
+
+class Mask:
+    """Masks secrets in what is shown; the guard is made when there is something to look at."""
+
+    def __init__(self) -> None:
+        self.masked = 0
+        """How many of the values that it was given held a secret."""
+        self._guard: Guard | None = None
+
+    def text(self, text: str | None) -> str | None:
+        """Return ``text`` with its secrets masked."""
+        found: str | None = self.value(text)
+        return found
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON value with its secrets masked; a clean one comes back as it is."""
+        if not value:
+            return value
+        guard = self._guard = self._guard or _guard()
+        if not guard.suspicious(encode(value)):
+            return value
+        clean = guard.mask_value(value)
+        self.masked += clean != value
+        return clean
+
+
+def _guard() -> Guard:
+    from treering.capture.secrets import Guard  # noqa: PLC0415  (only for private content)
+    from treering.config import mask_key  # noqa: PLC0415
+
+    return Guard(key=mask_key)

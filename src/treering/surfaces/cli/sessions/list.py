@@ -1,0 +1,132 @@
+"""``treering sessions list``: the sessions of a scope, the last written to first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from treering.model.queries import Page
+from treering.model.sessions import SESSION_STATES
+from treering.surfaces.cli.asking import Span, asking, nothing_found, place_of, read_span
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.options import clamp, db_option, json_option, keys_option, limit_option
+from treering.surfaces.cli.output import counted, say
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.streams import writing_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
+    from treering.model.sessions import SessionOutline
+
+LIST_ITEMS: Final = 20
+
+
+@click.command(
+    "list",
+    cls=Command,
+    short_help="Show the sessions of a scope.",
+    examples="""
+    treering sessions list --scope acme/app
+    treering sessions list --scope acme/app --state open --state idle --agent lyria --since 7d
+    treering sessions list --scope acme/app --text "nightly build" --json
+    """,
+)
+@project_scope_options
+@click.option("--agent", metavar="NAME", help="Of this agent only.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(SESSION_STATES),
+    help="In this state only; repeatable. All but pruned ones, if none is named.",
+)
+@click.option(
+    "--since", metavar="WHEN", help="Written to since then: 30m, 2h, 7d, a date, or milliseconds."
+)
+@click.option("--until", metavar="WHEN", help="Last written to until then, inclusive.")
+@click.option("--text", metavar="WORDS", help="With this in the title or the id.")
+@limit_option(LIST_ITEMS)
+@click.option(
+    "--after", "--cursor", "cursor", metavar="CURSOR", help="Go on from a page's next_cursor."
+)
+@keys_option
+@json_option
+@db_option
+def list_(
+    *,
+    scope: str | None,
+    is_global: bool,
+    agent: str | None,
+    states: Sequence[Any],
+    since: str | None,
+    until: str | None,
+    text: str | None,
+    limit: int,
+    cursor: str | None,
+) -> None:
+    """Show the sessions of a scope, the last written to first; --after goes on to earlier ones.
+
+    A title is the one that was given, else the beginning of what the user said first.
+    """
+    name = find_scope(scope, is_global=is_global)
+    span = read_span(since, until)
+    page: Page[SessionOutline] = Page(items=[], has_more=False, next_cursor=None)
+    with asking(open_existing) as ledger:
+        if ledger is not None:
+            page = ledger.sessions(
+                name, agent=agent, since=span.since_ms, until=span.until_ms, state=states,
+                text=text, first=clamp(limit), after=cursor,
+            )  # fmt: skip
+        place = place_of(ledger)
+    mask = Mask()
+    page = msgspec.structs.replace(page, items=[masked(one, mask) for one in page.items])
+    filters = {"agent": agent, "states": states, **msgspec.structs.asdict(span), "text": text}
+    if invocation().as_json:
+        show({"scope": name, "ledger": place, "filters": {**filters, "limit": clamp(limit)},
+              "count": len(page.items), "sessions": page.items, "has_more": page.has_more,
+              "next_cursor": page.next_cursor})  # fmt: skip
+        return
+    with writing_output():
+        if page.items:
+            _print_page(name, page, span)
+        else:
+            is_filtered = any(filters.values()) or bool(cursor)
+            _say_nothing(name, ledger, is_filtered=is_filtered, has_states=bool(states))
+
+
+def masked(outline: SessionOutline, mask: Mask) -> SessionOutline:
+    """Return a session at a glance, with secrets in its title masked."""
+    return msgspec.structs.replace(outline, title=mask.text(outline.title))
+
+
+def _print_page(scope: Scope, page: Page[SessionOutline], span: Span) -> None:
+    from treering.surfaces.cli.sessions.tables import print_sessions  # noqa: PLC0415  (for people)
+
+    print_sessions(page.items)
+    say(f"{counted(len(page.items), 'session')} of scope {scope}{_more(page, span)}")
+
+
+def _more(page: Page[SessionOutline], span: Span) -> str:
+    """Return how to go on; an age would be another time by then."""
+    if not page.has_more:
+        return ""
+    times = (("--since", span.since_ms), ("--until", span.until_ms))
+    stated = "".join(f"{flag} {ms} " for flag, ms in times if ms is not None)
+    return f", and more: run it again with {stated}--after {page.next_cursor}"
+
+
+def _say_nothing(
+    scope: Scope, ledger: Ledger | None, *, is_filtered: bool, has_states: bool
+) -> None:
+    is_there = ledger is not None
+    remark = "" if has_states else " (pruned ones are left out)"
+    say(nothing_found("sessions", scope, is_filtered=is_filtered, is_there=is_there, remark=remark))
+    if not is_filtered:
+        say("a session begins when an agent records something: see docs/quickstart.md")

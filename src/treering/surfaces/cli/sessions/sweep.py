@@ -1,0 +1,188 @@
+"""``treering sessions prune`` and ``sweep``: old sessions told in an episode, idle ones closed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.ledgers import open_existing, open_if_there, physically
+from treering.surfaces.cli.options import db_option, json_option, keys_option, parse_time
+from treering.surfaces.cli.output import counted, say
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.times import parse_age
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.model.receipts import SweepReceipt
+
+NEVER: Final = "never"
+NAMED_MAX: Final = 50
+"""Sessions of one sort that are named to people; a receipt names all."""
+_MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 86_400_000
+_WHY: Final = {
+    "running": "a turn is under way",
+    "unread": "messages in its inbox wait to be taken",
+    "forked": "a fork that stays shares its past",
+}
+
+now_option = click.option(
+    "--now-ts-ms", metavar="MS", help="Count ages from this time instead of now."
+)
+
+
+@click.command(
+    "prune",
+    cls=Command,
+    short_help="Remove old sessions, but for what is remembered of them.",
+    examples="""
+    treering sessions prune --scope acme/app --older-than 90d --dry-run
+    treering sessions prune --scope acme/app --older-than 90d --yes
+    """,
+    if_stopped="sessions are pruned one after the other; run it again for the rest",
+)
+@project_scope_options
+@click.option(
+    "--older-than",
+    required=True,
+    metavar="AGE",
+    help="Sessions that nobody has written to for so long: 90d, 12w.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be pruned; prune nothing.")
+@click.option("--yes", is_flag=True, help="Do it. It cannot be undone.")
+@now_option
+@keys_option
+@json_option
+@db_option
+def prune(
+    *,
+    scope: str | None,
+    is_global: bool,
+    older_than: str,
+    dry_run: bool,
+    yes: bool,
+    now_ts_ms: str | None,
+) -> None:
+    """Write an episode of every old session, close it, then remove its events.
+
+    Left alone are sessions with a turn under way, with unread messages, and those that a session
+    was forked from which stays.
+    """
+    name = find_scope(scope, is_global=is_global)
+    days = parse_age(older_than, flag="--older-than") / _DAY_MS
+    now_ms = parse_time(now_ts_ms)
+    with open_if_there() as ledger:
+        plan = ledger.prune(name, older_than_days=days, now_ms=now_ms, dry_run=True)
+    if dry_run:
+        _show(plan)
+        return
+    if plan.pruned and not yes:
+        if not invocation().as_json:
+            with writing_output():
+                for line in _lines(plan):
+                    say(line)
+        raise InvalidInput(
+            f"this removes the events of {counted(plan.count, 'session')} of scope {name},"
+            " for good",
+            hint="add --yes to do it",
+        )
+    if not plan.pruned:
+        _show(msgspec.structs.replace(plan, dry_run=False))
+        return
+    with open_existing("change") as ledger:
+        _show(ledger.prune(name, older_than_days=days, now_ms=now_ms))
+
+
+@click.command(
+    "sweep",
+    cls=Command,
+    short_help="Close idle sessions, and prune old ones.",
+    examples="""
+    treering sessions sweep --scope acme/app --dry-run
+    treering sessions sweep --scope acme/app --idle 30m --prune-after never
+    """,
+    if_stopped="sessions are swept one after the other; run it again for the rest",
+)
+@project_scope_options
+@click.option(
+    "--idle",
+    default="30m",
+    metavar="AGE",
+    help="Close sessions that nobody has written to for so long, or never. Default: 30m.",
+)
+@click.option(
+    "--prune-after",
+    default="90d",
+    metavar="AGE",
+    help="Prune, for good, those that nobody has written to for so long, or never. Default: 90d.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done; do nothing.")
+@now_option
+@keys_option
+@json_option
+@db_option
+def sweep(
+    *,
+    scope: str | None,
+    is_global: bool,
+    idle: str,
+    prune_after: str,
+    dry_run: bool,
+    now_ts_ms: str | None,
+) -> None:
+    """Close the sessions that are idle, and prune the old ones; to be run now and then.
+
+    It does not ask before it prunes: --dry-run says what would go.
+    """
+    name = find_scope(scope, is_global=is_global)
+    idle_ms, prune_ms = _age(idle, "--idle"), _age(prune_after, "--prune-after")
+    now_ms = parse_time(now_ts_ms)
+    with open_if_there("read" if dry_run else "change") as ledger:
+        receipt = ledger.sweep(
+            name,
+            idle_minutes=None if idle_ms is None else idle_ms / _MINUTE_MS,
+            prune_days=None if prune_ms is None else prune_ms / _DAY_MS,
+            now_ms=now_ms,
+            dry_run=dry_run,
+        )
+    _show(receipt)
+
+
+def _age(text: str, flag: str) -> int | None:
+    """Return an age in milliseconds; None is never."""
+    return None if text.strip().lower() == NEVER else parse_age(text, flag=flag)
+
+
+def _show(receipt: SweepReceipt) -> None:
+    show(receipt, *_lines(receipt), done="" if receipt.dry_run else "the sessions were swept")
+
+
+def _lines(receipt: SweepReceipt) -> Iterator[str]:
+    scope = receipt.scope
+    if receipt.closed:
+        verb = "would close" if receipt.dry_run else "closed"
+        yield f"{verb} {counted(len(receipt.closed), 'idle session')} of scope {scope}"
+        yield from _named(receipt.closed)
+    if receipt.pruned:
+        verb = "would prune" if receipt.dry_run else "pruned"
+        gone = "" if receipt.dry_run else f": {counted(receipt.events_expired, 'event')} removed"
+        done = "" if receipt.dry_run else f"; {physically(receipt.physical)}"
+        yield f"{verb} {counted(len(receipt.pruned), 'old session')} of scope {scope}{gone}{done}"
+        yield from _named(receipt.pruned)
+    if not receipt.closed and not receipt.pruned:
+        yield f"nothing to do: no session of scope {scope} has been left alone for so long"
+    if receipt.kept:
+        yield f"{counted(len(receipt.kept), 'old session')} kept"
+        yield from _named([f"{one}: {_WHY.get(why, why)}" for one, why in receipt.kept.items()])
+
+
+def _named(lines: list[str]) -> Iterator[str]:
+    yield from (f"  {line}" for line in lines[:NAMED_MAX])
+    if len(lines) > NAMED_MAX:
+        yield f"  and {len(lines) - NAMED_MAX:,} more: --json names all"

@@ -1,0 +1,72 @@
+"""Sessions as people read them: one a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.app import now_ms
+from treering.surfaces.cli.output import one_line, printable
+from treering.surfaces.cli.tables import Column, print_table
+from treering.surfaces.cli.times import ago
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.model.sessions import SessionOutline
+
+STATE_COLOURS: Final = {
+    "running": "green",
+    "open": "cyan",
+    "idle": "yellow",
+    "closed": "bright_black",
+    "pruned": "bright_black",
+}
+NONE: Final = "-"
+
+_COLUMNS: Final = (
+    Column("session"),
+    Column("state", colours=STATE_COLOURS),
+    Column("written to", leaves=5),
+    Column("agent", leaves=4),
+    Column("model", leaves=1),
+    Column("events", leaves=2),
+    Column("forked from", leaves=3),
+    Column("title", is_prose=True),
+)
+
+
+def print_sessions(sessions: Sequence[SessionOutline]) -> None:
+    """Print ``sessions``, one a row."""
+    now = now_ms()
+    rows = [
+        [
+            printable(one.session_id),
+            one.state,
+            ago(one.updated_ms, now_ms=now),
+            printable(one.agent or NONE),
+            printable(one.model or NONE),
+            f"{one.event_count:,}",
+            forked_from(one) or NONE,
+            title_of(one) or NONE,
+        ]
+        for one in sessions
+    ]
+    if all(one.parent is None for one in sessions):
+        at = [column.heading for column in _COLUMNS].index("forked from")
+        print_table(
+            [*_COLUMNS[:at], *_COLUMNS[at + 1 :]], [[*row[:at], *row[at + 1 :]] for row in rows]
+        )
+        return
+    print_table(_COLUMNS, rows)
+
+
+def forked_from(outline: SessionOutline) -> str:
+    """Return where a session comes from, if it is a fork."""
+    if outline.parent is None:
+        return ""
+    return f"{printable(outline.parent)} at {outline.forked_seq}"
+
+
+def title_of(outline: SessionOutline) -> str:
+    """Return the title of a session on one line."""
+    return one_line(outline.title or "")

@@ -1,0 +1,174 @@
+"""``treering sessions tree``: sessions that were forked from one another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from treering.model.sessions import SESSION_STATES
+from treering.surfaces.cli.asking import asking, place_of
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.output import counted, is_terminal, painted, printable, say, say_painted
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.sessions.list import masked
+from treering.surfaces.cli.streams import writing_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.ledger.families import Family
+    from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
+    from treering.model.sessions import SessionOutline
+
+SESSIONS_MAX: Final = 5_000
+"""Sessions of a scope that are looked through for forks: those that were last written to."""
+DEPTH_DRAWN_MAX: Final = 12
+"""Forks of forks beyond this are drawn no deeper, and numbered."""
+_PAGE: Final = 500
+_DRAWN: Final = ("├── ", "└── ", "│   ", "    ")
+_PLAIN: Final = ("|-- ", "`-- ", "|   ", "    ")
+_ALL: Final[Any] = SESSION_STATES
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A session and its place in its family."""
+
+    depth: int
+    """0 for the one that the family began with."""
+    is_last: bool
+    """Whether it is the last fork of its parent."""
+    session: SessionOutline
+
+
+@click.command(
+    "tree",
+    cls=Command,
+    short_help="Show what was forked from what.",
+    examples="""
+    treering sessions tree --scope acme/app
+    treering sessions tree main:telegram:jo --scope acme/app --json
+    """,
+)
+@click.argument("session", required=False)
+@project_scope_options
+@keys_option
+@json_option
+@db_option
+def tree(*, session: str | None, scope: str | None, is_global: bool) -> None:
+    """Show the whole family of SESSION, or every family of the scope that has forks.
+
+    A session may be named by the beginning of its id.
+    """
+    name = find_scope(scope, is_global=is_global)
+    found: list[Member] = []
+    is_cut = False
+    with asking(open_existing) as ledger:
+        if ledger is not None:
+            found, is_cut = _asked(ledger, name, session)
+        place = place_of(ledger)
+    mask = Mask()
+    members = [msgspec.structs.replace(one, session=masked(one.session, mask)) for one in found]
+    if invocation().as_json:
+        listed = [
+            {"depth": one.depth, **msgspec.structs.asdict(one.session)} for one in members
+        ]
+        show({"scope": name, "ledger": place, "count": len(listed), "is_cut": is_cut,
+              "sessions": listed})  # fmt: skip
+        return
+    with writing_output():
+        _print(name, members, is_cut=is_cut)
+
+
+def members_of(family: Family) -> list[Member]:
+    """Return a family in the order in which it is drawn."""
+    forks: dict[str, Sequence[SessionOutline]] = {}
+    waiting = [family]
+    while waiting:
+        one = waiting.pop()
+        forks[one.session.session_id] = [fork.session for fork in one.forks]
+        waiting += one.forks
+    return list(_walk(family.session, forks))
+
+
+def _asked(ledger: Ledger, scope: Scope, session: str | None) -> tuple[list[Member], bool]:
+    """Return the families that were asked for, and whether others were not looked at."""
+    if session is None:
+        return _families(ledger, scope)
+    from treering.surfaces.cli.sessions.search import find_session  # noqa: PLC0415
+
+    return members_of(ledger.family(scope, find_session(ledger, scope, session))), False
+
+
+def _families(ledger: Ledger, scope: Scope) -> tuple[list[Member], bool]:
+    known: dict[str, SessionOutline] = {}
+    cursor = None
+    while len(known) < SESSIONS_MAX:
+        page = ledger.sessions(scope, state=_ALL, first=_PAGE, after=cursor)
+        known |= {one.session_id: one for one in page.items}
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    forks: dict[str, list[SessionOutline]] = {}
+    for one in sorted(known.values(), key=lambda one: one.created_ms):
+        if one.parent is not None:
+            forks.setdefault(one.parent, []).append(one)
+    roots = [
+        one
+        for one in known.values()
+        if one.parent not in known and (one.session_id in forks or one.parent is not None)
+    ]
+    return [member for root in roots for member in _walk(root, forks)], cursor is not None
+
+
+def _walk(
+    root: SessionOutline, forks: dict[str, Any] | dict[str, Sequence[SessionOutline]]
+) -> Iterator[Member]:
+    waiting = [Member(depth=0, is_last=True, session=root)]
+    while waiting:
+        member = waiting.pop()
+        yield member
+        below = forks.get(member.session.session_id, ())
+        waiting += [
+            Member(depth=member.depth + 1, is_last=number == 0, session=fork)
+            for number, fork in enumerate(reversed(below))
+        ]
+
+
+def _print(scope: Scope, members: Sequence[Member], *, is_cut: bool) -> None:
+    if not members:
+        say(f"no session of scope {scope} was forked: treering sessions fork SESSION does it")
+        return
+    branch, corner, line, blank = _DRAWN if is_terminal() else _PLAIN
+    rails: list[str] = []
+    for one in members:
+        drawn = min(one.depth, DEPTH_DRAWN_MAX)
+        del rails[max(drawn - 1, 0) :]
+        lead = "".join(rails) + ((corner if one.is_last else branch) if drawn else "")
+        say_painted(painted(lead, dim=True) + _told(one))
+        if drawn:
+            rails.append(blank if one.is_last else line)
+    families = sum(one.depth == 0 for one in members)
+    nouns = "family" if families == 1 else "families"
+    say(f"{counted(len(members), 'session')} of {families:,} {nouns} of scope {scope}")
+    if is_cut:
+        say("only the sessions that were last written to were looked at: name one to see its own")
+
+
+def _told(member: Member) -> str:
+    from treering.surfaces.cli.sessions.tables import (  # noqa: PLC0415  (for people)
+        STATE_COLOURS,
+        title_of,
+    )
+
+    one = member.session
+    state = painted(one.state, STATE_COLOURS.get(one.state))
+    depth = f" (depth {member.depth})" if member.depth > DEPTH_DRAWN_MAX else ""
+    at = "" if one.forked_seq is None else f" at seq {one.forked_seq}"
+    title = title_of(one)
+    return f"{printable(one.session_id)} {state}{at}{depth}{f'  {title}' if title else ''}"

@@ -1,0 +1,160 @@
+"""``treering sessions fork``, ``undo`` and ``redo``: another past for a conversation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.options import db_option, json_option, keys_option, require
+from treering.surfaces.cli.output import counted, one_line
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+
+if TYPE_CHECKING:
+    from treering.ledger.sessions import Session
+
+_PROMPTS_MAX: Final = 3
+_FAILED_BETWEEN_MAX: Final = 50
+"""Turns beside those that were undone which may lie between them: they had failed before."""
+
+
+@click.command(
+    "fork",
+    cls=Command,
+    short_help="Go on from a turn in a session of its own.",
+    examples="""
+    treering sessions fork main:telegram:jo --scope acme/app --title "Try it without the lock"
+    treering sessions fork s1 --scope acme/app --at 01a1de94-e936-74a9-a810-fb5b489effca --id s1-b
+    """,
+    if_stopped="see treering sessions tree for whether it was forked",
+)
+@click.argument("session")
+@project_scope_options
+@click.option(
+    "--at", metavar="EVENT", help="Share the past up to the end of this event's turn. Default: all."
+)
+@click.option("--id", "new_id", metavar="ID", help="The id of the fork; made if left out.")
+@click.option("--title", metavar="TEXT", help="The title of the fork.")
+@keys_option
+@json_option
+@db_option
+def fork(
+    *,
+    session: str,
+    scope: str | None,
+    is_global: bool,
+    at: str | None,
+    new_id: str | None,
+    title: str | None,
+) -> None:
+    """Make a session that shares the past of SESSION, up to the end of a turn.
+
+    Nothing is copied, and SESSION does not change. What is erased of the shared past is erased
+    for both.
+    """
+    name = find_scope(scope, is_global=is_global)
+    named = None if new_id is None else require(new_id, "id")
+    with open_existing("change") as ledger:
+        parent = _named(ledger, name, session)
+        made = parent.fork(named, at=at, title=title)
+        outline = made.outline()
+    show(
+        {"scope": name, "session_id": made.session_id, "parent": outline.parent,
+         "forked_seq": outline.forked_seq, "title": outline.title, "agent": made.agent},
+        f"forked session {parent.session_id} at seq {outline.forked_seq} as {made.session_id}",
+        f'go on in it: ledger.session("{made.session_id}", scope="{name}", agent="{made.agent}")',
+        f"what its model sees: treering context {made.session_id} --scope {name} --max-tokens 8000",
+        done=f"the session was forked as {made.session_id}",
+    )  # fmt: skip
+
+
+@click.command(
+    "undo",
+    cls=Command,
+    short_help="Take back the last turns of a conversation.",
+    examples="""
+    treering sessions undo main:telegram:jo --scope acme/app
+    treering sessions undo main:telegram:jo --scope acme/app --turns 2
+    """,
+    if_stopped="see treering sessions show for whether it was undone",
+)
+@click.argument("session")
+@project_scope_options
+@click.option("--turns", type=int, default=1, metavar="N", help="So many turns. Default: 1.")
+@keys_option
+@json_option
+@db_option
+def undo(*, session: str, scope: str | None, is_global: bool, turns: int) -> None:
+    """Hide the last turns of SESSION from its model, until redo shows them again.
+
+    The conversation moves back; files, and whatever else tools changed, do not. Nothing is
+    deleted.
+    """
+    name = find_scope(scope, is_global=is_global)
+    with open_existing("change") as ledger:
+        found = _named(ledger, name, session)
+        header = found.undo(turns=turns)
+        from_seq = _number(header.refs, "from_seq")
+        prompts = _prompts(found, from_seq, turns)
+    more = len(prompts) - _PROMPTS_MAX
+    show(
+        {"scope": name, "session_id": found.session_id, "turns": turns, "from_seq": from_seq,
+         "event_id": header.event_id, "seq": header.seq},
+        f"undid {counted(turns, 'turn')} of session {found.session_id}: the model sees them no more"
+        if turns > 1
+        else f"undid the last turn of session {found.session_id}: the model sees it no more",
+        *(f"  {one_line(prompt)}" for prompt in prompts[:_PROMPTS_MAX]),
+        *([f"  and {counted(more, 'more turn')}"] if more > 0 else []),
+        "the conversation moved back; files, and what else tools changed, did not",
+        f"to take it back before anything is said: treering sessions redo {found.session_id}"
+        f" --scope {name}",
+        done=f"{counted(turns, 'turn')} of session {found.session_id} were undone",
+    )  # fmt: skip
+
+
+@click.command(
+    "redo",
+    cls=Command,
+    short_help="Show again what was undone last.",
+    examples="""
+    treering sessions redo main:telegram:jo --scope acme/app
+    """,
+    if_stopped="see treering sessions show for whether it was redone",
+)
+@click.argument("session")
+@project_scope_options
+@keys_option
+@json_option
+@db_option
+def redo(*, session: str, scope: str | None, is_global: bool) -> None:
+    """Show the model of SESSION again what was undone last, if nothing was said since."""
+    name = find_scope(scope, is_global=is_global)
+    with open_existing("change") as ledger:
+        found = _named(ledger, name, session)
+        header = found.redo()
+        turns, undone_seq = (_number(header.refs, one) for one in ("turns", "undone_seq"))
+    show(
+        {"scope": name, "session_id": found.session_id, "turns": turns, "undone_seq": undone_seq,
+         "event_id": header.event_id, "seq": header.seq},
+        f"redid {counted(turns, 'turn')} of session {found.session_id}",
+        "the conversation moved on again; files, and what else tools changed, did not",
+        done=f"session {found.session_id} was redone",
+    )  # fmt: skip
+
+
+def _named(ledger: Any, scope: Any, session: str) -> Session:
+    from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415  (not for --help)
+
+    return open_session(ledger, scope, session)
+
+
+def _prompts(session: Session, from_seq: int, turns: int) -> list[str]:
+    """Return what the user had said in the turns that were undone."""
+    last = session.turns(last=turns + _FAILED_BETWEEN_MAX)
+    return [one.prompt for one in last if one.is_undone and one.first_seq >= from_seq]
+
+
+def _number(refs: Any, name: str) -> int:
+    return int(refs[name])
