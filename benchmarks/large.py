@@ -14,7 +14,7 @@ _PROGRESS_EVENTS: Final = 100_000
 
 def large_ledger(folder: Path, events: int) -> Path:
     """Return a ledger of so many events in ten sessions, built on first use."""
-    path = folder / f"large-{events}-{_layout()}.db"
+    path = folder / f"large-{events}-{layout()}.db"
     if not path.exists():
         draft = folder / "draft.db"
         fill(draft, events)
@@ -35,7 +35,7 @@ def fill(path: Path, events: int) -> None:
                 print(f"  building: {made:,} of {events:,} events", file=sys.stderr, flush=True)
 
 
-def _layout() -> str:
+def layout() -> str:
     """Return a mark that changes with the schema, so that a ledger that was kept still fits."""
     sources = Path(treering.__file__).parent.rglob("*.sql")
     text = b"".join(source.read_bytes() for source in sorted(sources))

@@ -27,7 +27,8 @@ TESTS: Final = HERE.parent / "tests"
 """Servers and power cuts are made as there."""
 DATA: Final = HERE / ".data"
 SUBJECTS: Final = (
-    "append", "reading", "threads", "processes", "guarding", "scale", "copying", "spine",
+    "append", "reading", "threads", "processes", "guarding", "scale", "copying", "contexts",
+    "forks", "views", "spine",
     "postgres", "peers", "cuts",
 )  # fmt: skip
 """Peers come late: importing them makes the process large, and that must not weigh on others."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import base64
 import random
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from hypothesis import strategies as st
 
+from treering import InvalidInput, NewEvent, NotFound
+from treering.context.dialects import DIALECTS
 from treering.derive.visible import ended_runs
 from treering.model.codec import encode
 from treering.model.events import REDACTED, Event
@@ -15,6 +19,8 @@ from treering.model.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from treering import Ledger, Session
 
 # By hand.
 
@@ -71,19 +77,15 @@ def result(call_id: str = "c1", output: Any = "seen", tool: str = "look", **fiel
 def erased(one: Event) -> Event:
     """Return an event as it is read after its redaction."""
     blank: dict[str, Any] = {"summary": REDACTED, "refs": None, "payload": None, "payload_bytes": 0}
-    return _with(one, redacted=True, **blank)
+    return msgspec.structs.replace(one, redacted=True, **blank)
 
 
 def in_order(*events: Event) -> list[Event]:
     """Return ``events`` numbered from 1."""
     return [
-        _with(one, seq=seq, position=seq, event_id=f"e{seq}") for seq, one in enumerate(events, 1)
+        msgspec.structs.replace(one, seq=seq, position=seq, event_id=f"e{seq}")
+        for seq, one in enumerate(events, 1)
     ]
-
-
-def _with(one: Event, **fields: Any) -> Event:
-    # No msgspec.structs.replace: it is the name of a field that says what a test is about.
-    return Event(**({name: getattr(one, name) for name in one.__struct_fields__} | fields))
 
 
 class Listed:
@@ -285,3 +287,103 @@ budgets = st.one_of(
 )
 reserves = st.just(0) | st.integers(0, 500) | st.just(10**6)
 systems = st.sampled_from(("", "", "You are brief.", " ", "\n", PROSE * 3, PROSE * 60))
+
+
+# Through a session.
+
+Step = tuple[str, Any]
+"""What is done to a session, and with what."""
+
+moves = st.one_of(
+    st.tuples(st.just("user"), texts),
+    st.tuples(st.just("assistant"), texts),
+    st.tuples(st.just("tool"), texts),
+    st.tuples(st.just("failing tool"), small_texts),
+    st.tuples(st.just("context"), st.tuples(budgets, st.sampled_from(DIALECTS), reserves, systems)),
+    st.tuples(st.just("usage"), st.integers(0, 50_000)),
+)
+turn_steps = st.tuples(
+    st.just("turn"),
+    st.tuples(
+        st.lists(moves, max_size=6),
+        st.sampled_from(("ended", "ended", "ended", "failed", "interrupted")),
+    ),
+)
+turning_steps = st.one_of(
+    st.tuples(st.just("undo"), st.integers(1, 2)),
+    st.tuples(st.just("redo"), st.none()),
+    st.tuples(st.just("fork"), st.integers(0, 40)),
+    st.tuples(st.just("compact"), st.integers(1, 4)),
+    st.tuples(st.just("checkpoint"), small_texts.map(lambda text: text or "here")),
+)
+record_steps = st.tuples(st.just("record"), st.lists(stated(), min_size=1, max_size=8))
+redact_steps = st.tuples(st.just("redact"), st.integers(0, 40))
+
+
+def play(ledger: Ledger, session: Session, steps: Sequence[Step]) -> Session:
+    """Do all of ``steps``, as far as they can be done; return the session that they end in."""
+    for name, given in steps:
+        with suppress(InvalidInput, NotFound):
+            session = _step(ledger, session, name, given)
+    return session
+
+
+def _step(ledger: Ledger, session: Session, name: str, given: Any) -> Session:
+    ids = [header.event_id for header in session.headers()]
+    match name:
+        case "turn":
+            _take_turn(session, *given)
+        case "undo":
+            session.undo(turns=given)
+        case "redo":
+            session.redo()
+        case "fork":
+            at = ids[given % len(ids)] if ids else None
+            return session.fork(f"{session.session_id}f", at=at)
+        case "compact":
+            session.compact(keep=given)
+        case "checkpoint":
+            session.checkpoint(given)
+        case "redact":
+            ledger.redact(session.scope, event_id=ids[given % len(ids)] if ids else "none")
+        case _:
+            session.append([_new(session, kind, said) for kind, said in given])
+    return session
+
+
+def _take_turn(session: Session, moves: Sequence[Step], end: str) -> None:
+    turn = session.turn()
+    turn.start()
+    for name, given in moves:
+        match name:
+            case "user":
+                turn.user(given)
+            case "assistant":
+                turn.assistant(given)
+            case "tool":
+                turn.tools.started("look", {"at": "it"}).finish(given)
+            case "failing tool":
+                turn.tools.started("look", {"at": "it"}).fail(f"no {given}")
+            case "usage":
+                turn.emit("usage.reported", {"input_tokens": given, "model": "m"})
+            case _:
+                max_tokens, dialect, reserve, system = given
+                turn.context(
+                    max_tokens, dialect=dialect, reserve_output_tokens=reserve, system=system
+                )
+    if end == "ended":
+        turn.end()
+    elif end == "failed":
+        turn.fail("no luck")
+    else:
+        turn.interrupt()
+
+
+def _new(session: Session, kind: str, said: dict[str, Any]) -> NewEvent:
+    return NewEvent(
+        scope=session.scope,
+        session_id=session.session_id,
+        kind=kind,
+        agent_id=session.agent,
+        **(said | {"summary": said["summary"].strip() or kind}),
+    )

@@ -29,7 +29,7 @@ def take_turn(session: Session, name: str) -> dict[str, Header]:
     """Record a turn with a tool call; return its events by kind."""
     with session.turn(model="opus") as turn:
         turn.user(f"{name}?")
-        with turn.tool("look", {"at": name}) as call:
+        with turn.tool("weather", {"at": name}, call_id=name) as call:
             call.finish(f"{name} seen")
         turn.emit("usage.reported", {"model": "opus", "input_tokens": 10, "output_tokens": 1})
         turn.assistant(f"{name}!")
@@ -447,9 +447,9 @@ def test_views_of_a_fork_hold_both_pasts(session: Session) -> None:
 
     assert [turn.prompt for turn in child.turns()] == ["one?", "two?"]
     assert [turn.prompt for turn in child.turns(last=1)] == ["two?"]
-    assert [call.input for call in child.tool_calls()] == [{"at": "one"}, {"at": "two"}]
-    assert [call.input for call in child.tool_calls(last=1)] == [{"at": "two"}]
-    assert [call.input for call in child.tool_calls(last=5)] == [{"at": "one"}, {"at": "two"}]
+    assert [call.call_id for call in child.tool_calls()] == ["one", "two"]
+    assert [call.call_id for call in child.tool_calls(last=1)] == ["two"]
+    assert [call.call_id for call in child.tool_calls(last=5)] == ["one", "two"]
     assert child.usage().total.input_tokens == 20
     assert child.summary().turns == 2
     assert [goal.id for goal in child.goals()] == ["g1"]
@@ -584,7 +584,8 @@ def test_a_fork_costs_the_same_however_long_the_past_is(
         counted = Counted(ledger._store)
         session._store = session._lineage._store = cast("Any", counted)
         first = next(header for header in session.headers() if header.kind == "conversation.user")
-        before, _ = ledger.verify().events, counted.asked.clear()
+        before = ledger.verify().events
+        counted.asked.clear()
 
         session.fork("branch", at=first.event_id if named else None)
 

@@ -185,6 +185,19 @@ def test_costs_are_found_again_when_prices_have_changed(
     assert lineage_of(ledger).snapshot(2) != before
 
 
+def test_other_prices_do_not_matter_where_nothing_was_used(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.append([goal("a"), goal("b")])
+    views_of(ledger).usage()
+    monkeypatch.setattr(snapshots, "prices_version", lambda: "another")
+    before = lineage_of(ledger).snapshot(2)
+
+    views_of(ledger).usage()
+
+    assert lineage_of(ledger).snapshot(2) == before
+
+
 def test_too_much_that_waits_for_open_runs_is_not_kept(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

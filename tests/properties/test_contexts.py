@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from context.histories import Listed, budgets, histories, reserves, systems
+from builders import HERE
+from context.histories import (
+    Listed,
+    Step,
+    budgets,
+    histories,
+    play,
+    record_steps,
+    redact_steps,
+    reserves,
+    systems,
+    turn_steps,
+    turning_steps,
+)
 from context.legality import check_legal
 from context.provider_types import check_types
 from treering.context.assemble import Context, assemble
+from treering.context.budgets import Budget
 from treering.context.dialects import DIALECTS, Dialect
+from treering.context.exact import exact_counter
+from treering.context.pairing import MESSAGE_KINDS, VISIBLE_BOUNDARIES, pair
 from treering.context.tokens import estimate
-from treering.ledger.windows import read_window
+from treering.derive.visible import ended_runs, visible
+from treering.ledger.windows import compacted_through, read_window
 from treering.model.codec import encode
+from treering.model.messages import UserMessage
 from treering.model.tools import SyntheticPolicy
 
 if TYPE_CHECKING:
+    from treering import Ledger, Session
     from treering.model.events import Event
 
+NUMBERS: Final = count(1)
+ASKING: Final[Step] = (
+    "turn",
+    ([("user", "What is new?"), ("context", (4_000, "openai-chat", 0, ""))], "ended"),
+)
 POLICY: Final = SyntheticPolicy()
 FRAME: Final = frozenset({"type", "role"})
 """What a request says of its own parts."""
@@ -64,6 +89,22 @@ def texts_in(value: Any) -> list[str]:
     return found
 
 
+def check(context: Context) -> None:
+    """Raise AssertionError unless a context is legal and within its budget."""
+    if context.messages:
+        check_legal(context.dialect, context.request)
+        check_types(context.dialect, context.request)
+    else:
+        assert (context.tokens, context.event_ids, context.system) == (0, [], None)
+    if context.max_tokens is None:
+        return
+    limit = max(context.max_tokens - context.reserve_output_tokens, 0)
+    assert context.tokens <= limit
+    if context.messages:
+        counted = sum(map(estimate, texts_in(context.request))) + 3 * len(context.messages)
+        assert counted <= limit
+
+
 @given(
     events=histories(),
     dialect=dialects,
@@ -95,18 +136,142 @@ def test_every_context_is_legal_and_fits(
     assert known.issuperset(one.event_id for one in context.report if one.event_id is not None)
 
 
-def check(context: Context) -> None:
-    """Raise AssertionError unless a context is legal and within its budget."""
-    if context.messages:
-        check_legal(context.dialect, context.request)
-        check_types(context.dialect, context.request)
-    else:
-        assert "budget_too_small" in {one.code for one in context.report} or not context.event_ids
-        assert context.tokens == 0
-    if context.max_tokens is None:
-        return
-    limit = max(context.max_tokens - context.reserve_output_tokens, 0)
-    assert context.tokens <= limit
-    if context.messages:
-        counted = sum(map(estimate, texts_in(context.request))) + 3 * len(context.messages)
-        assert counted <= limit
+@given(events=histories(), dialect=dialects, max_tokens=budgets)
+def test_the_same_history_makes_the_same_context(
+    events: list[Event], dialect: Dialect, max_tokens: int | None
+) -> None:
+    first = context_of(events, max_tokens=max_tokens, dialect=dialect)
+
+    again = context_of(list(events), max_tokens=max_tokens, dialect=dialect)
+
+    assert again == first
+
+
+@given(events=histories(), run_id=st.sampled_from((None, "r1")), page=st.integers(1, 4))
+def test_a_window_that_is_read_in_pages_holds_all_that_counts(
+    events: list[Event], run_id: str | None, page: int
+) -> None:
+    lineage: Any = Listed(events, page=page)
+
+    window = read_window(lineage, tokens=None, run_id=run_id)
+
+    ended = ended_runs(events)
+    counts = visible([one for one in events if one.run_id in {None, run_id, *ended}], run_id=run_id)
+    compactions = [event for event in counts if compacted_through(event) is not None]
+    floor = 0 if not compactions else compacted_through(compactions[-1]) or 0
+    assert window.events == [
+        event for event in counts if event.kind in MESSAGE_KINDS and event.seq > floor
+    ]
+    assert window.summary_id == (compactions[-1].event_id if compactions else None)
+    assert not window.cut
+
+
+@given(events=histories(), budget=st.integers(0, 4_000), more=st.integers(0, 4_000))
+def test_with_more_room_no_less_of_the_last_turn_is_shown(
+    events: list[Event], budget: int, more: int
+) -> None:
+    messages, _ = pair(visible(events), POLICY)
+    start = max(
+        (at for at, one in enumerate(messages) if isinstance(one, UserMessage) and not one.mark),
+        default=0,
+    )
+    last_turn = {one for message in messages[start:] for one in message.event_ids}
+
+    less = shown_of(events, budget) & last_turn
+    found = shown_of(events, budget + more) & last_turn
+
+    assert less <= found
+
+
+def shown_of(events: list[Event], max_tokens: int) -> set[str]:
+    """Return what is shown of ``events`` in which nothing is marked or compacted."""
+    plain = [one for one in events if one.kind not in {*VISIBLE_BOUNDARIES, "context.compacted"}]
+    return set(context_of(plain, max_tokens=max_tokens).event_ids)
+
+
+@given(events=histories(), dialect=dialects, max_tokens=budgets)
+def test_with_an_exact_counter_the_exact_count_fits(
+    events: list[Event], dialect: Dialect, max_tokens: int | None
+) -> None:
+    tokens = exact_counter()
+    lineage: Any = Listed(events)
+    context = assemble(
+        read_window(lineage, tokens=max_tokens),
+        dialect=dialect,
+        max_tokens=max_tokens,
+        policy=POLICY,
+        budget=Budget(count=tokens, margin=1.0),
+    )
+
+    if max_tokens is not None and context.messages:
+        counted = sum(map(tokens, texts_in(context.request))) + 3 * len(context.messages)
+        assert counted <= max_tokens
+
+
+# Through a ledger.
+
+on_every_database = settings(
+    max_examples=12,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def fresh(ledger: Ledger) -> Session:
+    return ledger.session(f"s{next(NUMBERS)}", scope=HERE, agent="lyria")
+
+
+@on_every_database
+@given(
+    steps=st.lists(record_steps | turn_steps | turning_steps | redact_steps, max_size=8),
+    dialect=dialects,
+    max_tokens=budgets,
+    reserve=reserves,
+    system=systems,
+)
+def test_every_context_of_a_session_is_legal_and_fits_and_writes_nothing(
+    ledger: Ledger,
+    steps: list[Step],
+    dialect: Dialect,
+    max_tokens: int | None,
+    reserve: int,
+    system: str,
+) -> None:
+    session = play(ledger, fresh(ledger), steps)
+    before = list(session.headers())
+
+    context = session.context(
+        max_tokens, dialect=dialect, reserve_output_tokens=reserve, system=system
+    )
+
+    check(context)
+    assert list(session.headers()) == before
+    known = {header.event_id for header in before}
+    assert known.issuperset(context.event_ids)
+    assert known.issuperset(one.event_id for one in context.report if one.event_id is not None)
+
+
+@on_every_database
+@given(steps=st.lists(record_steps | turn_steps | turning_steps, max_size=8))
+def test_what_models_were_shown_is_known_exactly_whatever_came_after(
+    ledger: Ledger, steps: list[Step]
+) -> None:
+    session = play(ledger, fresh(ledger), [*steps, ASKING, *steps])
+
+    shown = session.shown(last=100)
+
+    assert shown
+    assert [one.seq for one in shown if not one.exact] == []
+    for one in shown:
+        check(one.context)
+
+
+@on_every_database
+@given(steps=st.lists(turn_steps | turning_steps | redact_steps, max_size=10))
+def test_what_models_were_shown_can_be_asked_after_any_redaction(
+    ledger: Ledger, steps: list[Step]
+) -> None:
+    session = play(ledger, fresh(ledger), [ASKING, *steps])
+    [asking] = [one for one in session.headers() if one.kind == "context.assembled"][:1]
+
+    if not asking.redacted:
+        check(session.shown(run_id=asking.run_id)[0].context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -14,13 +14,17 @@ from treering.context.fitting import as_summary, fit
 from treering.context.pairing import pair
 from treering.context.shortening import shorten_to
 from treering.context.summaries import summarise
+from treering.context.tokens import counter_name, estimate
 from treering.errors import InvalidInput
-from treering.model.codec import encode
+from treering.model.codec import canonical, encode
 from treering.model.events import Event
 from treering.model.messages import AssistantMessage, ModelMessage, Repair, UserMessage
 
 if TYPE_CHECKING:
     from treering.model.tools import SyntheticPolicy
+
+MESSAGES_SHARE: Final = 4
+"""One part in so many of the room is for messages, whatever else wants to be told."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +38,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """What a compaction said of all that went before."""
     summary_id: str | None = None
     """The event that says it."""
+    opening: Event | None = None
+    """The words that began the turn of ``events``, if it began before what was read."""
     cut: bool = False
     """Whether there is more before it that was not read."""
     until_seq: int = 0
@@ -92,6 +98,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     fixed_tokens: int
     """What of it is the system text and contributions."""
     ratio: float
+    counter: str | None
+    """What counted its tokens, if that was not the built-in estimate."""
     digest: str
     """Of what it shows of the ledger: two contexts that show the same have the same."""
 
@@ -118,7 +126,10 @@ def assemble(
     system, added, fixed, repairs = _fixed(system, contributions, budget)
     if fixed_tokens is not None:
         fixed = fixed_tokens
-    messages, mended = pair(window.events, policy)
+    opening = [] if window.opening is None else [window.opening]
+    messages, mended = pair([*opening, *window.events], policy)
+    if window.cut:
+        mended.insert(0, Repair(code="dropped_turn", detail="what lies further back"))
     earlier = _earlier(window, policy, budget)
     fitted = fit(
         messages,
@@ -147,7 +158,7 @@ def assemble(
         reserve_output_tokens=reserve_output_tokens,
         report=repairs,
         event_ids=event_ids,
-        shown=_stretches(window.events, set(event_ids)),
+        shown=_stretches(opening, set(event_ids)) + _stretches(window.events, set(event_ids)),
         contributed=[
             Contributed(name=one.name, digest=one.digest, memory_ids=one.memory_ids)
             for one in added
@@ -156,6 +167,7 @@ def assemble(
         estimated_tokens=counted,
         fixed_tokens=fixed,
         ratio=budget.ratio,
+        counter=None if budget.count is estimate else counter_name(budget.count),
         digest=_digest(shown),
     )
 
@@ -167,11 +179,14 @@ def contribution(name: str, given: Any, memory_ids: Sequence[str] = ()) -> Contr
     """
     if given is None:
         return Contribution(name=name)
+    ids = [str(one) for one in memory_ids]
+    canonical([name, *ids], f"what contributor {name} is made of")
     items = given if isinstance(given, list | tuple) else [given]
     system: list[str] = []
     messages: list[ModelMessage] = []
     for item in items:
         role, text = _role_and_text(name, item)
+        canonical(text, f"what contributor {name} gave")
         if not text.strip():
             continue
         if role == "system":
@@ -184,7 +199,7 @@ def contribution(name: str, given: Any, memory_ids: Sequence[str] = ()) -> Contr
         name=name,
         system="\n\n".join(system),
         messages=tuple(messages),
-        memory_ids=tuple(memory_ids),
+        memory_ids=tuple(ids),
     )
 
 
@@ -206,10 +221,10 @@ def _fixed(
 ) -> tuple[str, list[Contribution], int, list[Repair]]:
     """Return system text and contributions that leave room, and what they cost."""
     repairs: list[Repair] = []
-    room = budget.room
     added: list[Contribution] = []
     text = system.strip()
     cost = MESSAGE_TOKENS + budget.count(text) if text else 0
+    room = None if budget.room is None else budget.room - budget.room // MESSAGES_SHARE
     if room is not None and cost > room:
         text = shorten_to(text, room - MESSAGE_TOKENS, budget.count).strip()
         cost = MESSAGE_TOKENS + budget.count(text) if text else 0

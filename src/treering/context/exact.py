@@ -36,13 +36,20 @@ def exact_counter(encoding: Encoding = "o200k_base") -> Counter:
             "exact token counts need the package rs-bpe",
             hint="install it: pip install 'treering[tokens]'",
         ) from error
-    count: Counter = getattr(tokenizers, encoding)().count
+    return ExactCounter(encoding, getattr(tokenizers, encoding)().count)
 
-    def counter(text: str) -> int:
+
+class ExactCounter:
+    """Counts the tokens of one encoding."""
+
+    def __init__(self, name: str, count: Counter) -> None:
+        self.name = name
+        self._count = count
+
+    def __call__(self, text: str) -> int:
+        """Return how many tokens ``text`` has."""
         try:
-            return count(text)
+            return self._count(text)
         except UnicodeEncodeError:
             # Lone surrogates have no tokens; providers are sent something in their place as well.
-            return count(text.encode("utf-8", "replace").decode())
-
-    return counter
+            return self._count(text.encode("utf-8", "replace").decode())

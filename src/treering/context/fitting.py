@@ -203,13 +203,15 @@ class _Fitting:
 
     def _words(self, message: ModelMessage, room: int) -> ModelMessage | None:
         """Return the words of a message alone, shortened to ``room``; None if there is none."""
-        if isinstance(message, AssistantMessage):
-            if not message.text.strip():
-                return None
-            message = msgspec.structs.replace(
-                message, event_ids=message.event_ids[:1], calls=(), results=()
-            )
-        return self._shorten(message, room)
+        if isinstance(message, UserMessage) or not message.calls:
+            return self._shorten(message, room)
+        words = msgspec.structs.replace(
+            message, event_ids=message.event_ids[:1], calls=(), results=()
+        )
+        found = self._shorten(words, room) if words.text.strip() else None
+        if found is words:
+            self.note("shortened_message", words)
+        return found
 
     def _shorten(self, message: ModelMessage, room: int) -> ModelMessage | None:
         if self._budget.cost(message) <= room:

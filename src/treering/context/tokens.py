@@ -111,6 +111,11 @@ _NO_SCRIPT: Final = bytes(range(0xC0))
 """ASCII, and the bytes that go on with a character that has begun."""
 
 
+def counter_name(count: Counter) -> str:
+    """Return what a counter is called, for whoever wants to count so again."""
+    return str(getattr(count, "name", None) or getattr(count, "__name__", type(count).__name__))
+
+
 def estimate(text: str) -> int:
     """Return about how many tokens ``text`` costs: 0 if it is empty, else 1 or more."""
     if not text:

@@ -14,8 +14,10 @@ from treering.context.assemble import (
 )
 from treering.context.budgets import Budget
 from treering.context.dialects import Dialect, check_dialect
-from treering.errors import InvalidInput, NotFound
+from treering.context.exact import exact_counter
+from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.ledger.windows import read_window
+from treering.model.codec import canonical
 from treering.model.messages import Repair
 from treering.spine.showing import Asked
 
@@ -109,6 +111,7 @@ class Contexts:
         """
         spelling = check_dialect(dialect)
         limit = _check_tokens(max_tokens, reserve_output_tokens)
+        canonical(system, "system")
         working = Working(self._lineage, run_id, record)
         contributions, failures = _ask(contributors, working)
         if prepended:
@@ -145,6 +148,7 @@ class Contexts:
             max_tokens=asked.max_tokens,
             reserve_output_tokens=asked.reserve_output_tokens,
             policy=self._policy(),
+            budget=_budget_of(asked),
             fixed_tokens=asked.fixed_tokens,
         )
         return Shown(
@@ -157,6 +161,18 @@ class Contexts:
         )
 
 
+def _budget_of(asked: Asked) -> Budget | None:
+    """Return how a context was counted, as far as it can be counted so again."""
+    if asked.counter is None:
+        return None
+    try:
+        count = exact_counter(asked.counter)  # type: ignore[arg-type]
+    except TreeringError:
+        # Somebody's own, or one that is not installed here: what comes out may be another context.
+        return None
+    return Budget(count=count, margin=1.0, ratio=asked.ratio)
+
+
 def _ask(
     contributors: Sequence[Contributor], working: Working
 ) -> tuple[list[Contribution], list[Repair]]:
@@ -164,9 +180,10 @@ def _ask(
     given: list[Contribution] = []
     failures: list[Repair] = []
     for contributor in contributors:
-        name = str(getattr(contributor, "name", None) or type(contributor).__name__)
+        name = type(contributor).__name__
         working.memory_ids = []
         try:
+            name = str(getattr(contributor, "name", None) or name)
             given.append(contribution(name, contributor.extend(working), working.memory_ids))
         except Exception as error:  # noqa: BLE001 - somebody else's code must not cost the call.
             detail = f"{name}: {type(error).__name__}"

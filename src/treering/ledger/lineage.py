@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from treering.model.kinds import ERASURE_KINDS
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from treering.ledger.ports import EventStore
     from treering.model.events import Event, Header
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 ENDLESS: Final = 2**63 - 1
 """Up to here a session goes that nobody has cut."""
+
+PAGE: Final = 1_000
 
 Item = TypeVar("Item", bound="Header")
 
@@ -74,7 +78,10 @@ class Lineage:
 
     def head_seq(self) -> int:
         """Return the last seq; 0 if there is no past."""
-        last = self._store.last_headers(self._scope, self._session_id, before_seq=None, limit=1)
+        return self._head_of(self._session_id)
+
+    def _head_of(self, session_id: str) -> int:
+        last = self._store.last_headers(self._scope, session_id, before_seq=None, limit=1)
         return last[0].seq if last else 0
 
     def stem_of(self, seq: int) -> Stem | None:
@@ -138,6 +145,26 @@ class Lineage:
             if not wanted or wanted[0] > stem.after_seq:
                 break
         return found
+
+    def ancestors(self) -> dict[str, int]:
+        """Return how far each session has come that this one was forked from."""
+        return {
+            stem.session_id: self._head_of(stem.session_id)
+            for stem in self.stems()
+            if stem.until_seq != ENDLESS
+        }
+
+    def erased_since(self, ancestors: Mapping[str, int]) -> bool:
+        """Whether an ancestor has lost anything since it had come so far."""
+        for session_id, seq in ancestors.items():
+            after = seq
+            while page := self._store.session_headers(
+                self._scope, session_id, after_seq=after, limit=PAGE
+            ):
+                if any(header.kind in ERASURE_KINDS for header in page):
+                    return True
+                after = page[-1].seq
+        return False
 
     def snapshot(self, until_seq: int) -> tuple[int, bytes] | None:
         """Return the latest snapshot at or before ``until_seq``, an ancestor's if need be."""

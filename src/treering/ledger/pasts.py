@@ -72,7 +72,7 @@ class Past:
                 break
             wanted *= 2
         kept = messages if last is None else messages[len(messages) - min(last, len(messages)) :]
-        return render(kept, dialect="openai-chat").messages
+        return render(kept, dialect="openai-chat").messages if kept else []
 
     def turns(self, *, last: int | None = None) -> Iterator[Turn]:
         """Return its turns in order, failed and undone ones marked: all, or the last so many."""

@@ -16,7 +16,7 @@ from treering.errors import InvalidInput
 from treering.ledger.stretches import PAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from treering.derive.trails import Noun, Trail, Value_co
     from treering.ledger.lineage import Lineage
@@ -83,16 +83,16 @@ class Views:
 
     def _folded(self) -> Fold:
         """Return all views at the end of the timeline, and keep a snapshot if that took long."""
-        head = self._lineage.head_seq()
+        head, ancestors = self._lineage.head_seq(), self._lineage.ancestors()
         hindsight = Hindsight()
         fold = self._start(head, hindsight)
         kept = fold.seq
         for page in self._pages(fold.seq, head):
             fold.take(page, hindsight.hides)
-            if fold.seq - kept >= self._replay_events and self._keep(fold, hindsight):
+            if fold.seq - kept >= self._replay_events and self._keep(fold, hindsight, ancestors):
                 kept = fold.seq
         if fold.seq - kept > self._snapshot_events:
-            self._keep(fold, hindsight)
+            self._keep(fold, hindsight, ancestors)
         return fold
 
     def _start(self, head: int, hindsight: Hindsight) -> Fold:
@@ -124,12 +124,15 @@ class Views:
             hindsight.look(header)
         return after + 1
 
-    def _keep(self, fold: Fold, hindsight: Hindsight) -> bool:
+    def _keep(self, fold: Fold, hindsight: Hindsight, ancestors: Mapping[str, int]) -> bool:
         """Keep a snapshot, unless a later event has made it worthless already."""
         snapshot = fold.freeze() if hindsight.reaches(fold.seq) is None else None
         if snapshot is None:
             return False
         self._lineage.keep_snapshot(snapshot.seq, encode_snapshot(snapshot))
+        if self._lineage.erased_since(ancestors):
+            # It may have been folded before the erasure and kept behind it: nobody reads this one.
+            self._lineage.keep_snapshot(snapshot.seq, b"")
         return True
 
     # Dividing.
@@ -152,21 +155,22 @@ class Views:
 
     def _first_of(self, last: int | None, head: int, hindsight: Hindsight, ends: LaterEnds) -> int:
         """Return where the last turns begin, after looking back as far as that."""
-        first, left, asking = head + 1, last, ""
+        first, left = head + 1, last
+        asking: str | None = None
         for header in self._backwards(head + 1) if last != 0 else ():
-            if left == 0 and header.kind == INPUT:
-                return first
+            if header.kind == INPUT:
+                if left == 0:
+                    break
+                first, asking = header.seq, header.run_id
+                left = None if left is None else left - 1
             hindsight.look(header)
             ends.look(header)
-            if left is None:
+            if left == 0 and asking is None:
+                break
+            if left == 0 and (header.kind, header.run_id) == ("run.started", asking):
                 first = header.seq
-            elif header.kind == INPUT:
-                first, left, asking = header.seq, left - 1, header.run_id or ""
-            if left == 0 and (
-                not asking or (header.kind, header.run_id) == ("run.started", asking)
-            ):
-                return header.seq
-        return first
+                break
+        return first if left == 0 else 1
 
     # Reading.
 

@@ -23,6 +23,10 @@ KINDS: Final = MESSAGE_KINDS | {
     "usage.reported",
 }
 """What is read: messages, what hides or replaces them, and what they turned out to cost."""
+OPENING_KINDS: Final = frozenset(
+    {"conversation.user", "session.undone", "session.redone", "context.compacted"}
+)
+"""What is looked at for the beginning of a turn: what could be it, hide it or tell it."""
 BYTES_PER_TOKEN: Final = 8
 """So many bytes of payloads are read for each token of a budget: more than it can take."""
 SPARE_BYTES: Final = 4_096
@@ -60,7 +64,30 @@ def read_window(
         reading.take(page)
         before = min(page[0].seq, reading.hidden.before or ENDLESS)
         limit = min(limit * 2, PAGE_LAST)
-    return reading.window(cut=reading.enough and before > reading.floor + 1)
+    cut = reading.enough and before > reading.floor + 1
+    opening = None
+    if cut and tokens is not None and not reading.starts_turn:
+        opening = _opening(lineage, reading, before, before_seq=before_seq, run_id=run_id)
+    return reading.window(cut=cut, opening=opening)
+
+
+def _opening(
+    lineage: Lineage, reading: _Reading, before: int, *, before_seq: int, run_id: str | None
+) -> Event | None:
+    """Return the words that began a turn, if only its end was read and no compaction tells them."""
+    while before > reading.floor + 1:
+        page = lineage.committed_before(
+            before, kinds=OPENING_KINDS, until_seq=before_seq, run_id=run_id, limit=1
+        )
+        if not page:
+            break
+        [event] = page
+        if reading.hidden.passes(event):
+            if event.kind == "conversation.user":
+                return event
+            reading.restart(event)
+        before = min(event.seq, reading.hidden.before or ENDLESS)
+    return None
 
 
 class _Reading:
@@ -85,6 +112,11 @@ class _Reading:
             return True
         return self._wanted_bytes is not None and self._bytes > self._wanted_bytes
 
+    @property
+    def starts_turn(self) -> bool:
+        """Whether a turn begins in what was found."""
+        return any(event.kind == "conversation.user" for event in self._events)
+
     def take(self, page: list[Event]) -> None:
         """Look at a page of events, from its last to its first."""
         for event in reversed(page):
@@ -97,11 +129,11 @@ class _Reading:
                 self._events.append(event)
                 self._bytes += _weight(event)
             elif event.kind == "context.compacted":
-                self._restart(event)
+                self.restart(event)
             elif event.kind in {"context.assembled", "usage.reported"}:
                 self._costs.append(event)
 
-    def window(self, *, cut: bool) -> Window:
+    def window(self, *, cut: bool, opening: Event | None) -> Window:
         """Return all that was found; ``cut`` if there is more before it."""
         events = self._events[::-1]
         start = _first_turn(events) if cut else 0
@@ -111,13 +143,14 @@ class _Reading:
             lead=events[:start],
             summary=None if compaction is None else compaction.payload["summary"],
             summary_id=None if compaction is None else compaction.event_id,
+            opening=opening,
             cut=cut,
             until_seq=self.until_seq,
             ratio=ratio(_pairs(self._costs[::-1])),
         )
 
-    def _restart(self, event: Event) -> None:
-        """Go no further back than what a compaction tells in its place."""
+    def restart(self, event: Event) -> None:
+        """Go no further back than what ``event`` tells in its place, if it is a compaction."""
         through = compacted_through(event)
         if through is not None and self._compaction is None and self._past == "shown":
             self._compaction = event
@@ -127,12 +160,12 @@ class _Reading:
 def compacted_through(event: Event) -> int | None:
     """Return the seq up to which a compaction tells what happened; None if it cannot be used."""
     payload = event.payload
-    if event.redacted or not isinstance(payload, dict):
+    if event.kind != "context.compacted" or event.redacted or not isinstance(payload, dict):
         return None
     through, summary = payload.get("through_seq"), payload.get("summary")
-    if type(through) is not int or not isinstance(summary, str) or not 0 < through < event.seq:
+    if type(through) is not int or not 0 < through < event.seq:
         return None
-    return through
+    return through if isinstance(summary, str) and summary.strip() else None
 
 
 def _weight(event: Header) -> int:

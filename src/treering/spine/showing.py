@@ -27,6 +27,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     reserve_output_tokens: int = 0
     fixed_tokens: int = 0
     ratio: float = 1.0
+    counter: str | None = None
+    """What counted its tokens, if that was not the built-in estimate."""
     digest: str = ""
     shown: list[tuple[int, int]] = []
     """First and last seq of each stretch of which every message was shown."""
@@ -50,6 +52,7 @@ def showing(context: Context, *, model: str | None) -> Entry:
         reserve_output_tokens=context.reserve_output_tokens,
         fixed_tokens=context.fixed_tokens,
         ratio=context.ratio,
+        counter=context.counter,
         digest=context.digest,
         shown=context.shown,
         contributed=context.contributed,

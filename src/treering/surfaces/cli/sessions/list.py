@@ -129,4 +129,4 @@ def _say_nothing(
     remark = "" if has_states else " (pruned ones are left out)"
     say(nothing_found("sessions", scope, is_filtered=is_filtered, is_there=is_there, remark=remark))
     if not is_filtered:
-        say("a session begins when an agent records something: see docs/quickstart.md")
+        say(f'an agent begins one by recording in it: ledger.session("s1", scope="{scope}", …)')

@@ -176,7 +176,7 @@ def _lines(receipt: SweepReceipt) -> Iterator[str]:
         yield f"{verb} {counted(len(receipt.pruned), 'old session')} of scope {scope}{gone}{done}"
         yield from _named(receipt.pruned)
     if not receipt.closed and not receipt.pruned:
-        yield f"nothing to do: no session of scope {scope} has been left alone for so long"
+        yield f"nothing to do: no session of scope {scope} may go that was left alone for so long"
     if receipt.kept:
         yield f"{counted(len(receipt.kept), 'old session')} kept"
         yield from _named([f"{one}: {_WHY.get(why, why)}" for one, why in receipt.kept.items()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.app import now_ms
-from treering.surfaces.cli.output import one_line, printable
+from treering.surfaces.cli.output import counted, one_line, printable
 from treering.surfaces.cli.tables import Column, print_table
 from treering.surfaces.cli.times import ago
 
@@ -45,7 +45,7 @@ def print_sessions(sessions: Sequence[SessionOutline]) -> None:
             ago(one.updated_ms, now_ms=now),
             printable(one.agent or NONE),
             printable(one.model or NONE),
-            f"{one.event_count:,}",
+            counted(one.event_count, "event"),
             forked_from(one) or NONE,
             title_of(one) or NONE,
         ]

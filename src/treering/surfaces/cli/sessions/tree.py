@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from treering.model.sessions import SESSION_STATES
+from treering.model.sessions import SESSION_STATES, SessionOutline
 from treering.surfaces.cli.asking import asking, place_of
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.ledgers import open_existing
@@ -19,12 +19,11 @@ from treering.surfaces.cli.sessions.list import masked
 from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from treering.ledger.families import Family
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
-    from treering.model.sessions import SessionOutline
 
 SESSIONS_MAX: Final = 5_000
 """Sessions of a scope that are looked through for forks: those that were last written to."""
@@ -75,9 +74,7 @@ def tree(*, session: str | None, scope: str | None, is_global: bool) -> None:
     mask = Mask()
     members = [msgspec.structs.replace(one, session=masked(one.session, mask)) for one in found]
     if invocation().as_json:
-        listed = [
-            {"depth": one.depth, **msgspec.structs.asdict(one.session)} for one in members
-        ]
+        listed = [{"depth": one.depth, **msgspec.structs.asdict(one.session)} for one in members]
         show({"scope": name, "ledger": place, "count": len(listed), "is_cut": is_cut,
               "sessions": listed})  # fmt: skip
         return
@@ -126,9 +123,7 @@ def _families(ledger: Ledger, scope: Scope) -> tuple[list[Member], bool]:
     return [member for root in roots for member in _walk(root, forks)], cursor is not None
 
 
-def _walk(
-    root: SessionOutline, forks: dict[str, Any] | dict[str, Sequence[SessionOutline]]
-) -> Iterator[Member]:
+def _walk(root: SessionOutline, forks: Mapping[str, Sequence[SessionOutline]]) -> Iterator[Member]:
     waiting = [Member(depth=0, is_last=True, session=root)]
     while waiting:
         member = waiting.pop()
@@ -168,7 +163,7 @@ def _told(member: Member) -> str:
 
     one = member.session
     state = painted(one.state, STATE_COLOURS.get(one.state))
-    depth = f" (depth {member.depth})" if member.depth > DEPTH_DRAWN_MAX else ""
-    at = "" if one.forked_seq is None else f" at seq {one.forked_seq}"
+    depth = f" depth {member.depth}" if member.depth > DEPTH_DRAWN_MAX else ""
+    at = "" if one.forked_seq is None else f" forked at {one.forked_seq}"
     title = title_of(one)
-    return f"{printable(one.session_id)} {state}{at}{depth}{f'  {title}' if title else ''}"
+    return f"{printable(one.session_id)} {state}{depth}{at}{f'  {title}' if title else ''}"

@@ -13,11 +13,14 @@ from treering.surfaces.cli.output import counted, one_line
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 
 if TYPE_CHECKING:
+    from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
+    from treering.model.scopes import Scope
+    from treering.model.views import Turn
 
 _PROMPTS_MAX: Final = 3
-_FAILED_BETWEEN_MAX: Final = 50
-"""Turns beside those that were undone which may lie between them: they had failed before."""
+_UNSEEN_BETWEEN_MAX: Final = 50
+"""Turns that may lie between those to be undone: they failed, or were undone before."""
 
 
 @click.command(
@@ -95,9 +98,10 @@ def undo(*, session: str, scope: str | None, is_global: bool, turns: int) -> Non
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
         found = _named(ledger, name, session)
+        before = list(found.turns(last=max(turns, 0) + _UNSEEN_BETWEEN_MAX))
         header = found.undo(turns=turns)
         from_seq = _number(header.refs, "from_seq")
-        prompts = _prompts(found, from_seq, turns)
+    prompts = [one.prompt for one in before if one.first_seq >= from_seq and _is_seen(one)]
     more = len(prompts) - _PROMPTS_MAX
     show(
         {"scope": name, "session_id": found.session_id, "turns": turns, "from_seq": from_seq,
@@ -144,16 +148,15 @@ def redo(*, session: str, scope: str | None, is_global: bool) -> None:
     )  # fmt: skip
 
 
-def _named(ledger: Any, scope: Any, session: str) -> Session:
+def _named(ledger: Ledger, scope: Scope, session: str) -> Session:
     from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415  (not for --help)
 
     return open_session(ledger, scope, session)
 
 
-def _prompts(session: Session, from_seq: int, turns: int) -> list[str]:
-    """Return what the user had said in the turns that were undone."""
-    last = session.turns(last=turns + _FAILED_BETWEEN_MAX)
-    return [one.prompt for one in last if one.is_undone and one.first_seq >= from_seq]
+def _is_seen(turn: Turn) -> bool:
+    """Whether the model sees a turn, before it is undone."""
+    return not turn.is_undone and turn.state in {"ended", None}
 
 
 def _number(refs: Any, name: str) -> int:

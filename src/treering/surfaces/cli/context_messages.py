@@ -1,0 +1,120 @@
+"""Messages of any provider's spelling as people read them: who speaks, and what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.model.codec import encode
+from treering.surfaces.cli.output import printable
+from treering.surfaces.cli.tables import Column, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+TEXT_CHARACTERS_MAX: Final = 600
+"""A longer text is cut in the middle, unless all of it is asked for."""
+
+_COLUMNS: Final = (
+    Column(
+        "",
+        colours={
+            "system": "magenta",
+            "user": "cyan",
+            "assistant": "green",
+            "call": "yellow",
+            "result": "yellow",
+            "error": "red",
+        },
+    ),
+    Column("", is_prose=True),
+)
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """One thing in a message."""
+
+    speaker: str
+    """system, user or assistant; call, result or error for what tools take and give."""
+    text: str
+
+
+def print_pieces(pieces: Sequence[Piece], *, characters_max: int | None) -> None:
+    """Print ``pieces`` one below the other, each line of a text on a line of its own."""
+    rows: list[list[str]] = []
+    for piece in pieces:
+        first, *more = _lines(piece.text, characters_max)
+        rows.append([piece.speaker, printable(first)])
+        rows += [["", printable(line)] for line in more]
+    print_table(_COLUMNS, rows)
+
+
+def _lines(text: str, characters_max: int | None) -> list[str]:
+    """Return the lines of ``text``; if it is long, the first and the last."""
+    if characters_max is None or len(text) <= characters_max:
+        return text.split("\n")
+    half = characters_max // 2
+    head, tail = text[:half], text[-half:]
+    if "\n" in head and "\n" in tail:
+        # Whole lines, where there are some.
+        head, tail = head.rpartition("\n")[0], tail.partition("\n")[2]
+    omitted = len(text) - len(head) - len(tail)
+    # Not in the words that a model is told of a cut: this one is for the eye alone.
+    marker = f"… {omitted:,} characters are not printed: --full prints them …"
+    return [*head.split("\n"), marker, *tail.split("\n")]
+
+
+def pieces_of(system: Any, messages: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
+    """Return what the messages of any dialect hold, in order, and first of all the system text."""
+    if system:
+        yield Piece("system", _words(system))
+    for message in messages:
+        speaker = _SPEAKERS.get(str(message.get("role")), str(message.get("role", "")))
+        match message:
+            case {"type": "function_call", "name": name, "arguments": given, "call_id": call_id}:
+                yield _call(call_id, name, given)
+            case {"type": "function_call_output", "output": output, "call_id": call_id}:
+                yield _result(call_id, output)
+            case {"role": "tool", "content": output, "tool_call_id": call_id}:
+                yield _result(call_id, output)
+            case {"content": list(parts)} | {"parts": list(parts)}:
+                for part in parts:
+                    yield _part(speaker, part)
+            case _:
+                if message.get("content"):
+                    yield Piece(speaker, _words(message["content"]))
+                for call in message.get("tool_calls", ()):
+                    named = call["function"]
+                    yield _call(call["id"], named["name"], named["arguments"])
+
+
+_SPEAKERS: Final = {"model": "assistant", "developer": "system"}
+
+
+def _part(speaker: str, part: Mapping[str, Any]) -> Piece:
+    """Return one block of Anthropic's, or one part of Gemini's."""
+    match part:
+        case {"type": "tool_use", "id": call_id, "name": name, "input": given}:
+            return _call(call_id, name, given)
+        case {"type": "tool_result", "tool_use_id": call_id, "content": output}:
+            return _result(call_id, output, failed=bool(part.get("is_error")))
+        case {"function_call": {"id": call_id, "name": name, "args": given}}:
+            return _call(call_id, name, given)
+        case {"function_response": {"id": call_id, "response": response}}:
+            failed = "error" in response
+            return _result(call_id, response["error" if failed else "output"], failed=failed)
+        case _:
+            return Piece(speaker, _words(part.get("text", part)))
+
+
+def _call(call_id: str, tool: str, given: Any) -> Piece:
+    return Piece("call", f"{call_id}: {tool} {_words(given)}")
+
+
+def _result(call_id: str, output: Any, *, failed: bool = False) -> Piece:
+    return Piece("error" if failed else "result", f"{call_id}: {_words(output)}")
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else encode(value).decode()

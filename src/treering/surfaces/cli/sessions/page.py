@@ -1,0 +1,203 @@
+"""One session as people read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.app import now_ms
+from treering.model.codec import encode
+from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
+from treering.surfaces.cli.sessions.tables import (
+    NONE,
+    STATE_COLOURS,
+    forked_from,
+    title_of,
+)
+from treering.surfaces.cli.tables import Column, clock, print_table
+from treering.surfaces.cli.times import ago
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.model.views import Goal, ModelUsage, Schedule, Spent, Turn
+    from treering.surfaces.cli.sessions.sheet import NumberedTurn, SessionSheet
+
+_TURN_COLOURS: Final = {
+    "ended": "green",
+    "failed": "red",
+    "interrupted": "yellow",
+    "open": "cyan",
+    "undone": "bright_black",
+}
+_TURNS: Final = (
+    Column("  turn"),
+    Column("state", colours=_TURN_COLOURS),
+    Column("time (UTC)", leaves=1, is_dim=True),
+    Column("tools", leaves=2),
+    Column("tokens", leaves=3),
+    Column("asked", is_prose=True),
+)
+_GOALS: Final = (
+    Column("  goal"),
+    Column("state", leaves=1),
+    Column("what", is_prose=True),
+)
+_SCHEDULES: Final = (
+    Column("  schedule"),
+    Column("sort", leaves=2),
+    Column("fired", leaves=1),
+    Column("what", is_prose=True),
+)
+_USAGE: Final = (
+    Column("  model"),
+    Column("calls", leaves=1),
+    Column("input", leaves=3),
+    Column("cached", leaves=2),
+    Column("output", leaves=4),
+    Column("cost"),
+)
+_FORKS: Final = (
+    Column("  session"),
+    Column("state", colours=STATE_COLOURS),
+    Column("at", leaves=1),
+    Column("title", is_prose=True),
+)
+
+
+def print_sheet(sheet: SessionSheet) -> None:
+    """Print a session: what it is, then what there is of turns, goals, schedules, usage, forks."""
+    _print_outline(sheet)
+    _print_turns(sheet.turns, sheet.turns_left_out)
+    _print_goals(sheet.goals)
+    _print_schedules(sheet.schedules)
+    _print_usage(sheet)
+    if sheet.forks:
+        _head("forks")
+        rows = [[f"  {printable(one.session_id)}", one.state, f"at {one.forked_seq}", title_of(one)]
+                for one in sheet.forks]  # fmt: skip
+        print_table(_FORKS, rows)
+    if sheet.masked:
+        say("")
+        say("secrets in what is shown are masked")
+
+
+def _print_outline(sheet: SessionSheet) -> None:
+    one, counts = sheet.session, sheet.counts
+    title = title_of(one)
+    state = painted(one.state, STATE_COLOURS.get(one.state))
+    say_painted(f"session {printable(one.session_id)} {state}{f': {title}' if title else ''}")
+    about = (("agent", one.agent), ("user", one.user), ("model", one.model), ("mode", one.mode))
+    say(f"scope {sheet.scope}" + "".join(f", {name} {value}" for name, value in about if value))
+    if one.parent is not None:
+        say_painted(f"forked from {forked_from(one)}")
+    written = ago(one.updated_ms, now_ms=now_ms())
+    say(f"opened {clock(one.created_ms)} UTC, last written to {clock(one.updated_ms)} ({written})")
+    parts = [counted(counts.turns, "turn"), counted(counts.tool_calls, "tool call")]
+    if counts.open_runs:
+        parts.append(counted(counts.open_runs, "open run"))
+    if kept := sum(memory.state == "kept" for memory in sheet.memories):
+        parts.append(f"{kept:,} {'memory' if kept == 1 else 'memories'} kept")
+    if counts.erased:
+        parts.append(f"{counts.erased:,} of the events erased")
+    shared = "" if one.parent is None else f" ({one.event_count:,} of its own)"
+    say(f"{counted(counts.events, 'event')}{shared}: {', '.join(parts)}")
+
+
+def _print_turns(turns: Sequence[NumberedTurn], left_out: int) -> None:
+    if not turns:
+        return
+    more = f", {left_out:,} before them: --last shows more" if left_out else ""
+    _head(f"last {counted(len(turns), 'turn')}{more}" if left_out else "turns")
+    rows = [
+        [
+            f"  {one.number:,}",
+            _state(one.turn),
+            clock(one.turn.started_ms),
+            counted(one.turn.tool_calls, "tool") if one.turn.tool_calls else "",
+            _tokens(one.turn),
+            one_line(one.turn.prompt),
+        ]
+        for one in turns
+    ]
+    print_table(_TURNS, rows)
+
+
+def _state(turn: Turn) -> str:
+    return "undone" if turn.is_undone else turn.state or NONE
+
+
+def _tokens(turn: Turn) -> str:
+    total = sum(one.total_tokens for one in turn.usage)
+    return counted(total, "token") if total else ""
+
+
+def _print_goals(goals: Sequence[Goal]) -> None:
+    if not goals:
+        return
+    _head("goals")
+    rows = [
+        [
+            f"  {printable(one.id)}",
+            printable(one.status),
+            one_line(one.description)
+            + (f" (part of {printable(one.parent)})" if one.parent else ""),
+        ]
+        for one in goals
+    ]
+    print_table(_GOALS, rows)
+
+
+def _print_schedules(schedules: Sequence[Schedule]) -> None:
+    if not schedules:
+        return
+    _head("schedules")
+    rows = [
+        [
+            f"  {printable(one.id)}",
+            printable(one.schedule_type or NONE),
+            counted(one.fired, "time") if one.fired else "",
+            _when(one),
+        ]
+        for one in schedules
+    ]
+    print_table(_SCHEDULES, rows)
+
+
+def _when(schedule: Schedule) -> str:
+    spec = schedule.spec
+    told = "" if spec is None else f" ({one_line(encode(spec).decode())})"
+    return f"{one_line(schedule.prompt or '')}{told}".strip()
+
+
+def _print_usage(sheet: SessionSheet) -> None:
+    usage = sheet.usage
+    if not usage.total.calls:
+        return
+    _head("usage")
+    rows = [_spent(_model(one), one) for one in usage.by_model]
+    if len(rows) > 1:
+        rows.append(_spent("in all", usage.total))
+    if usage.failed.calls:
+        rows.append(_spent("of it in failed runs", usage.failed))
+    print_table(_USAGE, rows)
+
+
+def _spent(name: str, spent: Spent) -> list[str]:
+    return [
+        f"  {name}",
+        counted(spent.calls, "call"),
+        f"{spent.input_tokens:,} in",
+        f"{spent.cached_tokens:,} cached" if spent.cached_tokens else "",
+        f"{spent.output_tokens:,} out",
+        "price not known" if spent.cost_usd is None else f"${spent.cost_usd:,.4f}",
+    ]
+
+
+def _model(used: ModelUsage) -> str:
+    provider = f" ({printable(used.provider)})" if used.provider else ""
+    return f"{printable(used.model or 'unknown model')}{provider}"
+
+
+def _head(text: str) -> None:
+    say("")
+    say_painted(painted(text, bold=True))

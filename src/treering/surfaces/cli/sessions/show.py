@@ -1,0 +1,60 @@
+"""``treering sessions show``: one session with its last turns, goals, schedules and cost."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+import msgspec
+
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.options import PAGE_ITEMS_MAX, db_option, json_option, keys_option
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.streams import writing_output
+
+LAST_TURNS: Final = 5
+
+
+@click.command(
+    "show",
+    cls=Command,
+    short_help="Show one session.",
+    examples="""
+    treering sessions show main:telegram:jo --scope acme/app
+    treering sessions show main:tele --scope acme/app --last 20 --json
+    """,
+)
+@click.argument("session")
+@project_scope_options
+@click.option(
+    "--last",
+    type=click.IntRange(0, PAGE_ITEMS_MAX),
+    default=LAST_TURNS,
+    metavar="N",
+    help=f"The last so many turns, up to {PAGE_ITEMS_MAX}. Default: {LAST_TURNS}.",
+)
+@keys_option
+@json_option
+@db_option
+def show_session(*, session: str, scope: str | None, is_global: bool, last: int) -> None:
+    """Show what SESSION is, its last turns, what is in force in it, what it cost, and its forks.
+
+    Turns are told by their summaries: treering context shows what was said. Failed and undone ones
+    are marked; the model does not see them.
+    """
+    name = find_scope(scope, is_global=is_global)
+    with open_existing() as ledger:
+        from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
+        from treering.surfaces.cli.sessions.sheet import sheet_of  # noqa: PLC0415
+
+        sheet = sheet_of(ledger, open_session(ledger, name, session), last=last, mask=Mask())
+    if invocation().as_json:
+        turns = [{"number": one.number, **msgspec.structs.asdict(one.turn)} for one in sheet.turns]
+        show({**msgspec.structs.asdict(sheet), "turns": turns})
+        return
+    from treering.surfaces.cli.sessions.page import print_sheet  # noqa: PLC0415  (for people)
+
+    with writing_output():
+        print_sheet(sheet)
