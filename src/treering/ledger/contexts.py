@@ -166,7 +166,7 @@ def _budget_of(asked: Asked) -> Budget | None:
     if asked.counter is None:
         return None
     try:
-        count = exact_counter(asked.counter)  # type: ignore[arg-type]
+        count = exact_counter(asked.counter)
     except TreeringError:
         # Somebody's own, or one that is not installed here: what comes out may be another context.
         return None
