@@ -67,6 +67,11 @@ def talk(session: str, events: int, *, failed: int = 0) -> Iterator[NewEvent]:
         yield from _turn(session, left, seen)
 
 
+def turn_ms(left: int) -> int:
+    """Return when the turn begins that has ``left`` to go, itself included."""
+    return START_MS - 60_000 * left
+
+
 def _ledger(events: int) -> Iterator[NewEvent]:
     yield from talk(LONG, events)
     yield from talk(BURIED, SMALL, failed=events // 10)
@@ -84,8 +89,8 @@ def _batches(events: Iterator[NewEvent]) -> Iterator[list[NewEvent]]:
 
 def _turn(session: str, left: int, seen: set[int]) -> Iterator[NewEvent]:
     run_id = f"{session}-run-{left}"
-    for at, kind in enumerate(_STEPS):
-        kind, summary, payload, refs = _step(kind, at, left, seen)
+    for at, step in enumerate(_STEPS):
+        kind, summary, payload, refs = _step(step, at, left, seen)
         yield NewEvent(
             scope=SCOPE,
             session_id=session,
@@ -94,7 +99,7 @@ def _turn(session: str, left: int, seen: set[int]) -> Iterator[NewEvent]:
             summary=summary,
             payload=payload,
             refs=refs,
-            ts_ms=START_MS + 1_000 * at - 60_000 * left,
+            ts_ms=turn_ms(left) + 1_000 * at,
             run_id=run_id,
             run_seq=at + 1,
         )
@@ -125,13 +130,13 @@ def _tool(kind: str, number: int, left: int, text: str) -> tuple[str, Any, Any]:
     call_id, tool = f"call_{left}_{number}", _TOOLS[number]
     if kind == "tool.call":
         asked = {"first": left, "path": f"src/{text[:12].replace(' ', '_')}.py", "query": text[:40]}
-        payload = {"call_id": call_id, "name": tool, "input": asked}
-        return f"{tool} called", payload, {"call_id": call_id, "tool": tool}
-    payload = {
+        called = {"call_id": call_id, "name": tool, "input": asked}
+        return f"{tool} called", called, {"call_id": call_id, "tool": tool}
+    returned = {
         "call_id": call_id, "name": tool, "status": "ok", "output": text, "duration_ms": 7,
     }  # fmt: skip
     refs = {"call_id": call_id, "tool": tool, "status": "ok", "duration_ms": 7}
-    return f"{tool} returned", payload, refs
+    return f"{tool} returned", returned, refs
 
 
 def _goal(number: int, seen: set[int]) -> tuple[str, str, Any, Any]:
@@ -164,7 +169,9 @@ def _large_failure(session: str, events: int) -> Iterator[NewEvent]:
 
 def _texts() -> list[str]:
     dice = random.Random(SEED)
-    words = ["".join(dice.choices("abcdefghiklmnoprstuvw", k=dice.randint(3, 9))) for _ in range(999)]
+    words = [
+        "".join(dice.choices("abcdefghiklmnoprstuvw", k=dice.randint(3, 9))) for _ in range(999)
+    ]
     return [" ".join(dice.choices(words, k=dice.randint(24, 92))) for _ in range(509)]
 
 

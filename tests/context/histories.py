@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import random
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from hypothesis import strategies as st
 
-from treering import InvalidInput, NewEvent, NotFound
+from builders import DAY
+from treering import InvalidInput, NewEvent, NotFound, RunClosed
 from treering.context.dialects import DIALECTS
 from treering.derive.visible import ended_runs
 from treering.model.codec import encode
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from treering import Ledger, Session
+    from treering.spine.runs import Run
 
 # By hand.
 
@@ -125,7 +128,7 @@ PROSE: Final = (
 CODE: Final = "def tide(at: Time) -> float:\n    return AMPLITUDE * sin(at.hours / 6.21) + 0.4\n"
 LOG: Final = "2026-03-08 09:41:07,318 WARNING worker-3: retry 2 after 1.50s (port 8080)\n"
 BASE64: Final = base64.b64encode(random.Random(7).randbytes(30_000)).decode()
-CHINESE: Final = "港口星期天关闭，谁在那时到达就得在外面等领航员来。"
+CHINESE: Final = "港口星期天关闭、谁在那时到达就得在外面等领航员来。"
 DIGITS: Final = "".join(random.Random(8).choices("0123456789", k=30_000))
 
 LARGE: Final = (
@@ -222,48 +225,57 @@ compactions = st.one_of(
 counts = st.sampled_from((None, 0, 1, 100, 5_000, 10**9))
 
 
+Strategies = tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]]
+"""Of payloads, and of refs."""
+
+any_refs = st.none() | json_values
+STATED: Final[dict[str, tuple[int, Strategies]]] = {
+    "conversation.user": (8, (said_payloads, any_refs)),
+    "conversation.assistant": (8, (said_payloads, any_refs)),
+    "tool.call": (12, (asked_payloads, st.sampled_from((None, None, {"call_id": "c3"}, ["c1"])))),
+    "tool.result": (12, (returned_payloads, returned_refs)),
+    "run.started": (2, (odd_payloads, any_refs)),
+    "run.ended": (6, (odd_payloads, any_refs)),
+    "run.failed": (2, (odd_payloads, any_refs)),
+    "run.interrupted": (2, (odd_payloads, any_refs)),
+    "boundary.checkpoint": (2, (marks, any_refs)),
+    "boundary.interrupt": (2, (marks, any_refs)),
+    "boundary.overflow": (1, (marks, any_refs)),
+    "boundary.segment": (1, (marks, any_refs)),
+    "goal.added": (1, (odd_payloads, any_refs)),
+    "context.compacted": (3, (compactions, any_refs)),
+    "context.assembled": (
+        1,
+        (odd_payloads, st.fixed_dictionaries({"estimated_tokens": counts})),
+    ),
+    "usage.reported": (
+        1,
+        (odd_payloads, st.fixed_dictionaries({"input_tokens": counts, "model": st.just("m")})),
+    ),
+    "session.undone": (
+        2,
+        (odd_payloads, st.fixed_dictionaries({"from_seq": seqs, "turns": st.just(1)})),
+    ),
+    "session.redone": (
+        2,
+        (odd_payloads, st.fixed_dictionaries({"undone_seq": seqs, "turns": st.just(1)})),
+    ),
+}
+"""How often each kind comes, and what it says."""
+kinds = st.sampled_from([kind for kind, (times, _) in STATED.items() for _ in range(times)])
+
+
 @st.composite
 def stated(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     """Return a kind, and what an event of it says."""
-    kind = draw(
-        st.sampled_from(
-            ("conversation.user",) * 4
-            + ("conversation.assistant",) * 4
-            + ("tool.call",) * 6
-            + ("tool.result",) * 6
-            + ("run.started", "run.ended", "run.ended", "run.ended", "run.failed")
-            + ("run.interrupted", "boundary.checkpoint", "boundary.interrupt", "boundary.overflow")
-            + ("boundary.intent", "boundary.segment", "context.compacted", "session.undone")
-            + ("session.redone", "context.assembled", "usage.reported", "goal.added")
-        )
-    )
-    payload, refs = odd_payloads, st.none() | json_values
-    if kind.startswith("conversation."):
-        payload = said_payloads
-    elif kind == "tool.call":
-        payload, refs = asked_payloads, st.sampled_from((None, None, {"call_id": "c3"}, ["c1"]))
-    elif kind == "tool.result":
-        payload, refs = returned_payloads, returned_refs
-    elif kind.startswith("boundary."):
-        payload = marks
-    elif kind == "context.compacted":
-        payload = compactions
-    elif kind == "session.undone":
-        refs = st.fixed_dictionaries({"from_seq": seqs, "turns": st.just(1)})
-    elif kind == "session.redone":
-        refs = st.fixed_dictionaries({"undone_seq": seqs, "turns": st.just(1)})
-    elif kind == "context.assembled":
-        refs = st.fixed_dictionaries({"estimated_tokens": counts})
-    elif kind == "usage.reported":
-        refs = st.fixed_dictionaries({"input_tokens": counts, "model": st.just("m")})
+    kind = draw(kinds)
+    payloads, refs = STATED[kind][1]
     run_id = draw(runs)
-    if kind.startswith("run.") and run_id is None:
-        run_id = "r1"
     return kind, {
-        "payload": draw(payload),
+        "payload": draw(payloads),
         "refs": draw(refs),
         "summary": draw(st.sampled_from(("", "said", "looked\nat it"))),
-        "run_id": run_id,
+        "run_id": "r1" if run_id is None and kind.startswith("run.") else run_id,
     }
 
 
@@ -317,7 +329,11 @@ turning_steps = st.one_of(
     st.tuples(st.just("checkpoint"), small_texts.map(lambda text: text or "here")),
 )
 record_steps = st.tuples(st.just("record"), st.lists(stated(), min_size=1, max_size=8))
-redact_steps = st.tuples(st.just("redact"), st.integers(0, 40))
+erasing_steps = st.one_of(
+    st.tuples(st.just("redact"), st.integers(0, 40)),
+    st.tuples(st.just("redact"), st.integers(0, 40)),
+    st.tuples(st.just("expire"), st.sampled_from((45, 75, 100))),
+)
 
 
 def play(ledger: Ledger, session: Session, steps: Sequence[Step]) -> Session:
@@ -346,8 +362,12 @@ def _step(ledger: Ledger, session: Session, name: str, given: Any) -> Session:
             session.checkpoint(given)
         case "redact":
             ledger.redact(session.scope, event_id=ids[given % len(ids)] if ids else "none")
+        case "expire":
+            ledger.expire(session.scope, now_ms=round(time.time() * 1_000) + given * DAY)
         case _:
-            session.append([_new(session, kind, said) for kind, said in given])
+            for kind, said in given:
+                with suppress(RunClosed):
+                    session.append([_new(session, kind, said)])
     return session
 
 
@@ -355,28 +375,31 @@ def _take_turn(session: Session, moves: Sequence[Step], end: str) -> None:
     turn = session.turn()
     turn.start()
     for name, given in moves:
-        match name:
-            case "user":
-                turn.user(given)
-            case "assistant":
-                turn.assistant(given)
-            case "tool":
-                turn.tools.started("look", {"at": "it"}).finish(given)
-            case "failing tool":
-                turn.tools.started("look", {"at": "it"}).fail(f"no {given}")
-            case "usage":
-                turn.emit("usage.reported", {"input_tokens": given, "model": "m"})
-            case _:
-                max_tokens, dialect, reserve, system = given
-                turn.context(
-                    max_tokens, dialect=dialect, reserve_output_tokens=reserve, system=system
-                )
+        with suppress(InvalidInput):
+            _move(turn, name, given)
     if end == "ended":
         turn.end()
     elif end == "failed":
         turn.fail("no luck")
     else:
         turn.interrupt()
+
+
+def _move(turn: Run, name: str, given: Any) -> None:
+    match name:
+        case "user":
+            turn.user(given)
+        case "assistant":
+            turn.assistant(given)
+        case "tool":
+            turn.tools.started("look", {"at": "it"}).finish(given)
+        case "failing tool":
+            turn.tools.started("look", {"at": "it"}).fail(f"no {given}")
+        case "usage":
+            turn.emit("usage.reported", {"input_tokens": given, "model": "m"})
+        case _:
+            max_tokens, dialect, reserve, system = given
+            turn.context(max_tokens, dialect=dialect, reserve_output_tokens=reserve, system=system)
 
 
 def _new(session: Session, kind: str, said: dict[str, Any]) -> NewEvent:

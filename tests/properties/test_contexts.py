@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final
 
 from hypothesis import HealthCheck, given, settings
@@ -10,17 +10,22 @@ from hypothesis import strategies as st
 
 from builders import HERE
 from context.histories import (
+    LARGE,
     Listed,
     Step,
     budgets,
+    call,
+    erasing_steps,
     histories,
+    in_order,
     play,
     record_steps,
-    redact_steps,
     reserves,
+    result,
     systems,
     turn_steps,
     turning_steps,
+    user,
 )
 from context.legality import check_legal
 from context.provider_types import check_types
@@ -208,6 +213,26 @@ def test_with_an_exact_counter_the_exact_count_fits(
         assert counted <= max_tokens
 
 
+@given(
+    text=st.sampled_from(LARGE).flatmap(
+        lambda text: st.integers(100, len(text)).map(lambda length: text[:length])
+    ),
+    outputs=st.integers(0, 12),
+    dialect=dialects,
+    max_tokens=st.integers(0, 6_000),
+)
+def test_the_margin_carries_what_is_estimated_short(
+    text: str, outputs: int, dialect: Dialect, max_tokens: int
+) -> None:
+    calls = [(call(f"c{at}"), result(f"c{at}", text)) for at in range(outputs)]
+    events = in_order(user(text), *chain.from_iterable(calls))
+
+    context = context_of(events, max_tokens=max_tokens, dialect=dialect)
+
+    texts = texts_in(context.request) if context.messages else []
+    assert sum(map(exact_counter(), texts)) + 3 * len(context.messages) <= max_tokens
+
+
 # Through a ledger.
 
 on_every_database = settings(
@@ -216,13 +241,19 @@ on_every_database = settings(
 )
 
 
+honest_steps = record_steps.map(
+    lambda step: (step[0], [one for one in step[1] if one[0] != "context.assembled"])
+)
+"""Nobody but a turn says what its model was shown."""
+
+
 def fresh(ledger: Ledger) -> Session:
     return ledger.session(f"s{next(NUMBERS)}", scope=HERE, agent="lyria")
 
 
 @on_every_database
 @given(
-    steps=st.lists(record_steps | turn_steps | turning_steps | redact_steps, max_size=8),
+    steps=st.lists(record_steps | turn_steps | turning_steps | erasing_steps, max_size=8),
     dialect=dialects,
     max_tokens=budgets,
     reserve=reserves,
@@ -251,11 +282,12 @@ def test_every_context_of_a_session_is_legal_and_fits_and_writes_nothing(
 
 
 @on_every_database
-@given(steps=st.lists(record_steps | turn_steps | turning_steps, max_size=8))
+@given(steps=st.lists(honest_steps | turn_steps | turning_steps, max_size=8))
 def test_what_models_were_shown_is_known_exactly_whatever_came_after(
     ledger: Ledger, steps: list[Step]
 ) -> None:
-    session = play(ledger, fresh(ledger), [*steps, ASKING, *steps])
+    session = play(ledger, fresh(ledger), [*steps, ASKING])
+    play(ledger, session, steps)
 
     shown = session.shown(last=100)
 
@@ -266,12 +298,13 @@ def test_what_models_were_shown_is_known_exactly_whatever_came_after(
 
 
 @on_every_database
-@given(steps=st.lists(turn_steps | turning_steps | redact_steps, max_size=10))
+@given(steps=st.lists(turn_steps | turning_steps | erasing_steps, max_size=10))
 def test_what_models_were_shown_can_be_asked_after_any_redaction(
     ledger: Ledger, steps: list[Step]
 ) -> None:
-    session = play(ledger, fresh(ledger), [ASKING, *steps])
-    [asking] = [one for one in session.headers() if one.kind == "context.assembled"][:1]
+    session = fresh(ledger)
+    play(ledger, session, [ASKING, *steps])
+    asking = next(one for one in session.headers() if one.kind == "context.assembled")
 
     if not asking.redacted:
         check(session.shown(run_id=asking.run_id)[0].context)

@@ -60,14 +60,15 @@ def pair(
 class _Answer:
     """A call and, once it is found, its result."""
 
-    __slots__ = ("arguments", "draft", "event", "given_id", "result", "tool")
+    __slots__ = ("arguments", "event", "given_id", "message", "result", "tool")
 
-    def __init__(self, event: Event, given_id: str, tool: str, draft: _Draft) -> None:
+    def __init__(self, event: Event, given_id: str, tool: str, message: int) -> None:
         self.event = event
         self.given_id = given_id
         self.tool = tool
         self.arguments = arguments_in(event.payload)
-        self.draft = draft
+        self.message = message
+        """The number of its message: not the message, which would never be let go of then."""
         self.result: Event | None = None
 
 
@@ -150,7 +151,7 @@ class _Pairing:
         draft = self._drafts[-1] if self._drafts else None
         if draft is None or draft.closed or draft.event.kind not in _ASSISTANT:
             draft = self._add(event, "")
-        answer = _Answer(event, given_id, tool, draft)
+        answer = _Answer(event, given_id, tool, draft.number)
         draft.answers.append(answer)
         answer.result = self._came_early(given_id, tool)
         if answer.result is not None:
@@ -176,8 +177,8 @@ class _Pairing:
                 self._early[given_id].append(event)
             return
         answer.result = event
-        answer.draft.closed = True
-        if self._last_said > answer.draft.number:
+        self._drafts[answer.message].closed = True
+        if self._last_said > answer.message:
             self._note("moved_result", event, "something stood between it and its call")
 
     def _came_early(self, given_id: str, tool: str) -> Event | None:
@@ -191,11 +192,14 @@ class _Pairing:
 
     def _repeats(self, event: Event, given_id: str, tool: str) -> bool:
         """Whether the same call waits for its result already."""
+        waiting = self._waiting.get(given_id)
+        if not waiting:
+            return False
         return any(
             answer.tool == tool
             and answer.event.run_id == event.run_id
             and answer.arguments == arguments_in(event.payload)
-            for answer in self._waiting[given_id]
+            for answer in waiting
         )
 
     def _add(self, event: Event, text: str) -> _Draft:

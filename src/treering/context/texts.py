@@ -19,7 +19,8 @@ def said_in(event: Event) -> str:
     if isinstance(payload, dict):
         for name in ("text", "content"):
             if name in payload:
-                return _text(payload[name])
+                # A list of no parts says nothing; as the output of a tool it would be an answer.
+                return _text(payload[name] or "")
         return event.summary
     return event.summary if payload is None else _text(payload)
 

@@ -132,13 +132,7 @@ class Contexts:
 
     def shown(self, event: Event) -> Shown:
         """Return what a model was shown, as the event of its assembly tells it."""
-        told = event.payload
-        if event.kind != "context.assembled" or event.redacted or not isinstance(told, dict):
-            raise NotFound(
-                f"event {event.event_id} does not say what a model was shown",
-                hint="name one of kind context.assembled",
-            )
-        asked = msgspec.convert(told, Asked, strict=False)
+        asked = _asked(event)
         window = read_window(
             self._lineage, tokens=asked.limit, run_id=event.run_id, before_seq=event.seq
         )
@@ -171,6 +165,19 @@ def _budget_of(asked: Asked) -> Budget | None:
         # Somebody's own, or one that is not installed here: what comes out may be another context.
         return None
     return Budget(count=count, margin=1.0, ratio=asked.ratio)
+
+
+def _asked(event: Event) -> Asked:
+    """Return what a context was asked for. Raises NotFound if the event does not tell."""
+    try:
+        if event.kind == "context.assembled" and not event.redacted:
+            return msgspec.convert(event.payload, Asked, strict=False)
+    except msgspec.ValidationError:
+        pass
+    raise NotFound(
+        f"event {event.event_id} does not say what a model was shown",
+        hint="name one of kind context.assembled",
+    )
 
 
 def _ask(

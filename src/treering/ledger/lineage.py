@@ -197,6 +197,8 @@ class Lineage:
 
     def _before(self, read: Callable[..., list[Item]], seq: int | None, limit: int) -> list[Item]:
         for stem in self.stems():
+            if seq is not None and seq <= stem.after_seq + 1:
+                continue
             before = None if stem.until_seq == ENDLESS else stem.until_seq + 1
             if seq is not None:
                 before = seq if before is None else min(seq, before)

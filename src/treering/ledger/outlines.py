@@ -29,10 +29,10 @@ LAST_EVENTS: Final = 50
 """Events at its end among which its state and its model are looked for."""
 TITLE_CHARACTERS_MAX: Final = 80
 TITLES_MAX: Final = 20_000
-_OURS: Final = ERASURE_KINDS | {"episode.written"}
-"""What is written to a session when nobody writes to it."""
-_AFTERWARDS: Final = _OURS | {"session.titled"}
+_AFTERWARDS: Final = ERASURE_KINDS | {"episode.written", "session.titled"}
 """What may happen to a closed session without opening it again."""
+_UPKEEP: Final = ERASURE_KINDS | {"episode.written", "session.closed"}
+"""What sweeps and erasures write to a session that nobody else writes to."""
 
 
 class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ class Sketch:
         return "idle" if self._quiet_ms(head, last) <= self._idle_ms else "open"
 
     def _quiet_ms(self, head: SessionHead, last: Sequence[Header]) -> int:
-        touched = self._latest(head.session_id, last, but=_OURS)
+        touched = self._latest(head.session_id, last, but=_UPKEEP)
         return head.updated_ms if touched is None else touched.recorded_ms
 
     def _latest(self, name: str, page: Sequence[Header], *, but: Collection[str]) -> Header | None:

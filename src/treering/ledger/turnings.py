@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from treering.ledger.lineage import Lineage
     from treering.model.events import Event, Header
 
+FIRST_PAGE: Final = 16
 PAGE: Final = 500
 _TURN_KINDS: Final = frozenset(
     {
@@ -100,10 +101,10 @@ def _visible_before(lineage: Lineage) -> Iterator[Event]:
 
 def _events_before(lineage: Lineage) -> Iterator[Event]:
     """Return what counts of a session for its turns, from its end backwards."""
-    seq = ENDLESS
-    while page := lineage.committed_before(seq, kinds=_TURN_KINDS, limit=PAGE):
+    seq, limit = ENDLESS, FIRST_PAGE
+    while page := lineage.committed_before(seq, kinds=_TURN_KINDS, limit=limit):
         yield from reversed(page)
-        seq = page[0].seq
+        seq, limit = page[0].seq, min(2 * limit, PAGE)
 
 
 def _headers_after(lineage: Lineage, seq: int) -> Iterator[Header]:

@@ -15,14 +15,10 @@ if TYPE_CHECKING:
     from treering.ledger.lineage import Lineage
     from treering.model.events import Event, Header
 
-KINDS: Final = MESSAGE_KINDS | {
-    "session.undone",
-    "session.redone",
-    "context.compacted",
-    "context.assembled",
-    "usage.reported",
-}
-"""What is read: messages, what hides or replaces them, and what they turned out to cost."""
+WHOLE_KINDS: Final = MESSAGE_KINDS | {"session.undone", "session.redone"}
+"""What is read of the whole past: messages, and what hides them."""
+SHOWN_KINDS: Final = WHOLE_KINDS | {"context.compacted", "context.assembled", "usage.reported"}
+"""What is read for a model: also what replaces messages, and what they turned out to cost."""
 OPENING_KINDS: Final = frozenset(
     {"conversation.user", "session.undone", "session.redone", "context.compacted"}
 )
@@ -54,16 +50,18 @@ def read_window(
     """
     wanted = None if tokens is None else tokens * BYTES_PER_TOKEN + SPARE_BYTES
     reading = _Reading(wanted, events, past)
-    before, limit = before_seq, PAGE_FIRST
+    kinds = WHOLE_KINDS if past == "whole" else SHOWN_KINDS
+    before, limit = before_seq, PAGE_LAST if tokens is events is None else PAGE_FIRST
     while before > reading.floor + 1 and not reading.enough:
         page = lineage.committed_before(
-            before, kinds=KINDS, until_seq=before_seq, run_id=run_id, limit=limit
+            before, kinds=kinds, until_seq=before_seq, run_id=run_id, limit=limit
         )
         if not page:
             break
         reading.take(page)
         before = min(page[0].seq, reading.hidden.before or ENDLESS)
-        limit = min(limit * 2, PAGE_LAST)
+        # A page that is not full ends with its session; its parent's may be long.
+        limit = min(limit * 2, PAGE_LAST) if len(page) == limit else limit
     cut = reading.enough and before > reading.floor + 1
     opening = None
     if cut and tokens is not None and not reading.starts_turn:

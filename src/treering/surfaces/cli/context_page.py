@@ -62,13 +62,12 @@ def _print_body(told: Told, *, explained: bool, full: bool) -> None:
     else:
         small = any(one.code == "budget_too_small" for one in told.report)
         say("no messages: the budget is too small" if small else "no messages: nothing was said")
-    say("")
+    if explained or told.report or told.masked:
+        say("")
     if explained:
         print_explained(told.report)
         if told.ratio != 1.0:
-            say(
-                f"tokens are counted {told.ratio:.2f} times the estimate, as its provider did lately"
-            )
+            say(f"tokens count {told.ratio:.2f} times the estimate, as the provider did lately")
     elif told.report:
         nouns = "repair or cut" if len(told.report) == 1 else "repairs and cuts"
         say(f"{len(told.report):,} {nouns}: --explain says what and why")
