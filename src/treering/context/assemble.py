@@ -111,6 +111,7 @@ def assemble(
     max_tokens: int | None,
     reserve_output_tokens: int = 0,
     system: str = "",
+    tools: Any = None,
     contributions: Sequence[Contribution] = (),
     policy: SyntheticPolicy,
     budget: Budget | None = None,
@@ -118,14 +119,16 @@ def assemble(
 ) -> Context:
     """Return what a model sees of ``window``, with ``contributions`` for this call alone.
 
+    ``tools`` are the descriptions that go with the request: they cost, and are not shown.
     ``fixed_tokens`` is what system text and contributions once cost, for one that is made again.
     """
     limit = None if max_tokens is None else max(max_tokens - reserve_output_tokens, 0)
     known = budget or Budget(ratio=window.ratio)
     budget = msgspec.structs.replace(known, limit=limit)
-    system, added, fixed, repairs = _fixed(system, contributions, budget)
-    if fixed_tokens is not None:
-        fixed = fixed_tokens
+    needed = 0 if not tools else budget.count(encode(tools).decode())
+    room = None if budget.room is None else max(budget.room - needed, 0)
+    system, added, fixed, repairs = _fixed(system, contributions, budget, room)
+    fixed = needed + fixed if fixed_tokens is None else fixed_tokens
     opening = [] if window.opening is None else [window.opening]
     messages, mended = pair([*opening, *window.events], policy)
     if window.cut:
@@ -217,14 +220,14 @@ def _role_and_text(name: str, item: Any) -> tuple[str, str]:
 
 
 def _fixed(
-    system: str, contributions: Sequence[Contribution], budget: Budget
+    system: str, contributions: Sequence[Contribution], budget: Budget, all_room: int | None
 ) -> tuple[str, list[Contribution], int, list[Repair]]:
     """Return system text and contributions that leave room, and what they cost."""
     repairs: list[Repair] = []
     added: list[Contribution] = []
     text = system.strip()
     cost = MESSAGE_TOKENS + budget.count(text) if text else 0
-    room = None if budget.room is None else budget.room - budget.room // MESSAGES_SHARE
+    room = None if all_room is None else all_room - all_room // MESSAGES_SHARE
     if room is not None and cost > room:
         text = shorten_to(text, room - MESSAGE_TOKENS, budget.count).strip()
         cost = MESSAGE_TOKENS + budget.count(text) if text else 0

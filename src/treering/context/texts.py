@@ -20,7 +20,7 @@ def said_in(event: Event) -> str:
         for name in ("text", "content"):
             if name in payload:
                 # A list of no parts says nothing; as the output of a tool it would be an answer.
-                return _text(payload[name] or "")
+                return "" if payload[name] == [] else _text(payload[name])
         return event.summary
     return event.summary if payload is None else _text(payload)
 

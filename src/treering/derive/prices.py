@@ -34,6 +34,8 @@ def price(
 
     A model that has no price for what was used has none at all.
     """
+    if not prices_version():
+        return None  # A module that is not there is looked for on the disk each time.
     try:
         from genai_prices import Usage, calc_price  # noqa: PLC0415  (optional, and slow to load)
     except ImportError:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 THRESHOLD: Final = 0.8
 """The part of a budget above which a session is compacted."""
+GAIN_MIN: Final = 0.9
+"""A compaction is not worth its events that leaves more than this part of the tokens."""
 KEEP_MESSAGES: Final = 20
 """Messages that stay as they are."""
 SUMMARY_TOKENS_MAX: Final = 2_000
@@ -69,13 +71,14 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
         }
         if self.failure is not None:
             told["failure"] = self.failure
+        noun = "message" if self.messages == 1 else "messages"
         phase = CompactionPhase(tokens_before=self.from_tokens, messages=self.messages)
         after = msgspec.structs.replace(phase, tokens_after=self.to_tokens)
         return [
             Entry(kind="compaction.started", summary="compaction started", refs=phase.as_refs()),
             Entry(
                 kind="context.compacted",
-                summary=f"{self.messages} messages told in a summary",
+                summary=f"{self.messages} {noun} told in a summary",
                 payload=told,
                 refs=part.as_refs(),
             ),
@@ -115,6 +118,9 @@ def compact(
     text, by, failure = _told(older, earlier, tokens, summariser)
     summary = UserMessage(text=as_summary(text), seq=0, mark="summary")
     after = sum(map(budget.cost, messages[cut:])) + budget.cost(summary)
+    if max_tokens is not None and after > GAIN_MIN * cost:
+        # What stays is the most of it: again and again there would be next to nothing to gain.
+        return None
     return Compaction(
         summary=text,
         through_seq=through,

@@ -100,6 +100,7 @@ class Contexts:
         contributors: Sequence[Contributor] = (),
         reserve_output_tokens: int = 0,
         system: str = "",
+        tools: Any = None,
         prepended: str | None = None,
         run_id: str | None = None,
         count: Counter | None = None,
@@ -111,7 +112,7 @@ class Contexts:
         """
         spelling = check_dialect(dialect)
         limit = _check_tokens(max_tokens, reserve_output_tokens)
-        canonical(system, "system")
+        canonical([system, tools], "system and tools")
         working = Working(self._lineage, run_id, record)
         contributions, failures = _ask(contributors, working)
         if prepended:
@@ -124,6 +125,7 @@ class Contexts:
             max_tokens=max_tokens,
             reserve_output_tokens=reserve_output_tokens,
             system=system,
+            tools=tools,
             contributions=contributions,
             policy=self._policy(),
             budget=None if count is None else Budget(count=count, margin=1.0),

@@ -400,14 +400,16 @@ class Session(Past):
         contributors: Sequence[Contributor] = (),
         reserve_output_tokens: int = 0,
         system: str = "",
+        tools: Sequence[Any] = (),
         turn: Run | None = None,
         count: Counter | None = None,
     ) -> Context:
         """Return what a model is shown next: always legal, always within ``max_tokens``.
 
         It writes nothing; ``turn.context()`` is the one for a real call. ``turn`` is a run whose
-        own events are shown, too. ``contributors`` add to this call alone. ``count`` counts tokens
-        in place of the built-in estimate. Every repair and cut is in the ``report``.
+        own events are shown, too. ``tools`` are the descriptions that go with the request: they
+        cost, and are not part of it. ``contributors`` add to this call alone. ``count`` counts
+        tokens in place of the built-in estimate. Every repair and cut is in the ``report``.
         """
         return self._contexts.assemble(
             max_tokens=max_tokens,
@@ -415,6 +417,7 @@ class Session(Past):
             contributors=contributors,
             reserve_output_tokens=reserve_output_tokens,
             system=system,
+            tools=list(tools),
             prepended=None if turn is None else turn.prepend_context,
             run_id=None if turn is None else turn.run_id,
             count=count,

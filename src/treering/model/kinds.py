@@ -93,7 +93,7 @@ _ALL: Final = (
     _kind("boundary.intent", "boundary", also=("intent",)),
     _kind("boundary.segment", "boundary", also=("segment",)),
     _kind("context.assembled"),
-    _kind("context.compacted", also=("context_compacted",)),
+    _kind("context.compacted", days=90, also=("context_compacted",)),
     _kind("compaction.started", also=("compaction.phase",)),
     _kind("compaction.ended"),
     _kind("usage.reported", also=("turn.usage",)),

@@ -84,7 +84,6 @@ RepairCode = Literal[
     "dropped_turn",
     "dropped_message",
     "shortened_message",
-    "shortened_summary",
     "summarised",
     "contributor_failed",
     "contributor_dropped",

@@ -195,6 +195,7 @@ class Timeline(Protocol):
         contributors: Sequence[Any] = (),
         reserve_output_tokens: int = 0,
         system: str = "",
+        tools: Sequence[Any] = (),
         turn: Run | None = None,
         count: Counter | None = None,
     ) -> Context:

@@ -176,6 +176,7 @@ class Run:
         contributors: Sequence[Any] = (),
         reserve_output_tokens: int = 0,
         system: str = "",
+        tools: Sequence[Any] = (),
         model: str | None = None,
         count: Counter | None = None,
     ) -> Context:
@@ -190,6 +191,7 @@ class Run:
             contributors=contributors,
             reserve_output_tokens=reserve_output_tokens,
             system="\n\n".join(filter(None, (system, self.system_prompt))),
+            tools=tools,
             turn=self,
             count=count,
         )

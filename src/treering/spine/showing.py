@@ -63,7 +63,8 @@ def showing(context: Context, *, model: str | None) -> Entry:
         model=model,
         max_tokens=context.max_tokens,
         tokens=context.tokens,
-        estimated_tokens=context.estimated_tokens,
+        # Only our own estimate is to be calibrated by what a provider reports.
+        estimated_tokens=context.estimated_tokens if context.counter is None else None,
         messages=len(context.messages),
         events=len(context.event_ids),
         repairs=len(context.report),

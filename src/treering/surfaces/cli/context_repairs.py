@@ -32,7 +32,6 @@ MEANINGS: Final[dict[RepairCode, str]] = {
     "dropped_turn": "a whole turn was left out, to fit",
     "dropped_message": "part of a turn was left out, to fit",
     "shortened_message": "a message was cut in the middle, to fit",
-    "shortened_summary": "the summary of what went before was cut, to fit",
     "summarised": "what was left out from here on is told in a summary",
     "contributor_failed": "a contributor raised an error, and added nothing",
     "contributor_dropped": "what a contributor added was left out, to fit",
