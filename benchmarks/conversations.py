@@ -48,13 +48,18 @@ def conversation(folder: Path, events: int) -> Path:
     if not path.exists():
         draft = folder / "conversation-draft.db"
         with treering.open(draft, durability="normal", guard="off") as ledger:
-            for made, batch in enumerate(_batches(_ledger(events)), start=1):
-                ledger.append(batch)
-                if made * BATCH % _PROGRESS_EVENTS == 0:
-                    print(f"  building: {made * BATCH:,} events", file=sys.stderr, flush=True)
+            fill(ledger, events)
         draft.rename(path)
         Path(f"{draft}.lock").unlink(missing_ok=True)
     return path
+
+
+def fill(ledger: treering.Ledger, events: int) -> None:
+    """Record both sessions of such a ledger."""
+    for made, batch in enumerate(_batches(_sessions(events)), start=1):
+        ledger.append(batch)
+        if made * BATCH % _PROGRESS_EVENTS == 0:
+            print(f"  building: {made * BATCH:,} events", file=sys.stderr, flush=True)
 
 
 def talk(session: str, events: int, *, failed: int = 0) -> Iterator[NewEvent]:
@@ -72,7 +77,7 @@ def turn_ms(left: int) -> int:
     return START_MS - 60_000 * left
 
 
-def _ledger(events: int) -> Iterator[NewEvent]:
+def _sessions(events: int) -> Iterator[NewEvent]:
     yield from talk(LONG, events)
     yield from talk(BURIED, SMALL, failed=events // 10)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 import postgres_calls
+import postgres_contexts
 import postgres_copying
 import postgres_following
 import postgres_processes
@@ -34,4 +35,5 @@ def run(effort: Effort, folder: Path) -> list[Section]:
             postgres_processes.measure(effort, url),
             postgres_following.measure(effort, url),
             postgres_scale.measure(effort, url),
+            postgres_contexts.measure(effort, url),
         ]

@@ -172,18 +172,17 @@ def test_a_call_is_never_parted_from_its_result(
     ledger: Ledger, session: Session, keep: int
 ) -> None:
     for number in range(4):
-        calls = [{"call_id": f"c{number}-{at}", "name": "look", "input": {}} for at in range(2)]
+        ids = [f"c{number}-{at}" for at in range(2)]
+        calls = [{"call_id": call_id, "name": "look", "input": {}} for call_id in ids]
+        results = [{"call_id": call_id, "output": "seen"} for call_id in ids]
         ledger.append(
             [
                 said(f"question {number}?"),
                 *(said("look", kind="tool.call", payload=call) for call in calls),
                 said("meanwhile", kind="conversation.assistant"),
-                *(
-                    said("seen", kind="tool.result", payload={"call_id": call["call_id"], "output": "seen"})
-                    for call in calls
-                ),
+                *(said("seen", kind="tool.result", payload=result) for result in results),
             ]
-        )  # fmt: skip
+        )
 
     session.compact(keep=keep)
 
@@ -276,7 +275,7 @@ def test_a_summariser_of_ones_own_is_given_what_is_told_and_what_was(session: Se
 def test_a_summary_that_is_too_long_is_shortened(session: Session) -> None:
     take_turns(session, 1, 30)
 
-    session.compact(800, keep=2, summariser=Scribe("word " * 20_000))
+    session.compact(700, keep=2, summariser=Scribe("word " * 20_000))
 
     assert session.context().tokens < 400
 

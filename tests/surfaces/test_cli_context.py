@@ -16,6 +16,7 @@ from treering.surfaces.cli.context_repairs import MEANINGS
 from treering.surfaces.cli.tables import clock
 
 if TYPE_CHECKING:
+    from postgres_server import Places
     from surfaces.command_line import CommandLine
     from surfaces.processes import Run
     from treering import Session
@@ -300,6 +301,16 @@ def test_without_explain_repairs_and_cuts_are_counted(long: CommandLine) -> None
     assert outcome.out.splitlines()[-1] == "3 repairs and cuts: --explain says what and why"
 
 
+def test_nothing_is_told_of_what_lies_further_back_where_nothing_does(cli: CommandLine) -> None:
+    with treering.open(cli.database) as ledger, session_of(ledger).turn() as turn:
+        turn.user("first " * 1_000)
+        turn.assistant("ok")
+
+    report = asked(cli, "--max-tokens", "100")["report"]
+
+    assert [one for one in report if one["event_id"] is None] == []
+
+
 def test_where_nothing_was_mended_that_is_said(talk: CommandLine) -> None:
     outcome = talk("context", "build-1", *IN, "--max-tokens", "8000", "--explain")
 
@@ -473,3 +484,29 @@ def test_an_unknown_session_is_suggested(talk: CommandLine) -> None:
             "hint": "did you mean build-1?",
         },
     )
+
+
+def test_a_ledger_on_a_server_is_looked_at_and_turned_back(
+    cli: CommandLine, postgres: Places
+) -> None:
+    url = postgres.fresh()
+    with treering.open(url) as ledger, session_of(ledger).turn() as turn:
+        turn.user("hello")
+        turn.context(8_000)
+        turn.assistant("hi")
+
+    commands = (
+        ("context", "build-1", "--max-tokens", "8000"),
+        ("context", "build-1", "--shown"),
+        ("sessions", "list"),
+        ("sessions", "fork", "build-1", "--id", "build-2"),
+        ("sessions", "show", "build-1"),
+        ("sessions", "tree"),
+        ("sessions", "undo", "build-1"),
+        ("sessions", "redo", "build-1"),
+        ("sessions", "sweep", "--dry-run"),
+        ("sessions", "prune", "--older-than", "1d", "--yes", "--now-ts-ms", "1900000000000"),
+    )
+    outcomes = [cli.bare("--db", url, *command, *IN) for command in commands]
+
+    assert [(one.status, one.err) for one in outcomes] == [(0, "")] * len(commands)

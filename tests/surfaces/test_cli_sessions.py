@@ -299,10 +299,10 @@ def test_a_session_is_shown_with_its_turns_and_what_is_in_force(cli: CommandLine
         "  g1  active  make it green",
         "",
         "schedules",
-        "  c1  cron    look",
+        "  c1  cron  look",
         "",
         "usage",
-        f"  gpt-5 (openai)  1 call  900 in    100 out  ${cost:.4f}",
+        f"  gpt-5 (openai)  1 call  900 in  100 out  ${cost:.4f}",
         "",
         "forks",
         "  s1-b  open  at 26  Other way",
@@ -501,3 +501,25 @@ def test_forks_of_forks_are_drawn_to_a_depth_and_numbered_beyond(
         "    `-- s3 open depth 3 forked at 7",
         "    `-- s4 open depth 4 forked at 8",
     ]
+
+
+def test_a_family_of_a_ledger_that_is_not_there_is_not_found(cli: CommandLine) -> None:
+    assert cli("sessions", "tree", "s1", *IN).status == 1
+    assert cli("sessions", "tree", *IN).status == 0
+    assert not cli.database.exists()
+
+
+def test_secrets_in_goals_schedules_and_prompts_are_masked(cli: CommandLine) -> None:
+    with treering.open(cli.database, guard="off") as ledger:
+        session = talk(ledger, "s1", f"use {TOKEN}")
+        goal = {"id": "g1", "description": f"get rid of {TOKEN}", "progress": {"token": TOKEN}}
+        session.record("goal.added", "goal", payload=goal)
+        schedule = {"id": "c1", "prompt": f"try {TOKEN}"}
+        session.record("schedule.added", "schedule", payload=schedule)
+
+    text = cli("sessions", "show", "s1", *IN)
+    receipt = cli("sessions", "show", "s1", *IN, "--json")
+
+    assert TOKEN not in text.out + receipt.out
+    assert text.out.splitlines()[-1] == "secrets in what is shown are masked"
+    assert receipt.receipt["masked"] == 5

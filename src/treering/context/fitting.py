@@ -64,8 +64,7 @@ def fit(
     total = sum(costs) + sum(budget.cost(message) for message in front)
     if room is None or total <= room:
         return Fitted(messages=[*front, *kept], cost=total, repairs=fitting.repairs)
-    found = fitting.cut(kept, costs, earlier, room)
-    cost = sum(budget.cost(message) for message in found)
+    found, cost = fitting.cut(kept, costs, earlier, room)
     if not found:
         fitting.note("budget_too_small", kept[-1] if kept else earlier)
     return Fitted(messages=found, cost=cost, repairs=fitting.repairs)
@@ -90,8 +89,8 @@ class _Fitting:
         costs: list[int],
         earlier: UserMessage | None,
         room: int,
-    ) -> list[ModelMessage]:
-        """Return the end of ``messages``, and in front of it what is told of the rest."""
+    ) -> tuple[list[ModelMessage], int]:
+        """Return the end of ``messages``, in front of it what is told of the rest, and the cost."""
         reserve = min(room // SUMMARY_SHARE, SUMMARY_TOKENS_MAX)
         left = list(accumulate(reversed(costs), initial=0))[::-1]
         start = self._start(messages, left, room - reserve)
@@ -101,12 +100,14 @@ class _Fitting:
             self._note_dropped(dropped)
             squeezed, lost = self._squeeze(kept, room - reserve, room)
             dropped += lost
+            spent = sum(self._budget.cost(message) for message in squeezed)
         else:
-            dropped, squeezed = list(messages[:start]), list(messages[start:])
+            dropped, squeezed, spent = list(messages[:start]), list(messages[start:]), left[start]
             self._note_dropped(dropped)
-        spent = sum(self._budget.cost(message) for message in squeezed)
         summary = self._summary(dropped, earlier, min(room - spent, SUMMARY_TOKENS_MAX))
-        return [*([] if summary is None else [summary]), *squeezed]
+        if summary is None:
+            return squeezed, spent
+        return [summary, *squeezed], spent + self._budget.cost(summary)
 
     def _start(
         self, messages: Sequence[ModelMessage], left: Sequence[int], room: int
@@ -142,7 +143,7 @@ class _Fitting:
         kept = list(turn)
         cost = self._budget.cost
         for cap in _CAPS:
-            shorter = [self._with_outputs(message, cap) for message in kept]
+            shorter = [with_outputs(message, cap) for message in kept]
             if sum(map(cost, shorter)) <= room:
                 return [self.shorten_outputs(message, cap) for message in kept], []
         kept = [self.shorten_outputs(message, _CAPS[-1]) for message in kept]
@@ -177,7 +178,7 @@ class _Fitting:
 
     def shorten_outputs(self, message: ModelMessage, characters: int) -> ModelMessage:
         """Return ``message`` with outputs of tools cut in the middle, and report each."""
-        found = self._with_outputs(message, characters)
+        found = with_outputs(message, characters)
         if found is not message and isinstance(message, AssistantMessage):
             self.repairs += [
                 Repair(
@@ -189,17 +190,6 @@ class _Fitting:
                 if len(shorten(result.output, characters)) < len(result.output)
             ]
         return found
-
-    def _with_outputs(self, message: ModelMessage, characters: int) -> ModelMessage:
-        if not isinstance(message, AssistantMessage) or all(
-            len(result.output) <= characters for result in message.results
-        ):
-            return message
-        results = tuple(
-            msgspec.structs.replace(result, output=shorten(result.output, characters))
-            for result in message.results
-        )
-        return msgspec.structs.replace(message, results=results)
 
     def _words(self, message: ModelMessage, room: int) -> ModelMessage | None:
         """Return the words of a message alone, shortened to ``room``; None if there is none."""
@@ -238,6 +228,19 @@ class _Fitting:
             return None
         self.note("summarised", dropped[0] if dropped else earlier)
         return summary
+
+
+def with_outputs(message: ModelMessage, characters: int) -> ModelMessage:
+    """Return ``message`` with outputs of tools cut in the middle to about so many characters."""
+    if not isinstance(message, AssistantMessage) or all(
+        len(result.output) <= characters for result in message.results
+    ):
+        return message
+    results = tuple(
+        msgspec.structs.replace(result, output=shorten(result.output, characters))
+        for result in message.results
+    )
+    return msgspec.structs.replace(message, results=results)
 
 
 def as_summary(text: str) -> str:

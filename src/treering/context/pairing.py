@@ -94,7 +94,7 @@ class _Pairing:
         self._drafts: list[_Draft] = []
         self._last_said = -1
         """The number of the last message that is more than calls."""
-        self._waiting: dict[str, deque[_Answer]] = defaultdict(deque)
+        self._waiting: dict[str, list[_Answer]] = {}
         self._known: set[str] = set()
         self._early: dict[str, deque[Event]] = defaultdict(deque)
         self._erased: dict[str | None, deque[Event]] = defaultdict(deque)
@@ -157,7 +157,7 @@ class _Pairing:
         if answer.result is not None:
             self._note("moved_result", answer.result, "it came before its call")
         else:
-            self._waiting[given_id].append(answer)
+            self._waiting.setdefault(given_id, []).append(answer)
         self._known.add(given_id)
 
     def _return(self, event: Event) -> None:
@@ -169,7 +169,7 @@ class _Pairing:
             # The outcome that counts is another, or its run does not count at all.
             return
         given_id, tool = _names(event)
-        answer = _first(self._waiting[given_id], None if given_id else tool)
+        answer = self._waited_for(given_id, tool)
         if answer is None:
             if given_id and given_id in self._known:
                 self._note("duplicate_result", event)
@@ -193,7 +193,7 @@ class _Pairing:
     def _repeats(self, event: Event, given_id: str, tool: str) -> bool:
         """Whether the same call waits for its result already."""
         waiting = self._waiting.get(given_id)
-        if not waiting:
+        if waiting is None:
             return False
         return any(
             answer.tool == tool
@@ -201,6 +201,17 @@ class _Pairing:
             and answer.arguments == arguments_in(event.payload)
             for answer in waiting
         )
+
+    def _waited_for(self, given_id: str, tool: str) -> _Answer | None:
+        """Take the call that has waited longest, of ``tool`` if that is all that is known of it."""
+        waiting = self._waiting.get(given_id, [])
+        for at, answer in enumerate(waiting):
+            if given_id or tool in {answer.tool, UNNAMED}:
+                del waiting[at]
+                if not waiting:
+                    del self._waiting[given_id]
+                return answer
+        return None
 
     def _add(self, event: Event, text: str) -> _Draft:
         self._close()
@@ -307,15 +318,6 @@ def _names(event: Event) -> tuple[str, str]:
     call_id = payload.get("call_id") or refs.get("call_id") or ""
     tool = payload.get("name") or payload.get("tool") or refs.get("tool") or UNNAMED
     return str(call_id), str(tool)
-
-
-def _first(waiting: deque[_Answer], tool: str | None) -> _Answer | None:
-    """Take the call that has waited longest, of ``tool`` if that is all that is known of it."""
-    for answer in waiting:
-        if tool is None or tool in {answer.tool, UNNAMED}:
-            waiting.remove(answer)
-            return answer
-    return None
 
 
 def _minted(text: str) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.context.budgets import Budget
-from treering.context.fitting import as_summary
+from treering.context.fitting import as_summary, with_outputs
 from treering.context.pairing import pair
-from treering.context.shortening import shorten_to
+from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten_to
 from treering.context.summaries import summarise
 from treering.errors import InvalidInput
 from treering.ledger.windows import read_window
@@ -104,7 +104,9 @@ def compact(
         raise InvalidInput(f"cannot keep {keep} messages", hint="keep 1 or more")
     window = read_window(lineage, tokens=None, events=WINDOW_EVENTS_MAX)
     events = [*window.lead, *window.events]
-    messages, _ = pair(events, policy)
+    paired, _ = pair(events, policy)
+    # They cost what a model is shown of them, so one long output is no reason.
+    messages = [with_outputs(message, OUTPUT_CHARACTERS_MAX) for message in paired]
     budget = Budget(ratio=window.ratio)
     earlier = window.summary
     cost = sum(map(budget.cost, messages)) + (budget.count(earlier) if earlier else 0)

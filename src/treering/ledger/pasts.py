@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from treering.context.dialects import render
 from treering.context.pairing import pair
@@ -14,7 +17,7 @@ from treering.ledger.stretches import stretch
 from treering.ledger.tool_calls import last_tool_calls, session_tool_calls
 from treering.ledger.views import Views
 from treering.ledger.windows import read_window
-from treering.model.queries import PAGE_ITEMS_MAX, Query
+from treering.model.queries import PAGE_ITEMS_MAX, Place, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -153,16 +156,21 @@ class Past:
         for stem in self._lineage.stems():
             if len(found) >= count:
                 break
-            query = Query(
-                scope=self.scope,
-                session_id=stem.session_id,
-                kinds=("context.assembled",),
-                limit=min(max(count, 1), PAGE_ITEMS_MAX),
-                backwards=True,
-            )
-            page = [event for event in self._store.events(query) if stem.holds(event.seq)]
-            found = page + found
-        return found[len(found) - min(count, len(found)) :]
+            found += islice(self._assembled_backwards(stem, count), count - len(found))
+        return found[::-1]
+
+    def _assembled_backwards(self, stem: Stem, count: int) -> Iterator[Event]:
+        query = Query(
+            scope=self.scope,
+            session_id=stem.session_id,
+            kinds=("context.assembled",),
+            limit=min(count, PAGE_ITEMS_MAX),
+            backwards=True,
+        )
+        while page := self._store.events(query):
+            # A session may have gone on after it was forked.
+            yield from (event for event in reversed(page) if stem.holds(event.seq))
+            query = msgspec.structs.replace(query, after=Place(page[0].ts_ms, page[0].position))
 
     def _calls(self) -> Iterator[ToolRecord]:
         for stem in reversed(list(self._lineage.stems())):
@@ -177,9 +185,10 @@ class Past:
             if len(found) >= count:
                 break
             end = self._end_of(stem)
-            page = last_tool_calls(self._store, self.scope, stem.session_id, count - len(found))
-            found = [record for record in page if record.position <= end] + found
-        return found
+            calls = last_tool_calls(self._store, self.scope, stem.session_id, page=count)
+            own = (record for record in calls if record.position <= end)
+            found += islice(own, count - len(found))
+        return found[::-1]
 
     def _end_of(self, stem: Stem) -> int:
         """Return the position of the last event of a part of the lineage."""

@@ -75,21 +75,22 @@ def session_tool_calls(store: EventStore, scope: str, session_id: str) -> Iterat
             return
 
 
-def last_tool_calls(store: EventStore, scope: str, session_id: str, count: int) -> list[ToolRecord]:
-    """Return the records of the last tool calls of a session, in order."""
-    found: list[ToolRecord] = []
+def last_tool_calls(
+    store: EventStore, scope: str, session_id: str, *, page: int
+) -> Iterator[ToolRecord]:
+    """Return the same, the last one first; the first ``page`` of them are read at once."""
+    query = ToolQuery(
+        scope=parse_scope(scope), session_id=session_id, limit=min(page, PAGE_ITEMS_MAX),
+        backwards=True,
+    )  # fmt: skip
     cursor = None
-    while len(found) < count:
-        query = ToolQuery(
-            scope=parse_scope(scope), session_id=session_id,
-            limit=min(count - len(found), PAGE_ITEMS_MAX), backwards=True,
-        )  # fmt: skip
-        page = read_page(store, query, after=cursor)
-        found = page.items + found
-        cursor = page.next_cursor
+    while True:
+        found = read_page(store, query, after=cursor)
+        yield from reversed(found.items)
+        cursor = found.next_cursor
         if cursor is None:
-            break
-    return found
+            return
+        query = msgspec.structs.replace(query, limit=min(2 * query.limit, PAGE_ITEMS_MAX))
 
 
 def read_statistics(

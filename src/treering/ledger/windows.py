@@ -63,6 +63,13 @@ def read_window(
         # A page that is not full ends with its session; its parent's may be long.
         limit = min(limit * 2, PAGE_LAST) if len(page) == limit else limit
     cut = reading.enough and before > reading.floor + 1
+    if cut:
+        # A session may begin with what is no message, and a page may end with its first.
+        cut = bool(
+            lineage.committed_before(
+                before, kinds=MESSAGE_KINDS, until_seq=before_seq, run_id=run_id, limit=1
+            )
+        )
     opening = None
     if cut and tokens is not None and not reading.starts_turn:
         opening = _opening(lineage, reading, before, before_seq=before_seq, run_id=run_id)
@@ -72,20 +79,24 @@ def read_window(
 def _opening(
     lineage: Lineage, reading: _Reading, before: int, *, before_seq: int, run_id: str | None
 ) -> Event | None:
-    """Return the words that began a turn, if only its end was read and no compaction tells them."""
-    while before > reading.floor + 1:
+    """Return the words that began a turn of which only the end was read.
+
+    A compaction before them is taken into account as well, or a long turn would forget it.
+    """
+    opening, kinds = None, OPENING_KINDS
+    while before > reading.floor + 1 and not (opening and reading.is_compacted):
         page = lineage.committed_before(
-            before, kinds=OPENING_KINDS, until_seq=before_seq, run_id=run_id, limit=1
+            before, kinds=kinds, until_seq=before_seq, run_id=run_id, limit=1
         )
         if not page:
             break
         [event] = page
         if reading.hidden.passes(event):
             if event.kind == "conversation.user":
-                return event
+                opening, kinds = event, kinds - {event.kind}
             reading.restart(event)
         before = min(event.seq, reading.hidden.before or ENDLESS)
-    return None
+    return opening
 
 
 class _Reading:
@@ -114,6 +125,11 @@ class _Reading:
     def starts_turn(self) -> bool:
         """Whether a turn begins in what was found."""
         return any(event.kind == "conversation.user" for event in self._events)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a compaction tells what went before."""
+        return self._compaction is not None
 
     def take(self, page: list[Event]) -> None:
         """Look at a page of events, from its last to its first."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import NotFound
+from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.output import one_line, painted, printable, say, say_painted
 from treering.surfaces.cli.tables import Column, print_table
 
@@ -31,7 +32,7 @@ MEANINGS: Final[dict[RepairCode, str]] = {
     "restarted": "all before this checkpoint or interrupt was left out, to fit",
     "dropped_turn": "a whole turn was left out, to fit",
     "dropped_message": "part of a turn was left out, to fit",
-    "shortened_message": "a message was cut in the middle, to fit",
+    "shortened_message": "a message was cut, to fit",
     "summarised": "what was left out from here on is told in a summary",
     "contributor_failed": "a contributor raised an error, and added nothing",
     "contributor_dropped": "what a contributor added was left out, to fit",
@@ -56,7 +57,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
 def explain(ledger: Ledger, scope: Scope, report: Sequence[Repair]) -> list[Explained]:
     """Return what each repair means; of the events, only what is safe to show."""
-    return [_explained(ledger, scope, repair) for repair in report]
+    mask = Mask()
+    return [_explained(ledger, scope, repair, mask) for repair in report]
 
 
 def print_explained(report: Sequence[Explained]) -> None:
@@ -84,7 +86,7 @@ def _what(one: Explained) -> str:
     return f"{one_line(one.summary or '')}{detail}".strip()
 
 
-def _explained(ledger: Ledger, scope: Scope, repair: Repair) -> Explained:
+def _explained(ledger: Ledger, scope: Scope, repair: Repair, mask: Mask) -> Explained:
     header = None
     if repair.event_id is not None:
         try:
@@ -99,5 +101,5 @@ def _explained(ledger: Ledger, scope: Scope, repair: Repair) -> Explained:
         meaning=MEANINGS[repair.code],
         seq=None if header is None else header.seq,
         type=None if header is None else header.kind,
-        summary=None if header is None else header.summary,
+        summary=None if header is None else mask.text(header.summary),
     )

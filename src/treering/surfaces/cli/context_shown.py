@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from treering.context.assemble import Contributed
 from treering.errors import NotFound
+from treering.spine.showing import Asked
 from treering.surfaces.cli.run_search import find_run
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def find_shown(
 
 def _with_contributors(ledger: Ledger, session: Session, shown: Shown) -> Shown:
     """Return what was shown with who added to it, as the event of its assembly tells."""
-    payload: Any = ledger.event(session.scope, shown.event_id).payload
-    contributed = msgspec.convert(payload.get("contributed", []), list[Contributed])
-    context = msgspec.structs.replace(shown.context, contributed=contributed)
+    payload = ledger.event(session.scope, shown.event_id).payload
+    asked = msgspec.convert(payload, Asked, strict=False)
+    context = msgspec.structs.replace(shown.context, contributed=asked.contributed)
     return msgspec.structs.replace(shown, context=context)

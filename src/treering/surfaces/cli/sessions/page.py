@@ -11,9 +11,10 @@ from treering.surfaces.cli.sessions.tables import (
     NONE,
     STATE_COLOURS,
     forked_from,
+    print_filled,
     title_of,
 )
-from treering.surfaces.cli.tables import Column, clock, print_table
+from treering.surfaces.cli.tables import Column, clock
 from treering.surfaces.cli.times import ago
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def print_sheet(sheet: SessionSheet) -> None:
         _head("forks")
         rows = [[f"  {printable(one.session_id)}", one.state, f"at {one.forked_seq}", title_of(one)]
                 for one in sheet.forks]  # fmt: skip
-        print_table(_FORKS, rows)
+        print_filled(_FORKS, rows)
     if sheet.masked:
         say("")
         say("secrets in what is shown are masked")
@@ -119,7 +120,7 @@ def _print_turns(turns: Sequence[NumberedTurn], left_out: int) -> None:
         ]
         for one in turns
     ]
-    print_table(_TURNS, rows)
+    print_filled(_TURNS, rows)
 
 
 def _state(turn: Turn) -> str:
@@ -144,7 +145,7 @@ def _print_goals(goals: Sequence[Goal]) -> None:
         ]
         for one in goals
     ]
-    print_table(_GOALS, rows)
+    print_filled(_GOALS, rows)
 
 
 def _print_schedules(schedules: Sequence[Schedule]) -> None:
@@ -160,7 +161,7 @@ def _print_schedules(schedules: Sequence[Schedule]) -> None:
         ]
         for one in schedules
     ]
-    print_table(_SCHEDULES, rows)
+    print_filled(_SCHEDULES, rows)
 
 
 def _when(schedule: Schedule) -> str:
@@ -179,7 +180,7 @@ def _print_usage(sheet: SessionSheet) -> None:
         rows.append(_spent("in all", usage.total))
     if usage.failed.calls:
         rows.append(_spent("of it in failed runs", usage.failed))
-    print_table(_USAGE, rows)
+    print_filled(_USAGE, rows)
 
 
 def _spent(name: str, spent: Spent) -> list[str]:

@@ -56,7 +56,10 @@ def sheet_of(ledger: Ledger, session: Session, *, last: int, mask: Mask) -> Sess
         session=outline,
         counts=counts,
         turns=[
-            NumberedTurn(number=number, turn=turn)
+            NumberedTurn(
+                number=number,
+                turn=msgspec.structs.replace(turn, prompt=mask.text(turn.prompt) or ""),
+            )
             for number, turn in enumerate(turns, start=before + 1)
         ],
         turns_left_out=before,

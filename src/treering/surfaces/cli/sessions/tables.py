@@ -51,13 +51,18 @@ def print_sessions(sessions: Sequence[SessionOutline]) -> None:
         ]
         for one in sessions
     ]
-    if all(one.parent is None for one in sessions):
-        at = [column.heading for column in _COLUMNS].index("forked from")
-        print_table(
-            [*_COLUMNS[:at], *_COLUMNS[at + 1 :]], [[*row[:at], *row[at + 1 :]] for row in rows]
-        )
-        return
-    print_table(_COLUMNS, rows)
+    print_filled(_COLUMNS, rows)
+
+
+def print_filled(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """Print ``rows`` without the columns, but the first and the last, that say nothing."""
+    ends = {0, len(columns) - 1}
+    kept = [
+        at
+        for at in range(len(columns))
+        if at in ends or any(row[at] not in {"", NONE} for row in rows)
+    ]
+    print_table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows])
 
 
 def forked_from(outline: SessionOutline) -> str:

@@ -20,6 +20,7 @@ from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from treering.ledger.families import Family
     from treering.ledger.ledger import Ledger
@@ -67,7 +68,10 @@ def tree(*, session: str | None, scope: str | None, is_global: bool) -> None:
     name = find_scope(scope, is_global=is_global)
     found: list[Member] = []
     is_cut = False
-    with asking(open_existing) as ledger:
+    opening: AbstractContextManager[Ledger | None]
+    # Whoever names a session takes the ledger to be there.
+    opening = asking(open_existing) if session is None else open_existing()
+    with opening as ledger:
         if ledger is not None:
             found, is_cut = _asked(ledger, name, session)
         place = place_of(ledger)
@@ -145,7 +149,7 @@ def _print(scope: Scope, members: Sequence[Member], *, is_cut: bool) -> None:
         drawn = min(one.depth, DEPTH_DRAWN_MAX)
         del rails[max(drawn - 1, 0) :]
         lead = "".join(rails) + ((corner if one.is_last else branch) if drawn else "")
-        say_painted(painted(lead, dim=True) + _told(one))
+        say_painted((painted(lead, dim=True) if lead else "") + _told(one))
         if drawn:
             rails.append(blank if one.is_last else line)
     families = sum(one.depth == 0 for one in members)

@@ -1,0 +1,182 @@
+"""Lineages: a session and the pasts that it shares, read as one timeline in pages of any size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builders import HERE, run_of, said
+from treering.ledger.lineage import ENDLESS, Lineage
+from treering.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering import Header, Ledger
+
+OURS = Scope(HERE)
+SAID = frozenset({"conversation.user"})
+PAGES = [1, 2, 3, 5, 100]
+
+
+@pytest.fixture
+def lineage(ledger: Ledger) -> Lineage:
+    """Return the lineage of a fork of a fork; each part goes on behind the cut."""
+    last = ledger.session("s1", scope=HERE, agent="lyria")
+    for name in ("a", "b"):
+        ledger.append(run_of(f"{name}1", f"{name}1?", session_id=last.session_id))
+        child = last.fork(name)
+        ledger.append(run_of(f"{name}2", f"{name}2 elsewhere?", session_id=last.session_id))
+        last = child
+    ledger.append([said(text, session_id="b") for text in ("x?", "y?", "z?")])
+    return Lineage(ledger._store, OURS, "b")
+
+
+EXPECTED = [
+    "run started", "a1?", "run over", "forked from s1 at 3",
+    "run started", "b1?", "run over", "forked from a at 7",
+    "x?", "y?", "z?",
+]  # fmt: skip
+
+
+def summaries(headers: list[Header]) -> list[str]:
+    return [header.summary for header in headers]
+
+
+def parts(lineage: Lineage) -> list[tuple[str, int, int]]:
+    return [(stem.session_id, stem.after_seq, stem.until_seq) for stem in lineage.stems()]
+
+
+def forwards(read: Callable[[int, int], list[Header]], size: int) -> list[Header]:
+    found: list[Header] = []
+    while page := read(found[-1].seq if found else 0, size):
+        assert len(page) <= size
+        found += page
+    return found
+
+
+def backwards(read: Callable[[int | None, int], list[Header]], size: int) -> list[Header]:
+    found: list[Header] = []
+    while page := read(found[0].seq if found else None, size):
+        assert len(page) <= size
+        found = page + found
+    return found
+
+
+def test_its_parts_go_from_the_session_to_its_oldest_ancestor(lineage: Lineage) -> None:
+    for _ in range(2):
+        assert parts(lineage) == [("b", 7, ENDLESS), ("a", 3, 7), ("s1", 0, 3)]
+    assert lineage.head_seq() == 11
+
+
+def test_the_parts_can_be_asked_for_one_by_one(ledger: Ledger, lineage: Lineage) -> None:
+    fresh = Lineage(ledger._store, OURS, "b")
+
+    assert next(fresh.stems()).session_id == "b"
+    assert list(fresh.stems()) == list(lineage.stems())
+
+
+@pytest.mark.parametrize(("seq", "part"), [(1, "s1"), (3, "s1"), (4, "a"), (7, "a"), (8, "b")])
+def test_each_event_is_of_one_part(lineage: Lineage, seq: int, part: str) -> None:
+    found = lineage.stem_of(seq)
+
+    assert found is not None
+    assert found.session_id == part
+    assert lineage.stem_of(0) is None
+
+
+@pytest.mark.parametrize("size", PAGES)
+def test_all_of_it_is_read_in_order_from_either_end(lineage: Lineage, size: int) -> None:
+    for found in (
+        forwards(lineage.headers_after, size),
+        backwards(lineage.headers_before, size),
+        forwards(lineage.events_after, size),  # type: ignore[arg-type]
+        backwards(lineage.events_before, size),  # type: ignore[arg-type]
+    ):
+        assert summaries(found) == EXPECTED
+        assert [header.seq for header in found] == list(range(1, 12))
+
+
+@pytest.mark.parametrize("seq", range(13))
+def test_it_is_read_from_any_seq_on(lineage: Lineage, seq: int) -> None:
+    after = lineage.headers_after(seq, 2)
+    before = lineage.headers_before(seq, 2)
+
+    assert [header.seq for header in after] == list(range(seq + 1, seq + 1 + len(after)))
+    assert bool(after) == (seq < 11)
+    assert [header.seq for header in before] == list(
+        range(min(seq, 12) - len(before), min(seq, 12))
+    )
+    assert bool(before) == (seq > 1)
+
+
+@pytest.mark.parametrize("size", PAGES)
+def test_what_counts_is_read_from_the_end(lineage: Lineage, size: int) -> None:
+    found: list[str] = []
+    seq = ENDLESS
+    while page := lineage.committed_before(seq, kinds=SAID, limit=size):
+        found = summaries([*page]) + found
+        seq = page[0].seq
+
+    assert found == ["a1?", "b1?", "x?", "y?", "z?"]
+
+
+def test_a_run_counts_only_if_it_ended_within_the_lineage_and_in_time(
+    ledger: Ledger, lineage: Lineage
+) -> None:
+    def told(until_seq: int = ENDLESS, run_id: str | None = None) -> list[str]:
+        found, seq = list[str](), ENDLESS
+        while page := lineage.committed_before(
+            seq, kinds=SAID, until_seq=until_seq, run_id=run_id, limit=100
+        ):
+            found, seq = summaries([*page]) + found, page[0].seq
+        return found
+
+    ledger.append(run_of("open", "open?", session_id="b")[:-1])
+
+    assert told() == ["a1?", "b1?", "x?", "y?", "z?"]
+    assert told(run_id="open") == ["a1?", "b1?", "x?", "y?", "z?", "open?"]
+    assert "b1?" not in told(until_seq=6)
+    assert "a1?" in told(until_seq=6)
+
+
+def test_single_events_are_found_wherever_they_are(lineage: Lineage) -> None:
+    assert summaries([*lineage.events_at([9, 2, 6, 2])]) == ["a1?", "b1?", "x?"]
+    assert summaries([*lineage.events_at([11])]) == ["z?"]
+    assert lineage.events_at([]) == []
+    assert lineage.events_at([0, 99]) == []
+
+
+def test_a_snapshot_of_an_ancestor_is_good_up_to_the_cut(ledger: Ledger, lineage: Lineage) -> None:
+    parent = Lineage(ledger._store, OURS, "a")
+    parent.keep_snapshot(6, b"six")
+    parent.keep_snapshot(9, b"nine, elsewhere")
+
+    assert lineage.snapshot(11) == (6, b"six")
+    assert lineage.snapshot(5) is None
+    lineage.keep_snapshot(10, b"ten")
+    assert lineage.snapshot(11) == (10, b"ten")
+    assert lineage.snapshot(9) == (6, b"six")
+
+
+def test_a_session_that_is_not_there_has_an_empty_lineage_until_somebody_makes_it(
+    ledger: Ledger, lineage: Lineage
+) -> None:
+    waiting = Lineage(ledger._store, OURS, "c")
+    assert waiting.head_seq() == 0
+    assert waiting.headers_after(0, 10) == waiting.headers_before(None, 10) == []
+    assert waiting.committed_before(ENDLESS, kinds=SAID, limit=10) == []
+
+    ledger.session("s1", scope=HERE, agent="lyria").fork("c")
+
+    assert [header.seq for header in forwards(waiting.headers_after, 4)] == list(range(1, 8))
+    assert next(waiting.stems()).after_seq == 6
+
+
+def test_a_session_without_a_parent_is_a_lineage_of_one_part(ledger: Ledger) -> None:
+    ledger.append([said(text) for text in "abc"])
+    alone = Lineage(ledger._store, OURS, "s1")
+
+    assert parts(alone) == [("s1", 0, ENDLESS)]
+    assert summaries(forwards(alone.headers_after, 2)) == ["a", "b", "c"]
