@@ -188,6 +188,7 @@ class Ledger:
         since: int | None = None,
         until: int | None = None,
         state: SessionState | Sequence[SessionState] = (),
+        prefix: str | None = None,
         text: str | None = None,
         first: int = PAGE_ITEMS_DEFAULT,
         after: str | None = None,
@@ -196,7 +197,8 @@ class Ledger:
 
         ``since`` and ``until`` are about when that was, in milliseconds since 1970. ``state`` is
         one or several of running, open, idle, closed and pruned: all but pruned if left out.
-        ``text`` is part of a title or an id. ``after`` is the ``next_cursor`` of the page before.
+        ``prefix`` begins an id, ``text`` is part of a title or an id. ``after`` is the
+        ``next_cursor`` of the page before.
         """
         query = SessionQuery(
             scope=parse_scope(scope),
@@ -204,6 +206,7 @@ class Ledger:
             since_ms=since,
             until_ms=until,
             states=(state,) if isinstance(state, str) else tuple(state),
+            prefix=prefix,
             text=text,
             limit=first,
         )

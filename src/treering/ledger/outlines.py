@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.errors import InvalidInput
+from treering.errors import InvalidInput, KeyMissing
 from treering.ledger.records import SessionHead
 from treering.model.cursors import pack, unpack
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, Place, Query
 from treering.model.scopes import Scope
-from treering.model.sessions import IDLE_MINUTES, SESSION_STATES, SessionOutline, charter_of
+from treering.model.sessions import (
+    IDLE_MINUTES,
+    SESSION_STATES,
+    Charter,
+    SessionOutline,
+    charter_of,
+)
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from treering.ledger.ports import EventStore
-    from treering.model.events import Event, Header
+    from treering.model.events import Header
     from treering.model.sessions import SessionState
 
 HEADS_PAGE: Final = 500
@@ -45,6 +52,8 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int | None = None
     states: tuple[str, ...] = ()
     """Any of these; if none is named, all but pruned ones."""
+    prefix: str | None = None
+    """The beginning of the id."""
     text: str | None = None
     """Part of the title or of the id, whatever its case."""
     limit: int = PAGE_ITEMS_DEFAULT
@@ -57,10 +66,11 @@ def list_sessions(
     _check(query)
     before = None if after is None else unpack(after, tuple[int])[0]
     sketch = Sketch(store, query.scope, now_ms)
+    prefix = query.prefix or ""
     found: list[tuple[int, SessionOutline]] = []
     for head in heads(store, query.scope, before=before):
-        # Times before anything else: what they leave out costs no look at its events.
-        if not _in_time(query, head.updated_ms):
+        # Times and ids before anything else: what they leave out costs no look at its events.
+        if not _in_time(query, head.updated_ms) or not head.session_id.startswith(prefix):
             continue
         outline = sketch.outline(head)
         if _matches(query, outline):
@@ -108,11 +118,9 @@ class Sketch:
         """Return a session at a glance, by a few of its first and last events."""
         store, scope, name = self._store, self._scope, head.session_id
         start = head.cut.seq if head.cut else 0
-        first = store.session_events(scope, name, after_seq=start, limit=FIRST_EVENTS)
+        first = store.session_headers(scope, name, after_seq=start, limit=FIRST_EVENTS)
         last = self._last(name)
-        opening = first[0] if first else None
-        opens = opening is not None and opening.kind in {"session.opened", "session.forked"}
-        charter = charter_of(opening.payload if opening is not None and opens else None)
+        charter = self._charter(name, first)
         return SessionOutline(
             session_id=name,
             scope=scope,
@@ -122,12 +130,22 @@ class Sketch:
             agent=_agent(first, last),
             user=next((event.user_id for event in (*first, *last) if event.user_id), None),
             model=_model(last) or _model(first),
-            created_ms=opening.ts_ms if opening is not None else head.updated_ms,
+            created_ms=first[0].ts_ms if first else head.updated_ms,
             updated_ms=head.updated_ms,
             event_count=head.head_seq - start,
             parent=head.cut.parent if head.cut else None,
             forked_seq=head.cut.seq if head.cut else None,
         )
+
+    def _charter(self, name: str, first: Sequence[Header]) -> Charter:
+        """Return what a session was opened as, as far as that can be read."""
+        if not first or first[0].kind not in {"session.opened", "session.forked"}:
+            return Charter()
+        # Without the key of a sealed scope a list still has ids, states and times.
+        with contextlib.suppress(KeyMissing):
+            for event in self._store.events_at(self._scope, name, [first[0].seq]):
+                return charter_of(event.payload)
+        return Charter()
 
     def quiet_ms(self, head: SessionHead) -> int:
         """Return when somebody last wrote to a session; what the ledger did to it is no writing."""
@@ -160,8 +178,14 @@ class Sketch:
 
 
 def _titles(store: EventStore, scope: Scope) -> dict[str, str]:
-    """Return the last titles that sessions of a scope were given."""
+    """Return the last titles that sessions of a scope were given, as far as they can be read."""
     titles: dict[str, str] = {}
+    with contextlib.suppress(KeyMissing):
+        _read_titles(store, scope, titles)
+    return titles
+
+
+def _read_titles(store: EventStore, scope: Scope, titles: dict[str, str]) -> None:
     query = Query(scope=scope, kinds=("session.titled",), limit=PAGE_ITEMS_MAX, backwards=True)
     seen = 0
     while seen < TITLES_MAX and (page := store.events(query)):
@@ -172,14 +196,13 @@ def _titles(store: EventStore, scope: Scope) -> dict[str, str]:
                 titles.setdefault(event.session_id, title)
         seen += len(page)
         query = msgspec.structs.replace(query, after=_place(page[0]))
-    return titles
 
 
 def _place(event: Header) -> Place:
     return Place(event.ts_ms, event.position)
 
 
-def _first_words(events: Sequence[Event]) -> str | None:
+def _first_words(events: Sequence[Header]) -> str | None:
     for event in events:
         if event.kind == "conversation.user" and not event.redacted:
             words = " ".join(event.summary.split())

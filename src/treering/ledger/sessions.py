@@ -18,7 +18,7 @@ from treering.ledger.turnings import redoable, turn_end, undoable
 from treering.model.codec import decode, encode
 from treering.model.events import NewEvent
 from treering.model.fields import check_id, check_name
-from treering.model.kinds import BOUNDARIES
+from treering.model.kinds import BOUNDARIES, RUN_ENDS
 from treering.model.parts import (
     SessionClosed,
     SessionForked,
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from treering.spine.kernel import Kernel
     from treering.spine.runs import Run
 
+LOOKS_MAX: Final = 8
+"""How often a fork looks for the end of a session that others write to."""
 INBOX_PAUSE_S: Final = 0.02
 INBOX_PAUSE_S_MAX: Final = 0.5
 
@@ -465,10 +467,7 @@ class Session(Past):
     def _fork_seq(self, at: str | None) -> int:
         """Return the last seq that a fork shares."""
         if at is None:
-            # Runs without an owner may never end; what they said does not count in a fork either.
-            runs = [run for run in self._open_runs() if run.owner is not None]
-            head = self._lineage.head_seq()
-            return min((run.first_seq - 1 for run in runs), default=head)
+            return self._last_end()
         event = self._store.find(self.scope, check_id(at))
         stem = None if event is None else self._lineage.stem_of(event.seq)
         if event is None or stem is None or stem.session_id != event.session_id:
@@ -477,6 +476,20 @@ class Session(Past):
                 hint="name an event that session.headers() gives",
             )
         return turn_end(self._lineage, event)
+
+    def _last_end(self) -> int:
+        """Return the last seq that is of no turn under way."""
+        seq = 0
+        for _ in range(LOOKS_MAX):
+            last = next(iter(self._lineage.headers_before(None, 1)), None)
+            seq = 0 if last is None else last.seq
+            # Runs without an owner may never end; what they said does not count in a fork either.
+            runs = [run for run in self._open_runs() if run.owner is not None]
+            before = min((run.first_seq - 1 for run in runs), default=seq)
+            if before < seq or last is None or last.run_id is None or last.kind in RUN_ENDS:
+                return min(before, seq)
+            # It was in the midst of a run that has ended since: look again.
+        return seq
 
     def _sibling(self, session_id: str, agent: str, charter: Charter) -> Session:
         return Session(

@@ -54,8 +54,8 @@ def _beginning_with(ledger: Ledger, scope: Scope, text: str) -> list[str]:
     found: list[str] = []
     cursor = None
     for _ in range(PAGES_MAX):
-        page = ledger.sessions(scope, text=text, state=_ALL, first=NEAR_AMONG, after=cursor)
-        found += [one.session_id for one in page.items if one.session_id.startswith(text)]
+        page = ledger.sessions(scope, prefix=text, state=_ALL, first=NEAR_AMONG, after=cursor)
+        found += [one.session_id for one in page.items]
         cursor = page.next_cursor
         if cursor is None:
             break
