@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ from builders import DAY, HERE
 from concurrency.processes import Colleague, colleagues, ended_well, in_child
 from concurrency.run_works import Author
 from run_records import runs
-from treering import Conflict
+from treering import Conflict, InvalidInput, NotFound, RunActive
 from treering.ledger.pruning import REMAINS
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from treering import Ledger, Session
 
 FORKS = 12
+UNDONE = 10
+TURNED = {"session.undone", "session.redone"}
 TURNS = 15
 
 
@@ -78,6 +81,27 @@ def take_turns(pipe: Connection, location: str, _: int) -> None:
         for number in range(TURNS):
             take_turn(session_of(ledger), f"turn {number}")
         pipe.send("done")
+
+
+def undo_often(pipe: Connection, location: str, _: int) -> None:
+    """Undo turns of s1, one after the other."""
+    with treering.open(location) as ledger:
+        pipe.send("ready")
+        pipe.recv()
+        for _ in range(UNDONE):
+            session_of(ledger).undo()
+        pipe.send("done")
+
+
+def undo_and_redo_until_told(pipe: Connection, location: str) -> None:
+    """Undo and redo whatever there is, whenever nothing is under way."""
+    session = session_of(treering.open(location))
+    pipe.send("ready")
+    while not pipe.poll():
+        with contextlib.suppress(RunActive, NotFound, InvalidInput):
+            session.undo()
+            session.redo()
+    pipe.send("done")
 
 
 def race_for_a_name(pipe: Connection, location: str, number: int) -> None:
@@ -169,6 +193,38 @@ def test_a_fork_that_is_made_while_others_record_has_whole_turns_only(location: 
             assert {turn.state for turn in child.turns()} == {"ended"}
             runs(child)
         assert ledger.verify().intact
+
+
+def test_processes_that_undo_at_once_undo_each_a_turn_of_its_own(location: str) -> None:
+    with treering.open(location) as ledger:
+        for number in range(2 * UNDONE + 1):
+            take_turn(session_of(ledger), f"turn {number}")
+        with colleagues(2, undo_often, location) as undoing:
+            for colleague in undoing:
+                assert colleague.hear() == "ready"
+            for colleague in undoing:
+                colleague.tell("go")
+            for colleague in undoing:
+                assert colleague.hear() == "done"
+
+        assert said_in(session_of(ledger)) == turns_of("turn 0")
+        for _ in range(2 * UNDONE):
+            session_of(ledger).redo()
+        assert len(said_in(session_of(ledger))) == 2 * (2 * UNDONE + 1)
+
+
+def test_no_turn_is_undone_in_its_midst(location: str) -> None:
+    with treering.open(location) as ledger, Author(undo_and_redo_until_told, location) as author:
+        session = session_of(ledger)
+        assert author.hear() == "ready"
+        for number in range(60):
+            take_turn(session, f"turn {number}")
+        author.tell("enough")
+        assert author.hear() == "done"
+
+        spans = [(events[0].seq, events[-1].seq) for events in runs(session).values()]
+        turned = [one.seq for one in session.headers() if one.kind in TURNED]
+        assert [(seq, span) for seq in turned for span in spans if span[0] < seq < span[1]] == []
 
 
 def test_of_those_who_want_a_fork_of_one_name_one_makes_it(location: str) -> None:

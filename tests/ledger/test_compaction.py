@@ -307,6 +307,51 @@ def test_a_summariser_that_fails_is_replaced_and_that_is_said(
     assert "question 1?" in texts(session)[0]
 
 
+def test_a_turn_that_is_undone_while_a_summary_is_written_is_not_told_in_it(
+    session: Session,
+) -> None:
+    take_turns(session, 1, 15)
+
+    def slow(messages: Sequence[ModelMessage], _: str | None, __: int) -> str:
+        session.undo(turns=14)
+        return " ".join(message.text for message in messages)
+
+    assert session.compact(keep=2, summariser=slow) is None
+    assert texts(session) == ["question 1?", "answer 1!"]
+
+
+def test_what_is_erased_while_a_summary_is_written_is_not_told_in_it(
+    ledger: Ledger, session: Session
+) -> None:
+    take_turns(session, 1, 15)
+    secret = next(header for header in session.headers() if header.summary == "question 2?")
+
+    def slow(messages: Sequence[ModelMessage], _: str | None, __: int) -> str:
+        ledger.redact(HERE, event_id=secret.event_id)
+        return " ".join(message.text for message in messages)
+
+    assert session.compact(keep=2, summariser=slow) is None
+    assert compacted(session) == []
+    assert session.compact(keep=2) is not None
+    assert "question 2?" not in str(session.context().messages)
+
+
+def test_turns_that_are_taken_while_a_summary_is_written_stay_as_they_are(
+    session: Session,
+) -> None:
+    take_turns(session, 1, 15)
+
+    def slow(_: Sequence[ModelMessage], __: str | None, ___: int) -> str:
+        take_turns(session, 16, 17)
+        return "fifteen turns"
+
+    assert session.compact(keep=2, summariser=slow) is not None
+    assert texts(session) == [
+        "<summary>\nfifteen turns\n</summary>",
+        *(text for n in range(15, 18) for text in (f"question {n}?", f"answer {n}!")),
+    ]
+
+
 def test_the_safe_part_of_a_compaction_holds_no_text(session: Session) -> None:
     take_turns(session, 1, 15)
 

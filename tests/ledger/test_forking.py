@@ -458,6 +458,38 @@ def test_views_of_a_fork_hold_both_pasts(session: Session) -> None:
     assert events["conversation.user"].event_id in child.context().event_ids
 
 
+def test_the_last_of_a_fork_is_not_what_its_parent_did_since(session: Session) -> None:
+    for name in ("one", "two", "three"):
+        with session.turn() as turn:
+            turn.user(f"{name}?")
+            turn.context()
+            with turn.tool("weather", call_id=name) as call:
+                call.finish("seen")
+        if name == "one":
+            child = session.fork("branch")
+
+    assert [call.call_id for call in child.tool_calls(last=1)] == ["one"]
+    assert [call.call_id for call in child.tool_calls()] == ["one"]
+    [shown] = child.shown(last=1)
+    assert shown.exact
+    assert shown.context.messages == [{"role": "user", "content": "one?"}]
+    assert [one.seq for one in child.shown(turn=1)] == [shown.seq]
+    assert [turn.prompt for turn in child.turns(last=2)] == ["one?"]
+    assert child.history(last=1) == child.history()[-2:]
+
+
+def test_a_sealed_session_is_forked_as_any_other(ledger: Ledger, session: Session) -> None:
+    ledger.encrypt(HERE)
+    take_turn(session, "one")
+    child = session.fork("branch", title="Branch")
+    ledger.rotate_key(HERE)
+    take_turn(child, "two")
+
+    assert asked(child) == ["one?", "two?"]
+    assert child.outline().title == "Branch"
+    assert ledger.verify().intact
+
+
 def test_the_context_of_a_fork_is_that_of_one_session(ledger: Ledger, session: Session) -> None:
     take_turn(session, "one")
     child = session.fork("branch")

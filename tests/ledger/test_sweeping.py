@@ -11,7 +11,7 @@ import treering
 from broken.ledgers import marked as marked_event
 from broken.ledgers import raw_bytes, shown
 from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
-from treering import InvalidInput, RunActive
+from treering import Conflict, InvalidInput, RunActive
 from treering.capture.secrets import Guard
 from treering.ledger.drafts import Drafter
 from treering.ledger.erasure import AGENT, expire_session
@@ -120,6 +120,18 @@ def test_a_session_with_a_turn_under_way_cannot_be_closed(ledger: Ledger) -> Non
     assert session.close("done").refs == {"reason": "done"}
 
 
+def test_a_session_is_closed_where_it_is_expected_to_be_or_not_at_all(ledger: Ledger) -> None:
+    session = session_of(ledger)
+    take_turn(session)
+    last = list(session.headers())[-1]
+
+    with pytest.raises(Conflict):
+        session.close(expected_seq=last.seq - 1)
+
+    assert state(session) == "open"
+    assert session.close(expected_seq=last.seq).seq == last.seq + 1
+
+
 # Idle sessions.
 
 
@@ -183,6 +195,27 @@ def test_a_session_that_somebody_resumes_meanwhile_is_left_to_them(
     for run in resumed:
         run.end()
     assert len(session_of(ledger, "old").history()) == 4
+
+
+def test_a_turn_that_is_taken_while_a_sweep_is_at_its_session_is_not_lost(
+    ledger: Ledger, calendar: Calendar
+) -> None:
+    for name in ("idle", "old"):
+        take_turn(session_of(ledger, name))
+    calendar.turn(days=100)
+    session_of(ledger, "idle").record("ops.observation", "it rains")
+    calendar.turn(minutes=100)
+
+    def resume(outline: SessionOutline) -> Session:
+        take_turn(session_of(ledger, outline.session_id), "two")
+        return session_of(ledger, outline.session_id)
+
+    receipt = sweep(ledger._store, ledger._drafter, resume, OURS, now_ms=calendar())
+
+    assert (receipt.closed, receipt.pruned, receipt.kept) == ([], [], {"old": "running"})
+    for name in ("idle", "old"):
+        assert state(session_of(ledger, name)) == "open"
+        assert len(session_of(ledger, name).history()) == 8
 
 
 # Old sessions.

@@ -162,6 +162,20 @@ def test_the_count_after_compression_is_of_what_is_left(session: Session) -> Non
     assert session.context().tokens == pytest.approx(header.refs["to_tokens"], rel=0.1)
 
 
+def test_working_memory_is_the_state_of_the_task(session: Session) -> None:
+    """WM[Working Memory<br/>Current task state]: here goals and schedules that count."""
+    with session.turn() as turn:
+        turn.user("Book a flight.")
+        turn.emit("goal.added", {"id": "g1", "description": "book a flight"})
+        turn.emit("schedule.added", {"id": "c1", "prompt": "remind me"})
+    session.record("goal.updated", "progress", payload={"id": "g1", "progress": "2 of 3"})
+
+    assert [(goal.description, goal.progress) for goal in session.goals()] == [
+        ("book a flight", "2 of 3")
+    ]
+    assert [one.prompt for one in session.schedules()] == ["remind me"]
+
+
 # Episodes.
 
 
@@ -371,6 +385,18 @@ def test_the_default_tools_of_a_group(group: Session, tool: str) -> None:
 def test_the_tools_that_a_group_lacks(group: Session, tool: str) -> None:
     """Notably excludes: file_system, email, calendar, personal_integrations."""
     assert not group.permits(tool)
+
+
+def test_a_group_knows_nothing_of_what_a_person_said_alone(
+    session: Session, group: Session
+) -> None:
+    """Group Isolation: sandboxed execution, restricted tools, no cross-user memory."""
+    session.record("memory.stored", "stored", payload={"id": "m1", "key": "colour"})
+    take_turns(session, 1, 1)
+    take_turns(group, 2, 2)
+
+    assert texts(group) == ["question 2?", "answer 2!"]
+    assert group.memory_refs == []
 
 
 def test_main_is_interactive_and_refuses_a_second_turn(session: Session) -> None:

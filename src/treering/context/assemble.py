@@ -248,10 +248,12 @@ def _fixed(
 def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> UserMessage | None:
     """Return the summary of what lies before the window, if one was made."""
     told = window.summary
-    if window.lead:
-        messages, _ = pair(window.lead, policy)
+    messages, _ = pair(window.lead, policy)
+    if messages:
         room = budget.room
         tokens = 500 if room is None else min(500, room // 8)
+        # What a compaction told is not pressed into the room of the little that is added.
+        tokens += budget.count(told or "")
         told = summarise(messages, earlier=told, limit=tokens, count=budget.count).text
     if told is None or not told.strip():
         return None

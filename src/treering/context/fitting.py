@@ -116,6 +116,10 @@ class _Fitting:
         for index in range(len(messages) - 1, -1, -1):
             message = messages[index]
             if isinstance(message, UserMessage) and message.mark in RESTARTS:
+                turn = _last_turn(messages)
+                if turn < index < len(messages) - 1 and left[turn] <= room:
+                    # A mark in the middle of the last turn: its question is wanted, too.
+                    return turn
                 if left[index] <= room:
                     self.note("restarted", message)
                     return index

@@ -11,15 +11,16 @@ from collections import defaultdict, deque
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from treering.context.texts import arguments_in, marked_in, output_in, said_in
-from treering.model.events import REDACTED
+from treering.model.events import REDACTED, Event
 from treering.model.messages import AssistantMessage, Call, Repair, Result, UserMessage
 from treering.model.tools import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from treering.model.events import Event
     from treering.model.messages import ModelMessage, RepairCode
     from treering.model.tools import SyntheticPolicy
 
@@ -57,33 +58,27 @@ def pair(
     return pairing.finish(policy), pairing.repairs
 
 
-class _Answer:
+class _Answer(msgspec.Struct, gc=False):
     """A call and, once it is found, its result."""
 
-    __slots__ = ("arguments", "event", "given_id", "message", "result", "tool")
-
-    def __init__(self, event: Event, given_id: str, tool: str, message: int) -> None:
-        self.event = event
-        self.given_id = given_id
-        self.tool = tool
-        self.arguments = arguments_in(event.payload)
-        self.message = message
-        """The number of its message: not the message, which would never be let go of then."""
-        self.result: Event | None = None
+    event: Event
+    given_id: str
+    tool: str
+    arguments: dict[str, Any]
+    message: int
+    """The number of its message: not the message, which would never be let go of then."""
+    result: Event | None = None
 
 
-class _Draft:
+class _Draft(msgspec.Struct, gc=False):
     """A message in the making."""
 
-    __slots__ = ("answers", "closed", "event", "number", "text")
-
-    def __init__(self, number: int, event: Event, text: str) -> None:
-        self.number = number
-        self.event = event
-        self.text = text
-        self.answers: list[_Answer] = []
-        self.closed = False
-        """Whether further calls belong to another message."""
+    number: int
+    event: Event
+    text: str
+    answers: list[_Answer] = []
+    closed: bool = False
+    """Whether further calls belong to another message."""
 
 
 class _Pairing:
@@ -151,7 +146,7 @@ class _Pairing:
         draft = self._drafts[-1] if self._drafts else None
         if draft is None or draft.closed or draft.event.kind not in _ASSISTANT:
             draft = self._add(event, "")
-        answer = _Answer(event, given_id, tool, draft.number)
+        answer = _Answer(event, given_id, tool, arguments_in(event.payload), draft.number)
         draft.answers.append(answer)
         answer.result = self._came_early(given_id, tool)
         if answer.result is not None:

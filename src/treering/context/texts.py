@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from treering.model.codec import decode, encode
 from treering.model.events import REDACTED
 
 if TYPE_CHECKING:
     from treering.model.events import Event
+
+
+_ENVELOPE: Final = frozenset({
+    "apeira", "call_id", "clawser", "content", "duration_ms", "error", "is_synthetic", "name",
+    "output", "reason", "result", "status", "text", "tool", "withheld",
+})  # fmt: skip
+"""What a result says beside what the tool gave."""
 
 
 def said_in(event: Event) -> str:
@@ -53,7 +60,8 @@ def output_in(event: Event) -> str:
     for name in ("output", "error", "result", "content", "text"):
         if payload.get(name) is not None:
             return _error(payload[name]) if name == "error" else _text(payload[name])
-    return ""
+    rest = {name: value for name, value in payload.items() if name not in _ENVELOPE}
+    return _text(rest) if rest else ""
 
 
 def _text(value: Any) -> str:

@@ -78,8 +78,8 @@ def visible(events: Sequence[Event], *, run_id: str | None = None) -> list[Event
     found = [
         event
         for event in reversed(events)
-        if hidden.passes(event)
-        and (event.run_id is None or event.run_id == run_id or event.run_id in ended)
+        if (event.run_id is None or event.run_id == run_id or event.run_id in ended)
+        and hidden.passes(event)
     ]
     found.reverse()
     return found

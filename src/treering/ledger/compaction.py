@@ -115,19 +115,19 @@ def compact(
     cut, through = _cut(events, messages, len(messages) - keep, below_seq)
     if cut <= 0:
         return None
-    older = messages[:cut]
+    older, rest = messages[:cut], sum(map(budget.cost, messages[cut:]))
+    if max_tokens is not None and rest > GAIN_MIN * cost:
+        # What stays is the most of it: again and again there would be next to nothing to gain.
+        # It is known before anybody is asked for a summary, which may cost more than it saves.
+        return None
     tokens = SUMMARY_TOKENS_MAX if max_tokens is None else min(max_tokens // 4, SUMMARY_TOKENS_MAX)
     text, by, failure = _told(older, earlier, tokens, summariser)
     summary = UserMessage(text=as_summary(text), seq=0, mark="summary")
-    after = sum(map(budget.cost, messages[cut:])) + budget.cost(summary)
-    if max_tokens is not None and after > GAIN_MIN * cost:
-        # What stays is the most of it: again and again there would be next to nothing to gain.
-        return None
     return Compaction(
         summary=text,
         through_seq=through,
         from_tokens=budget.told(cost),
-        to_tokens=budget.told(after),
+        to_tokens=budget.told(rest + budget.cost(summary)),
         messages=len(older),
         by=by,
         failure=failure,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -132,9 +133,13 @@ class Past:
         runs = [run_id] if run_id is not None else []
         if turn is not None:
             runs += self._runs_of(turn)
-        if runs:
-            return [self._contexts.shown(event) for event in self._assembled_in(runs)]
-        return [self._contexts.shown(event) for event in self._last_assembled(last)]
+        events = self._assembled_in(runs) if runs else self._last_assembled(last)
+        found: list[Shown] = []
+        for event in events:
+            # One that was erased, or that another system wrote, cannot be made again.
+            with contextlib.suppress(NotFound):
+                found.append(self._contexts.shown(event))
+        return found
 
     def _runs_of(self, number: int) -> list[str]:
         for count, turn in enumerate(self.turns(), start=1):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import RunActive
+from treering.errors import Conflict, RunActive
 from treering.ledger.erasure import KEPT, expire_session
 from treering.ledger.inbox import Inbox
-from treering.ledger.outlines import Sketch, heads
+from treering.ledger.outlines import Sketch, head_of, heads
 from treering.model.kinds import KINDS
 from treering.model.receipts import SweepReceipt
 from treering.model.sessions import IDLE_MINUTES
@@ -52,7 +52,9 @@ def sweep(
     sketch = Sketch(store, scope, now_ms)
     old_ms = None if prune_days is None else now_ms - round(prune_days * DAY_MS)
     idle_ms = None if idle_minutes is None else now_ms - round(idle_minutes * 60_000)
-    for head in _youngest_first(store, scope):
+    for listed in _youngest_first(store, scope):
+        # Others may have written since the list was made, and may until it is closed.
+        head = head_of(store, scope, listed.session_id) or listed
         outline, quiet_ms = sketch.outline(head), sketch.quiet_ms(head)
         name = outline.session_id
         is_pruned = outline.state == "pruned"
@@ -63,7 +65,7 @@ def sweep(
             # A session that is pruned and still has content was left so by a sweep that died.
             reason = _why_kept(store, scope, outline, gone)
             if reason is None and not (dry_run or is_pruned):
-                reason = _put_away(open_session(outline))
+                reason = _put_away(open_session(outline), head.head_seq)
             if reason is not None:
                 kept[name] = reason
                 continue
@@ -75,7 +77,7 @@ def sweep(
             idle_ms is not None
             and quiet_ms <= idle_ms
             and outline.state in {"open", "idle"}
-            and (dry_run or _close(open_session(outline), "idle"))
+            and (dry_run or _close(open_session(outline), "idle", head.head_seq))
         ):
             closed.append(name)
     return SweepReceipt(
@@ -133,16 +135,18 @@ def _has_content(store: EventStore, scope: Scope, session_id: str) -> bool:
     return False
 
 
-def _put_away(session: Session) -> str | None:
+def _put_away(session: Session, seq: int) -> str | None:
     """Tell a session in an episode and close it; return why it must stay after all."""
-    session.write_episode()
-    return None if _close(session, "pruned") else "running"
+    episode = session.write_episode()
+    if episode is not None and episode.seq != seq + 1:
+        return "running"
+    return None if _close(session, "pruned", episode.seq if episode else seq) else "running"
 
 
-def _close(session: Session, reason: str) -> bool:
-    """Whether a session could be closed: a turn may have begun meanwhile."""
+def _close(session: Session, reason: str, seq: int) -> bool:
+    """Whether a session could be closed: only if it is still at ``seq``."""
     try:
-        session.close(reason)
-    except RunActive:
+        session.close(reason, expected_seq=seq)
+    except (Conflict, RunActive):
         return False
     return True

@@ -18,7 +18,7 @@ from treering.ledger.turnings import redoable, turn_end, undoable
 from treering.model.codec import decode, encode
 from treering.model.events import NewEvent
 from treering.model.fields import check_id, check_name
-from treering.model.kinds import BOUNDARIES, RUN_ENDS
+from treering.model.kinds import BOUNDARIES, ERASURE_KINDS, RUN_ENDS
 from treering.model.parts import (
     SessionClosed,
     SessionForked,
@@ -28,12 +28,12 @@ from treering.model.parts import (
 )
 from treering.model.scopes import parse_scope
 from treering.model.sessions import ERASED_CHARTER, MODES, PATIENCE_S, Charter, mentions
-from treering.spine.entries import Author, said
+from treering.spine.entries import Author, Entry, said
 from treering.spine.spine import Spine, check_wait
 from treering.spine.words import describe, new_id, plain, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from treering.context.assemble import Context
     from treering.context.tokens import Counter
@@ -45,14 +45,16 @@ if TYPE_CHECKING:
     from treering.model.kinds import Boundary
     from treering.model.runs import Message, OpenRun
     from treering.model.sessions import Isolation, Mode
-    from treering.spine.entries import Entry
     from treering.spine.kernel import Kernel
     from treering.spine.runs import Run
 
-LOOKS_MAX: Final = 8
-"""How often a fork looks for the end of a session that others write to."""
+LOOKS_MAX: Final = 20
+"""How often a fork or an undo looks at a session that others write to."""
+PAGE: Final = 500
 INBOX_PAUSE_S: Final = 0.02
 INBOX_PAUSE_S_MAX: Final = 0.5
+_REWRITING: Final = ERASURE_KINDS | {"session.undone", "session.redone"}
+"""What makes a summary wrong that was written without it."""
 
 
 class Session(Past):
@@ -320,14 +322,21 @@ class Session(Past):
         name = _title(title)
         return self.record("session.titled", "session titled", payload={"title": name})
 
-    def close(self, reason: str = "closed") -> Header:
+    def close(self, reason: str = "closed", *, expected_seq: int | None = None) -> Header:
         """Record that the session is closed. Whatever is recorded later opens it again.
 
-        Raises RunActive if a turn is under way.
+        Raises RunActive if a turn is under way, and Conflict if ``expected_seq`` is given and the
+        session is elsewhere.
         """
         self._check_quiet("close")
         part = SessionClosed(reason=shorten(reason))
-        return self.record("session.closed", f"session closed: {part.reason}", refs=part.as_refs())
+        entry = Entry(
+            kind="session.closed",
+            summary=f"session closed: {part.reason}",
+            refs=part.as_refs(),
+            origin=None,
+        )
+        return self._append([entry], expected_seq=expected_seq)[0]
 
     # Other pasts.
 
@@ -379,18 +388,22 @@ class Session(Past):
 
         Nothing is deleted: it is an event. Raises RunActive if a turn is under way.
         """
-        self._check_quiet("undo")
-        part = SessionUndone(from_seq=undoable(self._lineage, turns), turns=turns)
-        noun = "turn" if turns == 1 else "turns"
-        return self.record("session.undone", f"{turns} {noun} undone", refs=part.as_refs())
+
+        def entry() -> Entry:
+            part = SessionUndone(from_seq=undoable(self._lineage, turns), turns=turns)
+            return _turning("session.undone", turns, "undone", part)
+
+        return self._turn_back("undo", entry)
 
     def redo(self) -> Header:
         """Show again what was undone last, if nothing was said since. Raises NotFound."""
-        self._check_quiet("redo")
-        undone = redoable(self._lineage)
-        part = SessionRedone(undone_seq=undone.seq, turns=undone.turns)
-        noun = "turn" if undone.turns == 1 else "turns"
-        return self.record("session.redone", f"{undone.turns} {noun} redone", refs=part.as_refs())
+
+        def entry() -> Entry:
+            undone = redoable(self._lineage)
+            part = SessionRedone(undone_seq=undone.seq, turns=undone.turns)
+            return _turning("session.redone", undone.turns, "redone", part)
+
+        return self._turn_back("redo", entry)
 
     # What the model sees.
 
@@ -436,8 +449,10 @@ class Session(Past):
         """Have older messages told in a summary from now on; None if there is too little.
 
         The last ``keep`` messages stay as they are. With ``max_tokens`` it happens only above 0.8
-        of it. ``summariser`` writes the summary; the built-in one needs no model.
+        of it. ``summariser`` writes the summary; the built-in one needs no model. What is undone
+        or erased while it writes is in no summary: then there is none, either.
         """
+        head = self._lineage.head_seq()
         found = compact(
             self._lineage,
             self._kernel.results.policy,
@@ -446,7 +461,7 @@ class Session(Past):
             summariser=summariser,
             below_seq=min((run.first_seq for run in self._open_runs()), default=None),
         )
-        return None if found is None else self._append(found.entries())[1]
+        return None if found is None else self._append_untouched(found.entries(), head)
 
     def settle(self, max_tokens: int) -> None:
         """Compact the session if it has outgrown ``max_tokens``; what fails is noted."""
@@ -490,6 +505,29 @@ class Session(Past):
                 return min(before, seq)
             # It was in the midst of a run that has ended since: look again.
         return seq
+
+    def _append_untouched(self, entries: Sequence[Entry], head: int) -> Header | None:
+        """Record a compaction, unless what it tells was undone or erased behind ``head``."""
+        for _ in range(LOOKS_MAX):
+            while page := self._lineage.headers_after(head, PAGE):
+                if any(header.kind in _REWRITING for header in page):
+                    return None
+                head = page[-1].seq
+            with contextlib.suppress(Conflict):
+                return self._append(entries, expected_seq=head)[1]
+        return None
+
+    def _turn_back(self, verb: str, make: Callable[[], Entry]) -> Header:
+        """Record what is made of the session as it stands; if others write meanwhile, again."""
+        for look in range(LOOKS_MAX):
+            head = self._lineage.head_seq()
+            self._check_quiet(verb)
+            try:
+                return self._append([make()], expected_seq=head)[0]
+            except Conflict:
+                if look == LOOKS_MAX - 1:
+                    raise
+        raise AssertionError
 
     def _sibling(self, session_id: str, agent: str, charter: Charter) -> Session:
         return Session(
@@ -583,6 +621,11 @@ class Session(Past):
         if message is None and aside:
             with contextlib.suppress(Conflict):
                 self._append(aside, expected_seq=head)
+
+
+def _turning(kind: str, turns: int, verb: str, part: SessionUndone | SessionRedone) -> Entry:
+    noun = "turn" if turns == 1 else "turns"
+    return Entry(kind=kind, summary=f"{turns} {noun} {verb}", refs=part.as_refs(), origin=None)
 
 
 def _title(title: str) -> str:

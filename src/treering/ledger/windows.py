@@ -188,10 +188,14 @@ def _weight(event: Header) -> int:
 
 
 def _first_turn(events: list[Event]) -> int:
+    """Return where to begin: with a turn or, if none begins, behind results of unread calls."""
+    results = 0
     for index, event in enumerate(events):
         if event.kind == "conversation.user":
             return index
-    return 0
+        if event.kind == "tool.result" and index == results:
+            results += 1
+    return results
 
 
 def _pairs(costs: list[Event]) -> list[tuple[int, int]]:

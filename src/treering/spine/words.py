@@ -12,6 +12,10 @@ SUMMARY_CHARACTERS: Final = 200
 CLASS_CHARACTERS_MAX: Final = 200
 
 
+_CONTROLS: Final = dict.fromkeys((*range(32), 127), " ")
+"""What no summary holds, as a blank."""
+
+
 def new_id() -> str:
     """Return a fresh UUIDv7: unique, and sorted by time."""
     return str(uuid_utils.uuid7())
@@ -21,7 +25,7 @@ def shorten(text: str, characters: int = SUMMARY_CHARACTERS) -> str:
     """Return ``text`` as one line that fits a summary. Raises InvalidInput if it is none."""
     if not isinstance(text, str):
         raise InvalidInput(f"the text is a {type(text).__name__}", hint="give plain text")
-    line = " ".join(text.split())
+    line = " ".join(text.translate(_CONTROLS).split())
     if not line:
         return "(empty)"
     return line if len(line) <= characters else line[: characters - 1] + "…"
