@@ -144,6 +144,16 @@ def test_it_starts_again_at_the_last_mark(reason: str) -> None:
     assert codes(found) == ["restarted", "dropped_turn", "dropped_turn", "summarised"]
 
 
+def test_a_mark_in_the_middle_of_the_last_turn_does_not_cost_its_question() -> None:
+    mark = event("boundary.checkpoint", {"title": "here"})
+    asking, answering = turn(2)
+    messages = messages_of(*turn(1, words=200), asking, mark, answering)
+
+    found = fitted(messages, cost(messages) - 1)
+
+    assert ids(found) == ["e3", "e4", "e5"]
+
+
 def test_an_overflow_is_no_place_to_start_again() -> None:
     mark = event("boundary.overflow", {"title": "here"})
     messages = messages_of(*turn(1, words=200), *turn(2), mark, *turn(3))
