@@ -201,6 +201,32 @@ def test_a_run_ends_even_if_somebody_else_speaks_meanwhile(session: Session) -> 
     assert words(session.fork(at=first.event_id)) == ["one?", "hello?", "one!"]
 
 
+def test_a_mark_that_stands_in_a_run_is_not_parted_from_it(session: Session) -> None:
+    with session.turn() as turn:
+        early = session.checkpoint("before the question")
+        turn.user("one?")
+        late = session.checkpoint("between questions")
+        turn.user("two?")
+        for mark in (early, late):
+            with pytest.raises(InvalidInput, match="has not ended"):
+                session.fork(at=mark.event_id)
+    take_turn(session, "three")
+
+    for mark in (early, late):
+        child = session.fork(at=mark.event_id)
+        assert [turn.prompt for turn in child.turns()] == ["one?", "two?"]
+        assert {turn.state for turn in child.turns()} == {"ended"}
+
+
+def test_an_event_behind_a_run_that_nobody_ends_can_be_forked_at(
+    ledger: Ledger, session: Session
+) -> None:
+    ledger.append(run_of("lost", "hello?")[:-1])
+    question, _ = ledger.append([said("one?"), said("two?")])
+
+    assert asked(session.fork(at=question.event_id)) == ["one?"]
+
+
 def test_a_fork_at_a_turn_that_was_undone_has_that_turn(session: Session) -> None:
     take_turn(session, "one")
     events = take_turn(session, "two")
@@ -547,6 +573,24 @@ def test_what_is_redacted_of_the_shared_past_is_gone_for_both(
     assert "secret" not in str(asked(child)) + str(child.context().messages[0])
     assert ledger.verify().intact
     assert ledger.verify(HERE, session_id="branch").intact
+
+
+def test_what_a_fork_tells_in_other_words_goes_with_the_shared_past(
+    ledger: Ledger, session: Session
+) -> None:
+    events = take_turn(session, "secret")
+    child = session.fork("branch")
+    take_turn(child, "two")
+    child.compact(keep=1)
+    child.write_episode()
+    assert "secret?" in child.context().messages[0]["content"]
+
+    ledger.redact(HERE, event_id=events["conversation.user"].event_id)
+
+    told = f"{child.context().messages}{[event.payload for event in child.events()]}"
+    assert "secret?" not in told
+    assert "two?" in told
+    assert ledger.verify().intact
 
 
 def test_what_expires_of_the_shared_past_is_gone_for_both(ledger: Ledger, session: Session) -> None:

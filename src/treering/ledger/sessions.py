@@ -490,7 +490,8 @@ class Session(Past):
                 f"no event {at} in the past of session {self.session_id}",
                 hint="name an event that session.headers() gives",
             )
-        return turn_end(self._lineage, event)
+        under_way = {run.run_id for run in self._open_runs() if run.owner is not None}
+        return turn_end(self._lineage, event, under_way=under_way)
 
     def _last_end(self) -> int:
         """Return the last seq that is of no turn under way."""

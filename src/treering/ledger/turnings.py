@@ -10,7 +10,7 @@ from treering.ledger.lineage import ENDLESS
 from treering.model.kinds import RUN_ENDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from treering.derive.visible import Undone
     from treering.ledger.lineage import Lineage
@@ -28,18 +28,32 @@ _TURN_KINDS: Final = frozenset(
 )
 
 
-def turn_end(lineage: Lineage, event: Header) -> int:
+def turn_end(lineage: Lineage, event: Header, *, under_way: Collection[str] = ()) -> int:
     """Return the last seq of the turn that ``event`` is part of, up to the next user input.
 
-    A run is never cut in two: the turn ends with the event's own at the earliest, and before the
-    one that takes the next input. What undoes a turn is no part of it. Raises InvalidInput if the
-    event's run is still under way.
+    A run is never cut in two: the turn ends with the one that the event stands in at the earliest,
+    and before the one that takes the next input. What undoes a turn is no part of it. Raises
+    InvalidInput if the event's run has not ended; one it merely stands in has to be ``under_way``.
     """
-    open_run = None if event.kind in RUN_ENDS else event.run_id
-    last = event.seq
+    run_id = event.run_id or _run_around(lineage, event.seq)
+    last = _end_behind(lineage, event.seq, None if event.kind in RUN_ENDS else run_id)
+    if last is None and event.run_id is None and run_id not in under_way:
+        # Nobody will end the run that it stands in.
+        last = _end_behind(lineage, event.seq, None)
+    if last is None:
+        raise InvalidInput(
+            f"event {event.event_id} belongs to a turn that has not ended",
+            hint="end the turn first, or name an event before it",
+        )
+    return last
+
+
+def _end_behind(lineage: Lineage, seq: int, open_run: str | None) -> int | None:
+    """Return the last seq before the next turn, once ``open_run`` has ended; None if it has not."""
+    last = seq
     begun: dict[str | None, int] = {}
-    """Runs behind the event that have neither ended nor taken an input, with the seq before."""
-    for header in _headers_after(lineage, event.seq):
+    """Runs that have begun since and neither ended nor taken an input, with the seq before."""
+    for header in _headers_after(lineage, seq):
         if open_run is not None:
             if header.run_id == open_run and header.kind in RUN_ENDS:
                 open_run = None
@@ -50,12 +64,15 @@ def turn_end(lineage: Lineage, event: Header) -> int:
         elif header.kind in RUN_ENDS:
             begun.pop(header.run_id, None)
         last = header.seq
-    if open_run is not None:
-        raise InvalidInput(
-            f"event {event.event_id} belongs to a turn that has not ended",
-            hint="end the turn first, or name an event before it",
-        )
-    return min(begun.values(), default=last)
+    return None if open_run is not None else min(begun.values(), default=last)
+
+
+def _run_around(lineage: Lineage, seq: int) -> str | None:
+    """Return the run that was under way just before ``seq``."""
+    for header in reversed(lineage.headers_before(seq, PAGE)):
+        if header.run_id is not None:
+            return None if header.kind in RUN_ENDS else header.run_id
+    return None
 
 
 def undoable(lineage: Lineage, turns: int) -> int:
