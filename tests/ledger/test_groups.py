@@ -253,3 +253,11 @@ def test_what_a_session_works_on_is_its_goals_and_schedules(location: str) -> No
             ("g1", "active"),
             ("g2", "active"),
         ]
+
+
+@pytest.mark.parametrize("channel", ["a:b", "", " "])
+def test_a_channel_that_could_be_taken_for_another_is_refused(ledger: Ledger, channel: str) -> None:
+    with pytest.raises(InvalidInput, match="invalid channel"):
+        ledger.group_session(channel, "c", scope=HERE, agent="lyria")
+    with pytest.raises(InvalidInput, match="invalid channel"):
+        ledger.main_session(channel, "c", scope=HERE, agent="lyria")

@@ -585,7 +585,8 @@ def test_after_pruning_no_byte_of_the_session_is_in_any_file(
 
     # The episode tells what was said; here only what was recorded is to be gone.
     ledger.session("s1", scope=HERE, agent="lyria").close("pruned")
-    assert expire_session(ledger._store, ledger._drafter, OURS, "s1", spare=REMAINS) == 4
+    done = expire_session(ledger._store, ledger._drafter, OURS, "s1", until_seq=4, spare=REMAINS)
+    assert done == 4
     assert ledger._store.finish_erasure() == "done"
 
     left = raw_bytes(path)

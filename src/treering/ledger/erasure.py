@@ -54,10 +54,10 @@ def redact(
     if replacement not in {"null", "placeholder"}:
         raise InvalidInput(f"invalid replacement: {replacement}", hint="use null or placeholder")
     selection = Selection(scope=scope, event_id=event_id, session_id=session_id)
-    retold = list(_retold(store, selection))
     count, erased, shared = _redact(store, drafter, selection, replacement)
     retellings_redacted = 0
-    for retelling in retold:
+    # Looked for afterwards: what is retold from now on is retold without it.
+    for retelling in list(_retold(store, selection)):
         told = Selection(scope=scope, event_id=retelling)
         redacted, blobs, _ = _redact(store, drafter, told, replacement)
         retellings_redacted += redacted
@@ -167,13 +167,21 @@ def expire(
 
 
 def expire_session(
-    store: EventStore, drafter: Drafter, scope: Scope, session_id: str, *, spare: frozenset[str]
+    store: EventStore,
+    drafter: Drafter,
+    scope: Scope,
+    session_id: str,
+    *,
+    until_seq: int,
+    spare: frozenset[str],
 ) -> int:
-    """Remove what a session recorded, all but the kinds ``spare``; return how many events.
+    """Remove what a session recorded up to ``until_seq``, all but the kinds ``spare``.
+
+    Return how many events that took.
 
     The caller sees to it that the bytes leave the files.
     """
-    selection = Selection(scope=scope, session_id=session_id, spare=spare)
+    selection = Selection(scope=scope, session_id=session_id, until_seq=until_seq, spare=spare)
     vouch = _voucher(drafter, scope, "ledger.expired", "expired", "expired")
     count, more = 0, True
     while more:

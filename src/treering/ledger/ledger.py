@@ -155,6 +155,7 @@ class Ledger:
 
     def main_session(self, channel: str, user: str, *, scope: str, agent: str) -> Session:
         """Return the one session of a user on a channel: ``main:{channel}:{user}``."""
+        _check_channel(channel)
         return self.session(
             f"main:{channel}:{user}", scope=scope, agent=agent, user=user, channel=channel,
             mode="main", participants=(user,),
@@ -175,6 +176,7 @@ class Ledger:
 
         It is isolated and has the few harmless tools, unless the group is given others.
         """
+        _check_channel(channel)
         return self.session(
             f"group:{channel}:{group_id}", scope=scope, agent=agent, channel=channel,
             mode="group", participants=participants, tools=tools, isolation=isolation,
@@ -592,3 +594,11 @@ class Ledger:
         """
         name = None if scope is None else parse_scope(scope)
         return copy(self._store, target._store, name, progress)
+
+
+def _check_channel(channel: str) -> None:
+    """Raise InvalidInput if a session's id could not tell ``channel`` from what follows it."""
+    if not isinstance(channel, str) or not channel.strip() or ":" in channel:
+        raise InvalidInput(
+            f"invalid channel: {channel}", hint="give a name without a colon, as telegram"
+        )

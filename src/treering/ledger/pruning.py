@@ -72,7 +72,10 @@ def sweep(
             pruned.append(name)
             gone.add(name)
             if not dry_run:
-                expired += expire_session(store, drafter, scope, name, spare=REMAINS)
+                # Whoever goes on in it meanwhile keeps what is new.
+                expired += expire_session(
+                    store, drafter, scope, name, until_seq=head.head_seq, spare=REMAINS
+                )
         elif (
             idle_ms is not None
             and quiet_ms <= idle_ms

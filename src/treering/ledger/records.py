@@ -180,6 +180,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     cutoffs: dict[str, int] | None = None
     """Time by kind before which events expire; sessions with an open run are left alone."""
+    until_seq: int | None = None
+    """The last seq of a session that is erased; None is its last."""
     spare: frozenset[str] = frozenset()
     """Kinds of a session that are left as they are."""
 

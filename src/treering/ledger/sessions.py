@@ -490,7 +490,7 @@ class Session(Past):
                 f"no event {at} in the past of session {self.session_id}",
                 hint="name an event that session.headers() gives",
             )
-        under_way = {run.run_id for run in self._open_runs() if run.owner is not None}
+        under_way = {run.run_id for run in self._owned_runs()}
         return turn_end(self._lineage, event, under_way=under_way)
 
     def _last_end(self) -> int:
@@ -500,7 +500,7 @@ class Session(Past):
             last = next(iter(self._lineage.headers_before(None, 1)), None)
             seq = 0 if last is None else last.seq
             # Runs without an owner may never end; what they said does not count in a fork either.
-            runs = [run for run in self._open_runs() if run.owner is not None]
+            runs = self._owned_runs()
             before = min((run.first_seq - 1 for run in runs), default=seq)
             if before < seq or last is None or last.run_id is None or last.kind in RUN_ENDS:
                 return min(before, seq)
@@ -551,8 +551,12 @@ class Session(Past):
     def _open_runs(self) -> list[OpenRun]:
         return self._store.open_runs(self.scope, self.session_id)
 
+    def _owned_runs(self) -> list[OpenRun]:
+        """Return the runs that somebody carries out: one of an imported log may never end."""
+        return [run for run in self._open_runs() if run.owner is not None]
+
     def _check_quiet(self, verb: str) -> None:
-        if any(run.owner is not None for run in self._open_runs()):
+        if self._owned_runs():
             raise RunActive(
                 f"cannot {verb} session {self.session_id}: a turn is under way",
                 hint="end the turn first, or interrupt it",

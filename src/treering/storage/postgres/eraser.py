@@ -243,8 +243,9 @@ class Eraser:
             session = self._writer.known.session(connection, scope, selection.session_id)
             return _fetch(
                 connection,
-                f"{_FOUND} AND e.session = %s{_CHOSEN} ORDER BY e.seq LIMIT %s",
-                (scope, session, kept, limit),
+                f"{_FOUND} AND e.session = %s AND e.seq <= coalesce(%s, e.seq){_CHOSEN}"
+                " ORDER BY e.seq LIMIT %s",
+                (scope, session, selection.until_seq, kept, limit),
             )
         found: list[_Found] = []
         for kind, cutoff in (selection.cutoffs or {}).items():

@@ -137,9 +137,9 @@ class Eraser:
             session = known.session(connection, scope, scope_key, selection.session_id)
             return fetch_all(
                 connection,
-                f"{columns} WHERE e.session = ? AND e.flags & 2 = 0"
-                f" AND e.kind NOT IN ({keep}) ORDER BY e.seq LIMIT ?",
-                (session, limit),
+                f"{columns} WHERE e.session = ? AND e.seq <= coalesce(?, e.seq)"
+                f" AND e.flags & 2 = 0 AND e.kind NOT IN ({keep}) ORDER BY e.seq LIMIT ?",
+                (session, selection.until_seq, limit),
             )
         found: list[_Found] = []
         batch.enter_times()
