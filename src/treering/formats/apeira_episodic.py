@@ -30,12 +30,12 @@ class Episodic:
 
     __hash__ = None  # type: ignore[assignment]  # It grows.
 
-    def __init__(self, log: str | Sequence[Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, jsonl: str | Sequence[Mapping[str, Any]] | None = None) -> None:
         """Begin with nothing, with JSONL, or with episodes whose ids stay as they are.
 
         Lines that are no episodes are left out, and one episode behind the rest tells of them.
         """
-        self._episodes = load_lines(log) if isinstance(log, str) else load_episodes(log or ())
+        self._episodes = load_lines(jsonl) if isinstance(jsonl, str) else load_episodes(jsonl or ())
         self._next_id = next_after(max((episode["id"] for episode in self._episodes), default=0))
         self._next_id = max(self._next_id, 1)
 
