@@ -93,6 +93,19 @@ def test_an_event_between_turns_goes_with_the_turn_before_it(session: Session) -
     assert child.outline().forked_seq == last.seq
 
 
+def test_a_mark_far_behind_what_its_run_said_goes_with_the_run(
+    ledger: Ledger, session: Session
+) -> None:
+    with session.turn() as turn:
+        turn.user("one?")
+        ledger.append([said("it rains", kind="ops.observation") for _ in range(1_200)])
+        mark = session.record("ops.observation", "it pours")
+        turn.user("two?")
+    take_turn(session, "three")
+
+    assert asked(session.fork(at=mark.event_id)) == ["one?", "two?"]
+
+
 def test_several_questions_of_one_run_are_not_parted(session: Session) -> None:
     with session.turn() as turn:
         first = turn.user("one?")

@@ -162,6 +162,22 @@ def test_in_a_group_the_agent_is_meant_by_a_reply_to_it(ledger: Ledger, group: S
     assert not group.is_addressed("why?", reply_to="unknown")
 
 
+def test_in_a_group_of_two_agents_each_is_meant_by_a_reply_to_its_own_answer(
+    ledger: Ledger, group: Session
+) -> None:
+    other = ledger.session(group.session_id, scope=HERE, agent="nova")
+    _, ours = take_turn(group)
+    _, theirs = take_turn(other)
+
+    for session, answer, is_meant in (
+        (group, ours, True),
+        (group, theirs, False),
+        (other, ours, False),
+        (other, theirs, True),
+    ):
+        assert session.is_addressed("why?", reply_to=answer.event_id) is is_meant
+
+
 @pytest.mark.parametrize("mode", ["main", "queue"])
 def test_outside_groups_the_agent_is_always_meant(ledger: Ledger, mode: Any) -> None:
     session = ledger.session("s1", scope=HERE, agent="lyria", mode=mode)

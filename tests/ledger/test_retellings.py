@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pytest
+
+from treering.errors import Conflict
+from treering.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
-    from treering import Ledger, Session
+    from collections.abc import Callable
+
+    from treering import Session
+    from treering.ledger.ports import EventStore
 
 HERE: Final = "here"
 SECRET: Final = "the blue heron nests at dawn"
@@ -106,3 +114,118 @@ def test_the_episode_of_a_fork_from_before_it_stays(ledger: Ledger) -> None:
 
     assert receipt.retellings_redacted == 0
     assert not any(header.redacted for header in child.headers())
+
+
+# Erasures that come while something is told.
+
+
+class Hurried:
+    """A store in front of which something happens once, just before a retelling is recorded."""
+
+    def __init__(self, store: EventStore, happens: Callable[[], object]) -> None:
+        self._store = store
+        self._happens: Callable[[], object] | None = happens
+
+    def append(self, drafts: Any, *, expected_seq: int | None) -> Any:
+        kinds = {draft.kind for draft in drafts}
+        if self._happens and kinds & {"context.compacted", "episode.written"}:
+            happens, self._happens = self._happens, None
+            happens()
+        return self._store.append(drafts, expected_seq=expected_seq)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def hurried(ledger: Ledger, name: str, happens: Callable[[], object]) -> Session:
+    store = cast("EventStore", Hurried(ledger._store, happens))
+    beside = Ledger(store, drafter=ledger._drafter, clock=ledger._clock)
+    return beside.session(name, scope=HERE, agent="lyria")
+
+
+def redact_secret(ledger: Ledger, session: Session) -> Callable[[], object]:
+    event_id = secret_id(session)
+    return lambda: ledger.redact(HERE, event_id=event_id)
+
+
+def test_a_fork_is_not_compacted_if_its_parent_is_redacted_while_the_summary_is_written(
+    ledger: Ledger,
+) -> None:
+    session = told(ledger)
+    child = session.fork("child")
+    redact = redact_secret(ledger, session)
+
+    def summarise(*_: object) -> str:
+        redact()
+        return f"They said that {SECRET}."
+
+    assert child.compact(keep=2, summariser=summarise) is None
+    assert "context.compacted" not in {header.kind for header in child.headers()}
+    assert SECRET not in everything(child)
+
+
+@pytest.mark.parametrize("name", ["s1", "child", "grandchild"])
+def test_a_redaction_just_before_a_summary_is_recorded_reaches_it(
+    ledger: Ledger, name: str
+) -> None:
+    session = told(ledger)
+    session.fork("child").fork("grandchild")
+    hurrying = hurried(ledger, name, redact_secret(ledger, session))
+
+    assert hurrying.compact(keep=2) is None
+
+    assert SECRET not in everything(hurrying)
+    assert SECRET not in str(hurrying.context(10_000).messages)
+    assert ledger.verify().intact
+
+
+@pytest.mark.parametrize("name", ["s1", "child", "grandchild"])
+def test_a_redaction_just_before_an_episode_is_recorded_has_it_told_again_without(
+    ledger: Ledger, name: str
+) -> None:
+    session = told(ledger)
+    session.fork("child").fork("grandchild")
+    hurrying = hurried(ledger, name, redact_secret(ledger, session))
+
+    header = hurrying.write_episode()
+
+    assert header is not None
+    assert "Question 0?" in str(ledger.event(HERE, header.event_id).payload)
+    assert SECRET not in everything(hurrying)
+    assert ledger.verify().intact
+
+
+def test_an_undo_just_before_an_episode_is_recorded_leaves_the_turn_out(ledger: Ledger) -> None:
+    session = told(ledger)
+
+    header = hurried(ledger, "s1", session.undo).write_episode()
+
+    assert header is not None
+    assert "Question 2?" not in str(ledger.event(HERE, header.event_id).payload)
+
+
+def test_what_is_said_just_before_an_episode_is_recorded_keeps_nothing_back(
+    ledger: Ledger,
+) -> None:
+    session = told(ledger)
+    speak = lambda: session.record("ops.observation", "it rains")  # noqa: E731
+
+    header = hurried(ledger, "s1", speak).write_episode()
+
+    assert header is not None
+    assert SECRET in str(ledger.event(HERE, header.event_id).payload)
+
+
+def test_an_episode_is_written_where_the_session_is_expected_to_be_or_not_at_all(
+    ledger: Ledger,
+) -> None:
+    session = told(ledger)
+    [last] = session.headers(last=1)
+
+    with pytest.raises(Conflict):
+        session.write_episode(expected_seq=last.seq - 1)
+
+    assert "episode.written" not in {header.kind for header in session.headers()}
+    header = session.write_episode(expected_seq=last.seq)
+    assert header is not None
+    assert header.seq == last.seq + 1

@@ -10,7 +10,7 @@ from builders import HERE, run_of, said
 from treering import InvalidInput, NotFound, RunActive
 
 if TYPE_CHECKING:
-    from treering import Ledger, Session
+    from treering import Ledger, NewEvent, Session
 
 
 @pytest.fixture
@@ -95,8 +95,51 @@ def test_turns_are_counted_by_runs_however_many_questions_one_has(session: Sessi
             turn.user(f"{name}?")
             turn.assistant(f"{name}!")
 
-    session.undo()
+    header = session.undo()
 
+    assert asked(session) == ["one?"]
+    assert [turn.is_undone for turn in session.turns()] == [False, True, True]
+    assert (header.refs["turns"], header.summary) == (2, "2 turns undone")
+    again = session.redo()
+    assert (again.refs["turns"], again.summary) == (2, "2 turns redone")
+
+
+def imported(run_id: str, *texts: str) -> list[NewEvent]:
+    """Return a run without a start, as other systems log it."""
+    spoken = [
+        event
+        for text in texts
+        for event in (
+            said(f"{text}?", run_id=run_id),
+            said(f"{text}!", run_id=run_id, kind="conversation.assistant"),
+        )
+    ]
+    return [*spoken, said("over", run_id=run_id, kind="run.ended")]
+
+
+def test_runs_without_a_start_are_undone_from_their_first_question(
+    ledger: Ledger, session: Session
+) -> None:
+    ledger.append(imported("r1", "one"))
+    ledger.append(imported("r2", "two", "three"))
+    take_turn(session, "four")
+    ledger.append(imported("r5", "five"))
+
+    for left, turns in ((4, 1), (3, 1), (1, 2), (0, 1)):
+        header = session.undo()
+        assert asked(session) == ["one?", "two?", "three?", "four?"][:left]
+        assert header.refs["turns"] == turns
+        assert [turn.is_undone for turn in session.turns()].count(True) == 5 - left
+
+
+def test_runs_without_a_start_that_alternate_are_undone_each_from_its_first_question(
+    ledger: Ledger, session: Session
+) -> None:
+    first, second = imported("r1", "one", "three"), imported("r2", "two", "four")
+    ledger.append([*first[:2], *second[:2], *first[2:4], *second[2:]])
+    ledger.append(first[4:])
+
+    assert session.undo().refs["turns"] == 3
     assert asked(session) == ["one?"]
 
 
@@ -184,17 +227,17 @@ def test_a_turn_that_is_under_way_keeps_others_from_being_undone(session: Sessio
     assert asked(session) == ["one?", "three?"]
 
 
-@pytest.mark.parametrize("turns", [0, -1])
-def test_less_than_one_turn_cannot_be_undone(session: Session, turns: int) -> None:
+@pytest.mark.parametrize("turns", [0, -1, True, 1.0, "1", None])
+def test_less_than_one_turn_cannot_be_undone(session: Session, turns: Any) -> None:
     take_turn(session, "one")
 
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput, match="cannot undo"):
         session.undo(turns=turns)
 
 
 def test_where_there_is_no_turn_nothing_is_undone_or_written(session: Session) -> None:
     for count in (0, 1):
-        with pytest.raises(InvalidInput, match="cannot undo"):
+        with pytest.raises(InvalidInput, match="cannot undo 1 turn: there are 0 turns"):
             session.undo()
         assert len(list(session.headers())) == count
         session.open()

@@ -51,7 +51,8 @@ def test_retention_is_the_seeds_by_default_and_copies_of_words_go_with_them() ->
         "conversation.user": 60, "conversation.assistant": 90, "tool.call": 30,
         "tool.result": 30, "ops.alert": 90,
     }  # fmt: skip
-    assert seeds | {"inbox.received": 60, "ops.receipt": 90} == DEFAULT_RETENTION
+    copies = {"inbox.received": 60, "ops.receipt": 90, "context.compacted": 90}
+    assert seeds | copies == DEFAULT_RETENTION
     assert set(EPISODE_KINDS) <= set(KINDS)
 
 

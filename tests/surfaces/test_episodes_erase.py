@@ -18,6 +18,7 @@ NO_DELETIONS = {
     "tool.result": 0,
 }
 POLICY_DAYS = {
+    "context.compacted": 90,
     "conversation.assistant": 90,
     "conversation.user": 60,
     "inbox.received": 60,
@@ -51,6 +52,7 @@ def test_redacting_a_session_accounts_for_what_was_erased(told: CommandLine) -> 
         "blobs_erased": 0,
         "blobs_shared": 0,
         "physical": "done",
+        "retellings_redacted": 0,
     }
 
 
