@@ -1,4 +1,4 @@
-"""Treering at work: record, replay, redact, prove, tamper, cut, kill.
+"""Treering at work: record, replay, assemble, fork, redact, prove, tamper, cut, kill.
 
 Run it with ``make demo``. It needs no network and leaves nothing behind but ``demo-output/``.
 An agent looks into a slow checkout page. The shop is small, its work is real: the queries, their
@@ -75,6 +75,8 @@ def main() -> int:
         replay(session)
         ask_for_payload(session)
         use_command_line()
+        assemble(session)
+        fork(ledger, session)
         redact(ledger, session)
     verify()
     tamper()
@@ -225,6 +227,39 @@ def use_command_line() -> None:
     check(PASSWORD in replayed.stdout, "payloads come when they are asked for, as they were given")
 
 
+def assemble(session: Session) -> None:
+    """Show what a model would see next, with much room and with little."""
+    step("Assemble", "What the model sees next: legal for its provider, and within the budget.")
+    code('session.context(200, dialect="anthropic")')
+    whole = session.context(8_000, dialect="anthropic")
+    small = session.context(200, dialect="anthropic")
+    for context in (whole, small):
+        cuts = ", ".join(dict.fromkeys(repair.code for repair in context.report)) or "nothing cut"
+        line(f"{context.max_tokens:,} tokens: {len(context.messages)} messages, {cuts}")
+    check(whole.tokens <= 8_000 and small.tokens <= 200, "both fit, and no model was asked to help")
+    check("Then add an index." not in str(whole.messages),
+          "the turn that failed is in the ledger, and in no context")  # fmt: skip
+
+
+def fork(ledger: Ledger, session: Session) -> None:
+    """Go on from an earlier turn in a session of its own, and take that back."""
+    step("Fork", "What if? A fork shares the past of its session, copies nothing, changes nothing.")
+    code("session.fork(at=event_id); session.undo(turns=1)")
+    first = first_of(session.headers(), "conversation.user")
+    before = list(session.headers())
+    other = session.fork("what-if", at=first.event_id)
+    with other.turn() as turn:
+        turn.user("And if we cached the page?")
+        turn.assistant("Then the first visitor of each hour would still wait.")
+    told = [message["content"] for message in other.history() if message["role"] == "user"]
+    other.undo()
+    line(f"{SESSION} goes on at seq {len(before)}, its fork {other.session_id} went its own way")
+    check(told[1:] == ["And if we cached the page?"] and list(session.headers()) == before,
+          "the fork has its own next turn, and the parent is as it was")  # fmt: skip
+    check(len(other.history()) < len(session.history()) and ledger.verify().intact,
+          "undone by an event: nothing is deleted, and the chain holds")  # fmt: skip
+
+
 def redact(ledger: Ledger, session: Session) -> None:
     """Erase the message with the password, down to the bytes."""
     step("Redact", "The password must go. Erasing it means the bytes, not a flag.")
@@ -289,7 +324,8 @@ def cut_the_tail() -> None:
         copy,
         "DELETE FROM contents WHERE position = (SELECT max(position) FROM events)",
         "DELETE FROM events WHERE position = (SELECT max(position) FROM events)",
-        "UPDATE heads SET (seq, link) = (SELECT seq, link FROM events ORDER BY seq DESC LIMIT 1)",
+        "UPDATE heads SET (seq, link) = (SELECT seq, link FROM events AS e"
+        " WHERE e.session = heads.session ORDER BY seq DESC LIMIT 1)",
     )
     alone = treering_command("verify", database=copy)
     check(alone.returncode == 0, "without the anchor, the cut copy looks whole")
@@ -368,7 +404,8 @@ def farewell(seconds: float) -> None:
     console.print(Text(f"Every check held, in {seconds:.1f} s. What next:", style="bold green"))
     for command in (
         f"treering --db {LEDGER} episodes replay {SESSION} --scope {SCOPE}",
-        f"treering --db {LEDGER} episodes query --scope {SCOPE} --types run.failed --json",
+        f"treering --db {LEDGER} sessions show {SESSION} --scope {SCOPE}",
+        f"treering --db {LEDGER} context {SESSION} --scope {SCOPE} --max-tokens 200 --explain",
         f"treering --db {FOLDER}/tampered-0.db verify",
         "treering --help",
     ):
