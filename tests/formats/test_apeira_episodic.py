@@ -269,6 +269,12 @@ def test_a_damaged_log_gets_another_error_each_time_it_is_loaded_from_the_damage
     assert Episodic(saved).to_jsonl() == saved
 
 
+def test_a_line_torn_within_a_character_is_a_line_that_is_none() -> None:
+    [told] = Episodic('{"torn": "x\ud83c').read()
+
+    assert (told["payload"]["event"], told["payload"]["data"]["count"]) == ("error.parse", 1)
+
+
 def test_an_empty_text_is_an_empty_log() -> None:
     assert (Episodic("").read(), Episodic("").to_jsonl(), Episodic(" \n ").read()) == ([], "", [])
 

@@ -23,9 +23,8 @@ _END: Final = "Unexpected end of JSON input"
 
 def describe_fault(text: str) -> str | None:
     """Return why ``text`` is not JSON; None if it is."""
-    encoded = text.encode("utf-16-le", "surrogatepass")
     # One character for each UTF-16 unit, since positions are counted in these.
-    units = encoded.decode("utf-16-le") if len(encoded) == 2 * len(text) else _split(encoded)
+    units = text if text.isascii() else _split(text.encode("utf-16-le", "surrogatepass"))
     try:
         _Scanner(units).scan()
     except _Fault as fault:

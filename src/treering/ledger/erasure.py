@@ -31,8 +31,17 @@ KEPT: Final = {
     **dict.fromkeys(ERASURE_KINDS, "vouches for what was erased and is kept forever"),
     **dict.fromkeys(("run.started", *RUN_ENDS), "says what became of its run and is kept forever"),
     "inbox.taken": "says what became of a message and is kept forever",
+    **dict.fromkeys(
+        ("session.opened", "session.forked"), "says what its session may do and is kept forever"
+    ),
+    **dict.fromkeys(
+        ("session.undone", "session.redone"), "says what a model is shown and is kept forever"
+    ),
 }
 """Kinds that do not expire, and why."""
+
+NUMBERS_ONLY: Final = frozenset({"session.undone", "session.redone"})
+"""Kinds that are not redacted: there is nothing in them, and without them the undone comes back."""
 
 Replacement = Literal["null", "placeholder"]
 
@@ -53,7 +62,7 @@ def redact(
         )
     if replacement not in {"null", "placeholder"}:
         raise InvalidInput(f"invalid replacement: {replacement}", hint="use null or placeholder")
-    selection = Selection(scope=scope, event_id=event_id, session_id=session_id)
+    selection = Selection(scope=scope, event_id=event_id, session_id=session_id, spare=NUMBERS_ONLY)
     count, erased, shared = _redact(store, drafter, selection, replacement)
     retellings_redacted = 0
     # Looked for afterwards: what is retold from now on is retold without it.

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from treering.ledger import erasure
 from treering.ledger.following import Follower
 from treering.model.scopes import Scope
-from treering.model.sessions import ERASED_CHARTER, Charter, charter_of
+from treering.model.sessions import (
+    ERASED_CHARTER,
+    ERASED_GROUP,
+    GROUP_PREFIX,
+    Charter,
+    charter_of,
+)
 
 if TYPE_CHECKING:
     import threading
@@ -60,13 +67,20 @@ class LedgerJournal:
         opening = first[0]
         cut = self._store.cut(scope, session_id) if opening.seq > 1 else None
         if opening.redacted or opening.seq > (cut.seq + 1 if cut else 1):
-            return ERASED_CHARTER
+            return ERASED_GROUP if session_id.startswith(GROUP_PREFIX) else ERASED_CHARTER
         opens = opening.kind in {"session.opened", "session.forked"}
         return charter_of(opening.payload if opens else None)
 
     def fork(self, event: NewEvent, *, parent: str, seq: int) -> Header:
         """Record ``event`` as the first of a session that has the past of ``parent`` to ``seq``."""
         return self._store.fork(self._drafter.draft([event])[0], parent=parent, seq=seq)
+
+    def redact(self, scope: Scope, event_id: str) -> None:
+        """Erase the content of an event, and what retells it."""
+        erasure.redact(
+            self._store, self._drafter, scope,
+            event_id=event_id, session_id=None, replacement="null",
+        )  # fmt: skip
 
     def session_key(self, scope: str, session_id: str) -> str | None:
         """Return the name that another system knows a session by, as it was opened."""

@@ -102,8 +102,11 @@ class Charter(msgspec.Struct, frozen=True, kw_only=True):
         return allowed is None or tool in allowed
 
 
-ERASED_CHARTER: Final = Charter(tools=GROUP_TOOLS)
-"""What a session is taken for whose opening was erased: with the fewest tools."""
+ERASED_CHARTER: Final = Charter(tools=GROUP_TOOLS, isolation=Isolation())
+"""What a session is taken for whose opening was erased: with the fewest tools, behind walls."""
+ERASED_GROUP: Final = Charter(mode="group", tools=GROUP_TOOLS, isolation=Isolation())
+"""The same for one whose id says that it is a group's."""
+GROUP_PREFIX: Final = "group:"
 
 
 def mentions(text: str, names: Iterable[str]) -> bool:

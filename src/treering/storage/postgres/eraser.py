@@ -42,6 +42,8 @@ SCRUB_PATIENCE: Final = "2s"
 
 _FOUND: Final = "SELECT e.session, e.seq, e.link, e.kind FROM events AS e WHERE e.scope = %s"
 _CHOSEN: Final = " AND e.kind <> ALL(%s::text[]) AND e.flags & 2 = 0"
+_LEFT: Final = " AND e.kind <> ALL(%s::text[]) AND e.flags < 64"
+"""What may expire: what is redacted, too."""
 _OLDER: Final = """
 SELECT e.session, e.seq, e.link, e.kind
 FROM events AS e
@@ -169,7 +171,7 @@ class Eraser:
         if scope_key is None:
             return NOTHING
         # Looked for without a lock to know the sessions, and again under their locks.
-        before = self._select(connection, selection, scope_key, limit)
+        before = self._select(connection, selection, erasure, scope_key, limit)
         if not before:
             return NOTHING
         names = known.session_names(connection, scope, {row[0] for row in before})
@@ -178,7 +180,7 @@ class Eraser:
             batch.enter(scope, scope_key, list(names.values()), len(names))
             found = [
                 row
-                for row in self._select(connection, selection, scope_key, limit)
+                for row in self._select(connection, selection, erasure, scope_key, limit)
                 if row[0] in names
             ]
             found.sort()
@@ -233,7 +235,12 @@ class Eraser:
             raise translate(error, self._server.address.shown) from error
 
     def _select(
-        self, connection: Connection, selection: Selection, scope_key: bytes, limit: int
+        self,
+        connection: Connection,
+        selection: Selection,
+        erasure: Erasure,
+        scope_key: bytes,
+        limit: int,
     ) -> list[_Found]:
         scope, kept = selection.scope, sorted(ERASURE_KINDS | selection.spare)
         if selection.event_id is not None:
@@ -243,7 +250,8 @@ class Eraser:
             session = self._writer.known.session(connection, scope, selection.session_id)
             return _fetch(
                 connection,
-                f"{_FOUND} AND e.session = %s AND e.seq <= coalesce(%s, e.seq){_CHOSEN}"
+                f"{_FOUND} AND e.session = %s AND e.seq <= coalesce(%s, e.seq)"
+                f"{_LEFT if erasure == 'expired' else _CHOSEN}"
                 " ORDER BY e.seq LIMIT %s",
                 (scope, session, selection.until_seq, kept, limit),
             )

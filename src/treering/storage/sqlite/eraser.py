@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
-from treering.ledger.records import Cover, Erased
+from treering.ledger.records import Cover, Erased, Erasure
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
 from treering.storage.claims import cover_of
@@ -23,13 +23,18 @@ from treering.storage.sqlite.sql import fetch_all, fetch_value
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering.ledger.records import Draft, Erasure, Selection
+    from treering.ledger.records import Draft, Selection
     from treering.model.receipts import Physical
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.writer import Writer
 
 CHECKPOINT_PATIENCE_MS: Final = 2_000
+
+_LEFT: Final[dict[Erasure, str]] = {
+    "null": "e.flags & 2 = 0", "placeholder": "e.flags & 2 = 0", "expired": "e.flags < 64",
+}  # fmt: skip
+"""What an erasure still finds: what is redacted may expire, and not the other way round."""
 
 _Found = tuple[int, int, int, bytes, int]
 """session, seq, position, link, kind"""
@@ -54,7 +59,7 @@ class Eraser:
 
         def work(batch: Batch, _: None) -> None:
             nonlocal result
-            found = self._select(batch, selection, limit)
+            found = self._select(batch, selection, erasure, limit)
             if not found:
                 return
             sessions = self._cover(batch, found, vouch)
@@ -116,7 +121,9 @@ class Eraser:
             database.restore_patience(connection)
             database.turnstile.leave()
 
-    def _select(self, batch: Batch, selection: Selection, limit: int) -> list[_Found]:
+    def _select(
+        self, batch: Batch, selection: Selection, erasure: Erasure, limit: int
+    ) -> list[_Found]:
         connection = batch.connection
         known = self._writer.known
         scope, scope_key = known.scope(connection, selection.scope, create=False)
@@ -138,7 +145,7 @@ class Eraser:
             return fetch_all(
                 connection,
                 f"{columns} WHERE e.session = ? AND e.seq <= coalesce(?, e.seq)"
-                f" AND e.flags & 2 = 0 AND e.kind NOT IN ({keep}) ORDER BY e.seq LIMIT ?",
+                f" AND {_LEFT[erasure]} AND e.kind NOT IN ({keep}) ORDER BY e.seq LIMIT ?",
                 (session, selection.until_seq, limit),
             )
         found: list[_Found] = []
