@@ -98,6 +98,10 @@ class Listed:
         self._events = events
         self._page = page
 
+    def head_seq(self) -> int:
+        """Return the last seq."""
+        return self._events[-1].seq if self._events else 0
+
     def committed_before(
         self,
         seq: int,

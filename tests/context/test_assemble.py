@@ -10,9 +10,11 @@ import pytest
 from builders import HERE
 from context.histories import PROSE, Listed, assistant, call, event, in_order, result, user
 from context.legality import check_legal
+from context.told import told_system
 from treering import InvalidInput
 from treering.context.assemble import Window, assemble, contribution
 from treering.context.dialects import DIALECTS
+from treering.context.exact import exact_counter
 from treering.ledger.windows import read_window
 from treering.model.codec import encode
 from treering.model.messages import AssistantMessage, UserMessage
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from treering import Ledger, Session
     from treering.context.assemble import Context
+    from treering.context.dialects import Dialect
     from treering.ledger.contexts import Working
     from treering.model.events import Event
 
@@ -66,7 +69,27 @@ def test_two_contexts_that_show_the_same_have_the_same_digest() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_session_without_a_past_is_an_empty_context(dialect: str) -> None:
+    context = context_of(dialect=dialect, max_tokens=500)
+
+    assert (context.messages, context.system, context.tokens) == ([], None, 0)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_system_text_stays_in_its_place_before_anything_is_said(dialect: Dialect) -> None:
     context = context_of(dialect=dialect, system="Be brief.", max_tokens=500)
+
+    if dialect in {"openai-chat", "plain"}:
+        assert context.messages == [{"role": "system", "content": "Be brief."}]
+    else:
+        assert (context.messages, context.system) == ([], "Be brief.")
+    assert told_system(dialect, context.request) == "Be brief."
+    assert 0 < context.tokens <= 500
+    assert context.report == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_system_text_that_does_not_fit_is_not_shown_alone(dialect: Dialect) -> None:
+    context = context_of(dialect=dialect, system="Be brief.", max_tokens=10)
 
     assert (context.messages, context.system, context.tokens) == ([], None, 0)
 
@@ -279,6 +302,31 @@ def test_a_compaction_that_cannot_be_read_hides_nothing(payload: Any) -> None:
     assert window.summary is None
 
 
+def test_a_window_ends_where_the_timeline_ended_when_it_was_read() -> None:
+    lineage: Any = Listed(in_order(user(), assistant(), event("goal.added", {"id": 1})))
+
+    assert read_window(lineage, tokens=None).until_seq == 3
+    assert read_window(lineage, tokens=None, before_seq=2).until_seq == 1
+    assert read_window(Listed([]), tokens=None).until_seq == 0  # type: ignore[arg-type]
+
+
+def test_a_run_that_ends_while_a_window_is_read_does_not_count_yet() -> None:
+    class Growing(Listed):
+        """A timeline whose run ends as soon as somebody has asked how long it is."""
+
+        def head_seq(self) -> int:
+            return super().head_seq() - 1
+
+    lineage: Any = Growing(
+        in_order(user("First?"), user("Second?", run_id="r1"), event("run.ended", run_id="r1"))
+    )
+
+    window = read_window(lineage, tokens=None)
+
+    assert [one.event_id for one in window.events] == ["e1"]
+    assert window.until_seq == 2
+
+
 # Through a session.
 
 
@@ -411,6 +459,49 @@ def test_an_event_that_does_not_say_what_was_shown_costs_no_other(session: Sessi
         turn.emit("context.assembled", {"dialect": ["gemini"]})
 
     assert [shown.exact for shown in session.shown(turn=1)] == [True]
+
+
+class Interfering:
+    """Counts as an encoding does, and has something else recorded when it first does."""
+
+    name = "o200k_base"
+
+    def __init__(self, interfere: Callable[[], object]) -> None:
+        self._left = [interfere]
+
+    def __call__(self, text: str) -> int:
+        while self._left:
+            self._left.pop()()
+        return exact_counter()(text)
+
+
+def test_what_others_record_while_a_context_is_assembled_is_not_taken_for_shown(
+    session: Session,
+) -> None:
+    count = Interfering(
+        lambda: session.record("conversation.user", "asked", payload={"text": "Meanwhile?"})
+    )
+
+    context = take_turn(session, "First?", count=count)
+
+    [shown] = session.shown()
+    assert texts(context) == ["First?"]
+    assert (shown.exact, shown.context.messages) == (True, context.messages)
+    assert shown.context.until_seq == context.until_seq < shown.seq - 1
+
+
+def test_an_event_that_names_no_end_tells_all_before_it(session: Session) -> None:
+    with session.turn() as turn:
+        turn.user("First?")
+        turn.context(4_000)
+        [told] = [one for one in session.events() if one.kind == "context.assembled"]
+        older = {name: value for name, value in told.payload.items() if name != "until_seq"}
+        turn.emit("context.assembled", older)
+
+    first, second = session.shown(turn=1)
+    assert (first.exact, second.exact) == (True, True)
+    assert first.context.until_seq == told.payload["until_seq"] == told.seq - 1
+    assert second.context.until_seq == second.seq - 1
 
 
 # Contributors.
@@ -564,6 +655,63 @@ def test_reported_usage_changes_how_much_is_shown(
     assert after.ratio == pytest.approx(factor, rel=0.02)
     assert after.tokens <= 2_000
     assert (after.estimated_tokens - before.estimated_tokens) * direction > 0
+
+
+def report(session: Session, named: str, factor: float, **asked: Any) -> Context:
+    """Take a turn with the model so ``named``, which counts ``factor`` tokens for each of ours."""
+    with session.turn(model=asked.pop("run_model", None)) as turn:
+        turn.user("And?")
+        context = turn.context(20_000, **asked)
+        used = round(context.estimated_tokens * factor)
+        turn.emit("usage.reported", {"model": named, "input_tokens": used})
+        turn.assistant("Yes.")
+    return context
+
+
+def test_each_model_is_calibrated_by_its_own_reports(session: Session) -> None:
+    session.record("conversation.user", "asked", payload={"text": PROSE * 20})
+    for _ in range(3):
+        report(session, "a", 2.0, model="a")
+        report(session, "b", 1.5, model="b")
+
+    with session.turn(model="a") as turn:
+        turn.user("And?")
+        ratios = [turn.context(20_000, model=name).ratio for name in ("a", "b", "c")]
+        by_default = turn.context(20_000).ratio
+
+    assert ratios == [pytest.approx(2.0, rel=0.01), pytest.approx(1.5, rel=0.01), 1.0]
+    assert by_default == ratios[0]
+    assert session.context(20_000).ratio == ratios[1]
+    assert session.context(20_000, model="a").ratio == ratios[0]
+
+
+def test_a_model_is_known_by_the_name_it_was_asked_by_too(session: Session) -> None:
+    session.record("conversation.user", "asked", payload={"text": PROSE * 20})
+    report(session, "a-2026-01-01", 2.0, run_model="a")
+
+    assert session.context(20_000, model="a").ratio == pytest.approx(2.0, rel=0.01)
+    assert session.context(20_000, model="a-2026-01-01").ratio == pytest.approx(2.0, rel=0.01)
+
+
+def test_the_model_of_a_run_is_recorded_with_what_it_is_shown(session: Session) -> None:
+    report(session, "a", 1.0, run_model="a")
+    report(session, "b", 1.0, run_model="a", model="b")
+
+    told = [one for one in session.headers() if one.kind == "context.assembled"]
+    assert [one.refs["model"] for one in told] == ["a", "b"]
+
+
+def test_what_is_kept_beside_a_text_does_not_cost_the_texts_before_it(session: Session) -> None:
+    for at in range(30):
+        with session.turn() as turn:
+            turn.user(f"Look {at}?", image="x" * 50_000)
+            with turn.tool("look", {"at": at}) as looking:
+                looking.finish({"seen": at})
+            turn.assistant("Seen.")
+
+    shown = [text for text in texts(session.context(4_000)) if text.startswith("Look")]
+
+    assert shown == [f"Look {at}?" for at in range(30)]
 
 
 def test_a_counter_of_tokens_is_used_in_place_of_the_estimate(session: Session) -> None:

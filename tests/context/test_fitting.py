@@ -12,7 +12,7 @@ from context.histories import LARGE, PROSE, assistant, call, event, histories, i
 from context.histories import user as asked
 from treering.context.budgets import Budget
 from treering.context.exact import exact_counter
-from treering.context.fitting import SUMMARY_TOKENS_MAX, as_summary, fit, words_of_summary
+from treering.context.fitting import SUMMARY_TOKENS_MAX, Earlier, fit
 from treering.context.pairing import pair
 from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten, shorten_to
 from treering.context.tokens import estimate
@@ -54,11 +54,7 @@ def fitted(
     earlier: str | None = None,
     teller: Teller | None = None,
 ) -> Fitted:
-    before = (
-        None
-        if earlier is None
-        else UserMessage(text=as_summary(earlier), seq=0, event_ids=("e0",), mark="summary")
-    )
+    before = None if earlier is None else Earlier(words=earlier, event_ids=("e0",))
     return fit(messages, earlier=before, room=room, budget=BUDGET, summarise=teller or Teller())
 
 
@@ -128,6 +124,25 @@ def test_an_output_is_left_alone_that_a_cut_would_not_make_shorter() -> None:
 
     assert found.messages[1].results[0].output == text  # type: ignore[union-attr]
     assert found.repairs == []
+
+
+def test_an_output_that_is_cut_twice_is_reported_once_with_the_length_that_it_had() -> None:
+    steps = [one for at in range(6) for one in (call(f"c{at}"), result(f"c{at}", "word " * 4_000))]
+    messages = messages_of(asked("Well?"), *steps)
+
+    found = fitted(messages, 2_000)
+
+    told = [(one.event_id, one.detail) for one in found.repairs if one.code == "shortened_output"]
+    assert told == [(f"e{seq}", "20000 characters") for seq in range(3, 14, 2)]
+
+
+def test_an_output_that_is_dropped_is_not_reported_as_shortened() -> None:
+    messages = messages_of(asked(), call("c1"), result("c1", PROSE * 90), *turn(2))
+
+    found = fitted(messages, cost(messages[-2:]) + 100)
+
+    assert ids(found) == ["e4", "e5"]
+    assert codes(found) == ["dropped_turn", "summarised"]
 
 
 # 2. The last checkpoint or interrupt.
@@ -218,7 +233,7 @@ def test_outputs_of_the_last_turn_are_shortened_before_a_step_is_dropped() -> No
     found = fitted(messages, 2_000)
 
     assert ids(found) == [f"e{seq}" for seq in range(3, 16)]
-    assert codes(found) == ["dropped_turn", *["shortened_output"] * 6, "summarised"]
+    assert codes(found) == ["dropped_turn", "summarised", *["shortened_output"] * 6]
     assert found.cost <= 2_000
 
 
@@ -335,7 +350,7 @@ def test_a_summary_is_never_longer_than_what_it_may_take() -> None:
     found = fitted(messages, 20_000, teller=Teller(PROSE * 500))
 
     assert BUDGET.cost(found.messages[0]) <= SUMMARY_TOKENS_MAX
-    assert words_of_summary(found.messages[0].text).startswith(PROSE[:40])
+    assert found.messages[0].text.startswith(f"<summary>\n{PROSE[:40]}")
 
 
 def test_without_room_for_a_summary_there_is_none() -> None:

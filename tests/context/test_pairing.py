@@ -17,7 +17,8 @@ from context.histories import (
     result,
     user,
 )
-from treering.context.pairing import UNNAMED, pair
+from treering.context.pairing import pair
+from treering.context.texts import UNNAMED
 from treering.model.events import REDACTED
 from treering.model.messages import AssistantMessage, UserMessage
 from treering.model.tools import SyntheticPolicy
@@ -176,6 +177,13 @@ def test_the_same_call_again_is_dropped_while_it_waits() -> None:
     assert repairs == [("duplicate_call_id", "e2")]
 
 
+def test_the_same_call_in_a_later_message_is_another_and_gets_the_result() -> None:
+    messages, repairs = paired(call("c1"), user("Again."), call("c1"), result("c1", "rain"))
+
+    assert [answers(messages[at])[0][2] for at in (0, 2)] == ["nothing came of look", "rain"]
+    assert repairs == [("missing_result", "e1"), ("duplicate_call_id", "e3")]
+
+
 def test_an_id_that_was_used_before_is_given_to_one_call_only() -> None:
     messages, repairs = paired(
         call("c1"), result("c1", "rain"), user(), call("c1", "write"), result("c1", "done")
@@ -186,6 +194,61 @@ def test_an_id_that_was_used_before_is_given_to_one_call_only() -> None:
     assert second[0] != "c1"
     assert second[1:] == ("write", "done")
     assert repairs == [("duplicate_call_id", "e4")]
+
+
+def test_a_result_goes_to_the_latest_call_with_its_id() -> None:
+    messages, repairs = paired(
+        call("c1", arguments={"at": 1}), user(), call("c1", arguments={"at": 2}), result("c1", "2")
+    )
+
+    assert [output for *_, output in answers(messages[0]) + answers(messages[2])] == [
+        "nothing came of look",
+        "2",
+    ]
+    assert ("missing_result", "e1") in repairs
+    assert "moved_result" not in [code for code, _ in repairs]
+
+
+def test_a_result_goes_to_the_call_of_its_own_run_before_any_later_one() -> None:
+    messages, _ = paired(
+        call("c1", arguments={"at": 1}, run_id="r1"),
+        user(),
+        call("c1", arguments={"at": 2}, run_id="r2"),
+        result("c1", "1", run_id="r1"),
+        result("c1", "2", run_id="r2"),
+    )
+
+    assert [output for *_, output in answers(messages[0]) + answers(messages[2])] == ["1", "2"]
+
+
+def test_a_second_result_of_a_run_is_not_given_to_the_call_of_another() -> None:
+    messages, repairs = paired(
+        call("c1", arguments={"at": 1}, run_id="r1"),
+        result("c1", "1", run_id="r1"),
+        call("c1", arguments={"at": 2}, run_id="r2"),
+        result("c1", "1 again", run_id="r1"),
+    )
+
+    assert [answers(one)[0][2] for one in messages] == ["1", "nothing came of look"]
+    assert ("duplicate_result", "e4") in repairs
+
+
+def test_calls_of_one_message_that_share_an_id_are_answered_in_their_order() -> None:
+    messages, _ = paired(
+        call("c1", arguments={"at": 1}),
+        call("c1", arguments={"at": 2}),
+        result("c1", "1"),
+        result("c1", "2"),
+    )
+
+    assert [output for *_, output in answers(messages[0])] == ["1", "2"]
+
+
+def test_an_early_result_is_not_given_to_the_call_of_another_run() -> None:
+    messages, repairs = paired(result("c1", run_id="r1"), call("c1", run_id="r2"))
+
+    assert answers(messages[0]) == [("c1", "look", "nothing came of look")]
+    assert repairs == [("orphan_result", "e1"), ("missing_result", "e2")]
 
 
 def test_a_call_without_an_id_is_given_one_and_finds_its_result_by_the_tool() -> None:

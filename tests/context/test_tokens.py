@@ -7,17 +7,13 @@ import json
 import random
 import re
 import string
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from treering.context.exact import exact_counter
-from treering.context.tokens import MARGIN, PIECE_BYTES_MAX, estimate, estimate_json
-
-if TYPE_CHECKING:
-    from treering.model.codec import Json
+from treering.context.tokens import MARGIN, PIECE_BYTES_MAX, estimate
 
 PROSE = (
     "The ledger keeps every event in the order in which it happened. When somebody asks what the"
@@ -152,12 +148,6 @@ def test_a_long_text_costs_what_its_pieces_cost() -> None:
     pieces = -(-len(PROSE * 1_000) // PIECE_BYTES_MAX)
 
     assert abs(estimate(PROSE * 1_000) - 1_000 * estimate(PROSE)) < 1_000 + 3 * pieces
-
-
-def test_arguments_cost_what_their_json_costs() -> None:
-    arguments: Json = {"path": "src/a.py", "lines": [1, 2], "name": "Zoë"}
-
-    assert estimate_json(arguments) == estimate('{"lines":[1,2],"name":"Zoë","path":"src/a.py"}')
 
 
 def test_the_margin_of_a_budget_covers_the_usual_error() -> None:

@@ -240,3 +240,13 @@ def test_a_context_that_is_too_long_does_not_start_again_at_an_overflow(session:
 
     assert "restarted" not in codes
     assert "dropped_turn" in codes
+
+
+@pytest.mark.parametrize("title", ["", "  ", "\n", None, 7])
+def test_a_mark_without_a_title_is_refused(session: Session, title: Any) -> None:
+    with pytest.raises(InvalidInput, match="a title is a text"):
+        session.checkpoint(title)
+    with pytest.raises(InvalidInput, match="a title is a text"):
+        session.boundary("segment", title)
+
+    assert list(session.headers()) == []

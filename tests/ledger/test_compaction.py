@@ -122,6 +122,34 @@ def test_a_turn_does_not_compact_when(session: Session, why: str) -> None:
     assert compacted(session) == []
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"reserve_output_tokens": 2_600},
+        {"system": "Be brief. " * 850},
+        {"tools": [{"name": "look", "description": "Looks around. " * 850}]},
+    ],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_what_is_no_message_leaves_less_room_before_a_session_is_compacted(
+    session: Session, asked: dict[str, Any]
+) -> None:
+    take_turns(session, 1, 60)
+    for extra in ({}, asked):
+        with session.turn() as turn:
+            turn.user("question?")
+            turn.context(3_000, **extra)
+            turn.assistant("answer!")
+        assert len(compacted(session)) == len(extra)
+
+
+def test_a_budget_that_holds_no_summary_compacts_nothing(session: Session) -> None:
+    take_turns(session, 1, 30)
+
+    assert session.compact(3) is None
+    assert compacted(session) == []
+
+
 def test_turn_after_turn_the_context_stays_within_its_budget(session: Session) -> None:
     for number in range(1, 61):
         with session.turn() as turn:
@@ -425,6 +453,36 @@ def test_what_is_redone_behind_a_compaction_is_shown(session: Session) -> None:
     session.redo()
 
     assert texts(session)[1:] == ["answer 9!", "question 10?", "answer 10!"]
+
+
+@pytest.mark.parametrize("undone", [[1], [2], [1, 1]])
+def test_what_is_redone_behind_a_compaction_is_shown_with_a_mark_in_between(
+    session: Session, undone: list[int]
+) -> None:
+    take_turns(session, 1, 10)
+    for turns in undone:
+        session.undo(turns=turns)
+    session.checkpoint("here")
+    session.compact(keep=1)
+
+    for _ in undone:
+        session.redo()
+
+    first, *rest = texts(session)
+    redone = range(11 - sum(undone), 11)
+    assert first.startswith("<summary>")
+    assert rest[:-1] == [text for n in redone for text in (f"question {n}?", f"answer {n}!")]
+    assert rest[-1] == "<checkpoint>\nhere\n</checkpoint>"
+
+
+def test_what_can_be_redone_no_more_is_in_the_way_of_no_compaction(session: Session) -> None:
+    take_turns(session, 1, 10)
+    session.undo()
+    take_turns(session, 11, 12)
+
+    session.compact(keep=1)
+
+    assert texts(session)[1:] == ["answer 12!"]
 
 
 def test_a_fork_knows_the_compactions_before_its_cut_and_no_later_ones(session: Session) -> None:

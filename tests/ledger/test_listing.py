@@ -6,7 +6,7 @@ others write: no session twice, and every one that nobody wrote to meanwhile.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 import treering
 from builders import ELSEWHERE, HERE, called, run_of, said
 from treering import InvalidInput, NotFound
+from treering.ledger import titles
 from treering.ledger.outlines import Sketch, head_of
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering import Ledger, Session
+    from treering import Event, Ledger, Session
+    from treering.model.queries import Query
     from treering.model.sessions import SessionOutline
 
 MINUTE = 60_000
@@ -416,3 +418,57 @@ def test_a_session_without_a_past_has_no_outline(ledger: Ledger) -> None:
         ledger.session("s1", scope=HERE, agent="lyria").outline()
     with pytest.raises(NotFound):
         ledger.family(HERE, "s1")
+
+
+class Counted:
+    """A store that counts the events that are read from it."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.read = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def events(self, query: Query) -> list[Event]:
+        found: list[Event] = self._store.events(query)
+        self.read += len(found)
+        return found
+
+
+def test_the_outline_of_one_session_costs_no_look_at_the_titles_of_others(ledger: Ledger) -> None:
+    for number in range(50):
+        opened(ledger, f"s{number}").rename(f"Title {number}")
+    session = ledger.session("s7", scope=HERE, agent="lyria")
+    session.rename("Another title")
+    store = Counted(ledger._store)
+    session._store = cast("Any", store)
+
+    assert session.outline().title == "Another title"
+    assert store.read <= 2
+
+
+def test_titles_are_listed_however_many_were_given_since(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(titles, "TITLES_MAX", 10)
+    opened(ledger, "old").rename("Old title")
+    opened(ledger, "untitled")
+    for number in range(30):
+        opened(ledger, "busy").rename(f"Title {number}")
+
+    found = {one.session_id: one.title for one in ledger.sessions(HERE, first=4).items}
+
+    assert found == {"old": "Old title", "untitled": None, "busy": "Title 29"}
+    assert listed(ledger, text="old title") == ["old"]
+
+
+def test_an_erased_title_gives_way_to_the_one_before(ledger: Ledger) -> None:
+    session = opened(ledger, "s1", title="First")
+    session.rename("Second")
+    third = session.rename("Third")
+
+    ledger.redact(HERE, event_id=third.event_id)
+
+    assert session.outline().title == "Second"
+    assert [one.title for one in ledger.sessions(HERE).items] == ["Second"]

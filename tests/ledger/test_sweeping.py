@@ -21,10 +21,11 @@ from treering.ledger.records import Selection
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from treering import Header, Session
+    from treering.model.receipts import SweepReceipt
     from treering.model.sessions import SessionOutline
 
 MINUTE = 60_000
@@ -174,22 +175,36 @@ def test_a_session_with_a_turn_under_way_is_not_idle(ledger: Ledger, calendar: C
         assert ledger.sweep(HERE).closed == []
 
 
-def test_a_session_that_somebody_resumes_meanwhile_is_left_to_them(
-    ledger: Ledger, calendar: Calendar
-) -> None:
+@pytest.fixture
+def idle_and_old(ledger: Ledger, calendar: Calendar) -> Ledger:
+    """Return a ledger with one session that is idle and one that is old."""
     for name in ("idle", "old"):
         take_turn(session_of(ledger, name))
     calendar.turn(days=100)
     session_of(ledger, "idle").record("ops.observation", "it rains")
     calendar.turn(minutes=100)
-    resumed: list[Any] = []
+    return ledger
 
-    def resume(outline: SessionOutline) -> Session:
-        resumed.append(session_of(ledger, outline.session_id).turn())
-        resumed[-1].start()
+
+def sweep_while(ledger: Ledger, does: Callable[[Session], object]) -> SweepReceipt:
+    """Sweep while somebody does something to each session that is about to be put away."""
+
+    def open_session(outline: SessionOutline) -> Session:
+        does(session_of(ledger, outline.session_id))
         return session_of(ledger, outline.session_id)
 
-    receipt = sweep(ledger._store, ledger._drafter, resume, OURS, now_ms=calendar())
+    return sweep(ledger._store, ledger._drafter, open_session, OURS, now_ms=ledger._clock())
+
+
+def test_a_session_that_somebody_resumes_meanwhile_is_left_to_them(idle_and_old: Ledger) -> None:
+    ledger = idle_and_old
+    resumed: list[Any] = []
+
+    def resume(session: Session) -> None:
+        resumed.append(session.turn())
+        resumed[-1].start()
+
+    receipt = sweep_while(ledger, resume)
 
     assert (receipt.closed, receipt.pruned, receipt.kept) == ([], [], {"old": "running"})
     for run in resumed:
@@ -198,24 +213,17 @@ def test_a_session_that_somebody_resumes_meanwhile_is_left_to_them(
 
 
 def test_a_turn_that_is_taken_while_a_sweep_is_at_its_session_is_not_lost(
-    ledger: Ledger, calendar: Calendar
+    idle_and_old: Ledger,
 ) -> None:
-    for name in ("idle", "old"):
-        take_turn(session_of(ledger, name))
-    calendar.turn(days=100)
-    session_of(ledger, "idle").record("ops.observation", "it rains")
-    calendar.turn(minutes=100)
+    ledger = idle_and_old
 
-    def resume(outline: SessionOutline) -> Session:
-        take_turn(session_of(ledger, outline.session_id), "two")
-        return session_of(ledger, outline.session_id)
+    receipt = sweep_while(ledger, lambda session: take_turn(session, "two"))
 
-    receipt = sweep(ledger._store, ledger._drafter, resume, OURS, now_ms=calendar())
-
-    assert (receipt.closed, receipt.pruned, receipt.kept) == ([], [], {"old": "running"})
+    assert (receipt.closed, receipt.pruned, receipt.kept) == ([], [], {"old": "written"})
     for name in ("idle", "old"):
         assert state(session_of(ledger, name)) == "open"
         assert len(session_of(ledger, name).history()) == 8
+        assert "episode.written" not in kinds(session_of(ledger, name))
 
 
 # Old sessions.
@@ -328,6 +336,19 @@ def test_a_session_with_unread_messages_is_never_pruned(ledger: Ledger, calendar
     calendar.turn(days=100)
     assert ledger.sweep(HERE).pruned == ["s1"]
     assert queue.take() is None
+
+
+def test_unread_messages_are_kept_whatever_is_known_of_the_session(
+    ledger: Ledger, calendar: Calendar
+) -> None:
+    queue = session_of(ledger, mode="queue")
+    queue.post("one?")
+    opening = next(iter(queue.headers()))
+    ledger.redact(HERE, event_id=opening.event_id)
+    calendar.turn(days=1_000)
+
+    assert ledger.sweep(HERE).kept == {"s1": "unread"}
+    assert session_of(ledger, mode="queue").take() is not None
 
 
 def test_a_session_is_not_pruned_while_a_fork_of_it_stays(
@@ -614,6 +635,21 @@ def test_after_a_sweep_only_what_the_episode_tells_is_in_the_file(
     ledger.redact(HERE, event_id=episode.event_id)
     assert b"mark-of-the-question" not in raw_bytes(path)
     assert ledger.verify().intact
+
+
+@pytest.mark.parametrize("age", [-1, -0.001, float("nan"), float("inf"), "90", True, [1]])
+def test_an_age_that_cannot_be_is_refused(ledger: Ledger, calendar: Calendar, age: Any) -> None:
+    take_turn(session_of(ledger))
+    calendar.turn(days=1)
+
+    for asked in ({"prune_days": age}, {"idle_minutes": age}):
+        with pytest.raises(InvalidInput, match="age") as refused:
+            ledger.sweep(HERE, **asked)
+        assert refused.value.hint
+    with pytest.raises(InvalidInput, match="age"):
+        ledger.prune(HERE, older_than_days=age, dry_run=True)
+
+    assert state(session_of(ledger)) == "idle"
 
 
 def test_a_time_that_cannot_be_is_refused(ledger: Ledger) -> None:

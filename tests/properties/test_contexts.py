@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from context.histories import (
     budgets,
     call,
     erasing_steps,
+    event,
     histories,
     in_order,
     play,
@@ -35,17 +37,22 @@ from treering.context.dialects import DIALECTS, Dialect
 from treering.context.exact import exact_counter
 from treering.context.pairing import MESSAGE_KINDS, VISIBLE_BOUNDARIES, pair
 from treering.context.tokens import estimate
+from treering.derive.tool_calls import tool_calls
 from treering.derive.visible import ended_runs, visible
 from treering.ledger.windows import compacted_through, read_window
 from treering.model.codec import encode
-from treering.model.messages import UserMessage
+from treering.model.messages import AssistantMessage, UserMessage
 from treering.model.tools import SyntheticPolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from treering import Ledger, Session
     from treering.model.events import Event
+    from treering.model.tool_records import ToolRecord
 
 NUMBERS: Final = count(1)
+NOW: Final = 1_780_000_000_000
 ASKING: Final[Step] = (
     "turn",
     ([("user", "What is new?"), ("context", (4_000, "openai-chat", 0, ""))], "ended"),
@@ -96,18 +103,19 @@ def texts_in(value: Any) -> list[str]:
 
 def check(context: Context) -> None:
     """Raise AssertionError unless a context is legal and within its budget."""
-    if context.messages:
+    if any(message.get("role") != "system" for message in context.messages):
         check_legal(context.dialect, context.request)
         check_types(context.dialect, context.request)
     else:
-        assert (context.tokens, context.event_ids, context.system) == (0, [], None)
+        # Nothing was said: there is a system text at most, in its place.
+        assert context.event_ids == []
+        assert (context.tokens > 0) == bool(context.messages or context.system)
     if context.max_tokens is None:
         return
     limit = max(context.max_tokens - context.reserve_output_tokens, 0)
     assert context.tokens <= limit
-    if context.messages:
-        counted = sum(map(estimate, texts_in(context.request))) + 3 * len(context.messages)
-        assert counted <= limit
+    counted = sum(map(estimate, texts_in(context.request))) + 3 * len(context.messages)
+    assert counted <= limit
 
 
 @given(
@@ -233,6 +241,75 @@ def test_the_margin_carries_what_is_estimated_short(
     assert sum(map(exact_counter(), texts)) + 3 * len(context.messages) <= max_tokens
 
 
+# Which result belongs to which call.
+
+Act = tuple[str, str, str | None]
+"""A call, a result or words; the id of the call; the run."""
+
+acts = st.lists(
+    st.tuples(
+        st.sampled_from(("call", "call", "result", "result", "words")),
+        st.sampled_from(("c1", "c2")),
+        st.sampled_from((None, "r1", "r2")),
+    ),
+    max_size=16,
+)
+
+
+def written(acts: list[Act]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the kind of each act and what its event says; no message has an id twice.
+
+    Each call and each result has a number, and all of them happen at the same time.
+    """
+    found: list[tuple[str, dict[str, Any]]] = []
+    called: set[str] = set()
+    for number, (act, call_id, run_id) in enumerate(acts):
+        refs = {"call_id": call_id, "tool": "look"}
+        if act == "call":
+            if call_id in called:
+                found.append(("conversation.assistant", {"payload": {"text": "Again."}}))
+            called.add(call_id)
+            said = {"payload": {**refs, "input": {"number": number}}, "refs": refs}
+            found.append(("tool.call", {**said, "run_id": run_id}))
+        elif act == "result":
+            status = {"status": "failed" if number % 3 == 0 else "ok"}
+            told = {**refs, **status}
+            said = {"payload": {**told, "output": str(number)}, "refs": told}
+            found.append(("tool.result", {**said, "run_id": run_id}))
+        else:
+            found.append(("conversation.user", {"payload": {"text": "And?"}, "run_id": run_id}))
+    return [(kind, {"summary": kind, "ts_ms": NOW, **said}) for kind, said in found]
+
+
+def recorded_pairs(records: Iterable[ToolRecord], events: Iterable[Event]) -> set[tuple[int, int]]:
+    """Return the numbers of each call and of its result, as tool records have them."""
+    payloads: dict[str | None, Any] = {one.event_id: one.payload for one in events}
+    return {
+        (
+            payloads[one.call_event_id]["input"]["number"],
+            int(payloads[one.result_event_id]["output"]),
+        )
+        for one in records
+        if one.call_event_id and one.result_event_id and one.status in {"ok", "failed"}
+    }
+
+
+@settings(max_examples=300)
+@given(acts=acts)
+def test_messages_and_tool_records_give_each_result_to_the_same_call(acts: list[Act]) -> None:
+    events = in_order(*(event(kind, **said) for kind, said in written(acts)))
+
+    messages, _ = pair(events, POLICY)
+
+    assert {
+        (one.arguments["number"], int(result.output))
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for one, result in zip(message.calls, message.results, strict=True)
+        if result.event_id is not None
+    } == recorded_pairs(tool_calls(events), events)
+
+
 # Through a ledger.
 
 on_every_database = settings(
@@ -245,6 +322,36 @@ honest_steps = record_steps.map(
     lambda step: (step[0], [one for one in step[1] if one[0] != "context.assembled"])
 )
 """Nobody but a turn says what its model was shown."""
+
+
+@on_every_database
+@given(acts=acts)
+def test_history_and_tool_calls_give_each_result_to_the_same_call(
+    ledger: Ledger, acts: list[Act]
+) -> None:
+    session = fresh(ledger)
+    for kind, said in written(acts):
+        session.record(kind, **said)
+    for run_id in ("r1", "r2"):
+        session.record("run.ended", "run ended", run_id=run_id)
+
+    history = session.history()
+
+    numbers = {
+        one["id"]: json.loads(one["function"]["arguments"])["number"]
+        for message in history
+        for one in message.get("tool_calls", ())
+    }
+    outputs = {
+        one["tool_call_id"]: one["content"].removeprefix("Error: ")
+        for one in history
+        if one["role"] == "tool"
+    }
+    assert {
+        (number, int(outputs[call_id]))
+        for call_id, number in numbers.items()
+        if outputs[call_id].isdecimal()
+    } == recorded_pairs(session.tool_calls(), session.events())
 
 
 def fresh(ledger: Ledger) -> Session:

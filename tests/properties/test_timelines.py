@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from postgres_server import Places
     from treering import Session
 
-SHAPES = ["run", "two questions", "no run", "asked before the run"]
-
-
+SHAPES = ["run", "two questions", "no run", "asked before the run", "run without a start"]
 MARKS = ["ops.observation", "session.titled", "boundary.intent"]
 
 
@@ -87,6 +85,14 @@ class Timelines(RuleBasedStateMachine):
         session, line, turn = self.session(name), self.lines[name], self.next_name()
         if shape == "no run":
             session.append([question(turn, name), answer(turn, name)])
+        elif shape == "run without a start":
+            over = said("over", session_id=name, kind="run.ended")
+            session.append(
+                [
+                    msgspec.structs.replace(event, run_id=f"{name}-{turn}")
+                    for event in (question(turn, name), answer(turn, name), over)
+                ]
+            )
         elif shape == "asked before the run":
             session.append([question(turn, name)])
             with session.turn() as run:
@@ -125,7 +131,9 @@ class Timelines(RuleBasedStateMachine):
             with pytest.raises(InvalidInput):
                 self.session(name).undo(turns=turns)
             return
-        self.session(name).undo(turns=turns)
+        before = self.hidden(name)
+        header = self.session(name).undo(turns=turns)
+        assert header.refs["turns"] == self.hidden(name) - before
         line.undone.append([*line.shown])
         del line.shown[-turns:]
 
@@ -202,6 +210,11 @@ class Timelines(RuleBasedStateMachine):
 
     def told(self, line: Line) -> list[str]:
         return [REDACTED if turn in self.erased else f"{turn}?" for turn in line.shown]
+
+    def hidden(self, name: str) -> int:
+        """Return how many turns are undone, of those that ended well."""
+        turns = self.session(name).turns()
+        return sum(turn.is_undone and turn.state != "failed" for turn in turns)
 
     def event_of(self, name: str, turn: str) -> str:
         """Return the id of the question of a turn, by its place: its words may be erased."""

@@ -455,6 +455,23 @@ def test_without_a_session_all_families_with_forks_are_drawn(talks: CommandLine)
     ]
 
 
+def test_where_there_are_too_many_families_the_others_are_told_of(
+    talks: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "FAMILIES_MAX", 1)
+    with asked(talks) as ledger:
+        ledger.session("night-2", scope=HERE, agent="owl").fork("night-2-b")
+
+    drawn = talks("sessions", "tree", *IN)
+    receipt = talks("sessions", "tree", *IN, "--json").receipt
+
+    assert drawn.out.splitlines()[0].startswith("night-2 ")
+    assert drawn.out.splitlines()[-1] == (
+        "only the families that were last written to are drawn: name a session to see its own"
+    )
+    assert (receipt["is_cut"], receipt["count"]) == (True, 2)
+
+
 def test_the_receipt_of_a_tree_has_each_session_at_a_glance(talks: CommandLine) -> None:
     with asked(talks) as ledger:
         outlines = [

@@ -134,6 +134,24 @@ def test_a_turn_that_was_undone_before_is_not_told_again(talk: CommandLine) -> N
     assert "  go on" not in outcome.out.splitlines()
 
 
+def test_a_run_with_two_questions_is_undone_whole_and_both_are_counted(talk: CommandLine) -> None:
+    with treering.open(talk.database) as ledger:
+        session = ledger.session("build-1", scope=HERE, agent="lyria")
+        with session.turn() as turn:
+            turn.user("one")
+            turn.user("two")
+
+    outcome = talk("sessions", "undo", "build-1", *IN)
+
+    assert outcome.out.splitlines()[:3] == [
+        "undid 2 turns of session build-1: the model sees them no more",
+        "  one",
+        "  two",
+    ]
+    assert talk("sessions", "redo", "build-1", *IN, "--json").receipt["turns"] == 2
+    assert words(talk) == ["hello", "HELLO", "go on", "GO ON", "one", "two"]
+
+
 def test_receipts_of_undo_and_redo_name_the_events_that_say_so(talk: CommandLine) -> None:
     undone = talk("sessions", "undo", "build-1", *IN, "--json")
     redone = talk("sessions", "redo", "build-1", *IN, "--json")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.context.budgets import MESSAGE_TOKENS, Budget
-from treering.context.dialects import Dialect, render
-from treering.context.fitting import as_summary, fit
+from treering.context.dialects import Dialect, render, render_system
+from treering.context.fitting import Earlier, fit
 from treering.context.pairing import pair
 from treering.context.shortening import shorten_to
 from treering.context.summaries import summarise
@@ -43,7 +43,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     cut: bool = False
     """Whether there is more before it that was not read."""
     until_seq: int = 0
-    """The last seq of the timeline."""
+    """The last seq that the timeline had when it was read: nothing behind it is in here."""
     ratio: float = 1.0
     """What the provider counted to one token of ours, lately."""
 
@@ -92,11 +92,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """The same as stretches: first and last seq of each, of which every message is shown."""
     contributed: list[Contributed]
     until_seq: int
-    """The last seq of the session when it was assembled."""
+    """The last seq that the session had when it was read: nothing behind it could be shown."""
     estimated_tokens: int
     """The same as ``tokens`` before any calibration."""
     fixed_tokens: int
-    """What of it is the system text and contributions."""
+    """What of ``estimated_tokens`` is the system text, tools and contributions."""
     ratio: float
     counter: str | None
     """What counted its tokens, if that was not the built-in estimate."""
@@ -147,16 +147,19 @@ def assemble(
     repairs = [*mended, *fitted.repairs, *repairs]
     event_ids = [event_id for message in shown for event_id in message.event_ids]
     placed = _placed(shown, added)
-    rendered = render(placed, system=system, dialect=dialect)
-    if not placed:
-        rendered = msgspec.structs.replace(rendered, messages=[], system=None)
+    if placed:
+        rendered = render(placed, system=system, dialect=dialect)
+    else:
+        # What was said and does not fit is not made up for by a system text.
+        nothing_said = not messages and earlier is None
+        rendered = render_system(system if nothing_said else "", dialect=dialect)
     counted = fitted.cost + fixed
     return Context(
         dialect=dialect,
         messages=rendered.messages,
         system=rendered.system,
         request=rendered.request(),
-        tokens=budget.told(counted) if placed else 0,
+        tokens=budget.told(counted) if rendered.messages or rendered.system else 0,
         max_tokens=max_tokens,
         reserve_output_tokens=reserve_output_tokens,
         report=repairs,
@@ -245,7 +248,7 @@ def _fixed(
     return text, added, cost, repairs
 
 
-def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> UserMessage | None:
+def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> Earlier | None:
     """Return the summary of what lies before the window, if one was made."""
     told = window.summary
     messages, _ = pair(window.lead, policy)
@@ -258,7 +261,7 @@ def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> UserMes
     if told is None or not told.strip():
         return None
     ids = () if window.summary_id is None else (window.summary_id,)
-    return UserMessage(text=as_summary(told), seq=0, event_ids=ids, mark="summary")
+    return Earlier(words=told, event_ids=ids)
 
 
 def _placed(messages: Sequence[ModelMessage], added: Sequence[Contribution]) -> list[ModelMessage]:

@@ -11,7 +11,6 @@ Nobody is asked for any of it: no model, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +21,10 @@ from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten, shorten_
 from treering.model.messages import AssistantMessage, ModelMessage, Repair, UserMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from treering.context.budgets import Budget
+    from treering.context.summaries import Summariser
     from treering.model.messages import RepairCode
 
 SUMMARY_TOKENS_MAX: Final = 1_500
@@ -36,8 +38,17 @@ RESTARTS: Final = frozenset({"checkpoint", "interrupt"})
 _CAPS: Final = (4_000, 2_000, 1_000, 500, 200)
 """Characters that outputs of the last turn are shortened to, one after the other."""
 
-Summarise = Callable[[Sequence[ModelMessage], "str | None", int], str]
-"""Tells dropped messages, and the summary before them, in so many tokens."""
+
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """What was told of all that went before the messages."""
+
+    words: str
+    event_ids: tuple[str, ...] = ()
+    """The event that tells it."""
+
+    def message(self) -> UserMessage:
+        """Return it as a model is shown it."""
+        return summary_message(self.words, event_ids=self.event_ids)
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,34 +62,34 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 def fit(
     messages: Sequence[ModelMessage],
     *,
-    earlier: UserMessage | None,
+    earlier: Earlier | None,
     room: int | None,
     budget: Budget,
-    summarise: Summarise,
+    summarise: Summariser,
 ) -> Fitted:
     """Return messages that cost no more than ``room``; ``earlier`` tells what went before them."""
     fitting = _Fitting(budget, summarise)
-    kept = [fitting.shorten_outputs(message, OUTPUT_CHARACTERS_MAX) for message in messages]
+    kept = [with_outputs(message, OUTPUT_CHARACTERS_MAX) for message in messages]
     costs = [budget.cost(message) for message in kept]
-    front = [] if earlier is None else [earlier]
-    total = sum(costs) + sum(budget.cost(message) for message in front)
-    if room is None or total <= room:
-        return Fitted(messages=[*front, *kept], cost=total, repairs=fitting.repairs)
-    found, cost = fitting.cut(kept, costs, earlier, room)
-    if not found:
-        fitting.note("budget_too_small", kept[-1] if kept else earlier)
-    return Fitted(messages=found, cost=cost, repairs=fitting.repairs)
+    found = [*([] if earlier is None else [earlier.message()]), *kept]
+    cost = sum(costs) + sum(map(budget.cost, found[: len(found) - len(kept)]))
+    if room is not None and cost > room:
+        found, cost = fitting.cut(kept, costs, earlier, room)
+        if not found:
+            fitting.note("budget_too_small", kept[-1] if kept else earlier)
+    repairs = [*fitting.repairs, *_shortened(messages, found)]
+    return Fitted(messages=found, cost=cost, repairs=repairs)
 
 
 class _Fitting:
     """One attempt at making messages fit."""
 
-    def __init__(self, budget: Budget, summarise: Summarise) -> None:
+    def __init__(self, budget: Budget, summarise: Summariser) -> None:
         self.repairs: list[Repair] = []
         self._budget = budget
         self._summarise = summarise
 
-    def note(self, code: RepairCode, message: ModelMessage | None) -> None:
+    def note(self, code: RepairCode, message: ModelMessage | Earlier | None) -> None:
         """Report what befell a message."""
         ids = () if message is None else message.event_ids
         self.repairs.append(Repair(code=code, event_id=ids[0] if ids else None))
@@ -87,7 +98,7 @@ class _Fitting:
         self,
         messages: list[ModelMessage],
         costs: list[int],
-        earlier: UserMessage | None,
+        earlier: Earlier | None,
         room: int,
     ) -> tuple[list[ModelMessage], int]:
         """Return the end of ``messages``, in front of it what is told of the rest, and the cost."""
@@ -144,13 +155,12 @@ class _Fitting:
         self, turn: Sequence[ModelMessage], room: int, all_room: int
     ) -> tuple[list[ModelMessage], list[ModelMessage]]:
         """Return what is left of a turn that is too large, and what of it was dropped."""
-        kept = list(turn)
+        kept: list[ModelMessage] = []
         cost = self._budget.cost
         for cap in _CAPS:
-            shorter = [with_outputs(message, cap) for message in kept]
-            if sum(map(cost, shorter)) <= room:
-                return [self.shorten_outputs(message, cap) for message in kept], []
-        kept = [self.shorten_outputs(message, _CAPS[-1]) for message in kept]
+            kept = [with_outputs(message, cap) for message in turn]
+            if sum(map(cost, kept)) <= room:
+                return kept, []
         asked: list[ModelMessage] = []
         lost: list[ModelMessage] = []
         left = room
@@ -180,21 +190,6 @@ class _Fitting:
             self.note("dropped_message", message)
         return [*asked, *steps], lost
 
-    def shorten_outputs(self, message: ModelMessage, characters: int) -> ModelMessage:
-        """Return ``message`` with outputs of tools cut in the middle, and report each."""
-        found = with_outputs(message, characters)
-        if found is not message and isinstance(message, AssistantMessage):
-            self.repairs += [
-                Repair(
-                    code="shortened_output",
-                    event_id=result.event_id,
-                    detail=f"{len(result.output)} characters",
-                )
-                for result in message.results
-                if len(shorten(result.output, characters)) < len(result.output)
-            ]
-        return found
-
     def _words(self, message: ModelMessage, room: int) -> ModelMessage | None:
         """Return the words of a message alone, shortened to ``room``; None if there is none."""
         if isinstance(message, UserMessage) or not message.calls:
@@ -217,17 +212,19 @@ class _Fitting:
         return msgspec.structs.replace(message, text=text)
 
     def _summary(
-        self, dropped: Sequence[ModelMessage], earlier: UserMessage | None, room: int
+        self, dropped: Sequence[ModelMessage], earlier: Earlier | None, room: int
     ) -> UserMessage | None:
-        told = None if earlier is None else earlier.text
-        frame = MESSAGE_TOKENS + self._budget.count(as_summary(""))
-        if (not dropped and told is None) or room - frame < SUMMARY_TOKENS_MIN:
+        frame = self._budget.cost(summary_message(""))
+        if (not dropped and earlier is None) or room - frame < SUMMARY_TOKENS_MIN:
             return None
-        text = self._summarise(dropped, told and words_of_summary(told), room - frame)
+        told = None if earlier is None else earlier.words
+        text = self._summarise(dropped, told, room - frame)
         text = shorten_to(text, room - frame, self._budget.count).strip()
-        seq = dropped[0].seq if dropped else 0
-        ids = () if earlier is None else earlier.event_ids
-        summary = UserMessage(text=as_summary(text), seq=seq, event_ids=ids, mark="summary")
+        summary = summary_message(
+            text,
+            seq=dropped[0].seq if dropped else 0,
+            event_ids=() if earlier is None else earlier.event_ids,
+        )
         if not text or self._budget.cost(summary) > room:
             return None
         self.note("summarised", dropped[0] if dropped else earlier)
@@ -247,14 +244,29 @@ def with_outputs(message: ModelMessage, characters: int) -> ModelMessage:
     return msgspec.structs.replace(message, results=results)
 
 
-def as_summary(text: str) -> str:
+def summary_message(words: str, *, seq: int = 0, event_ids: tuple[str, ...] = ()) -> UserMessage:
     """Return a summary as a model is shown it."""
-    return f"<summary>\n{text}\n</summary>"
+    text = f"<summary>\n{words}\n</summary>"
+    return UserMessage(text=text, seq=seq, event_ids=event_ids, mark="summary")
 
 
-def words_of_summary(text: str) -> str:
-    """Return a summary without what it is wrapped in."""
-    return text.removeprefix("<summary>\n").removesuffix("\n</summary>")
+def _shortened(given: Sequence[ModelMessage], kept: Sequence[ModelMessage]) -> Iterator[Repair]:
+    """Return a report of each output that is kept and was longer when it was given."""
+    lengths = {
+        result.call_id: len(result.output)
+        for message in given
+        if isinstance(message, AssistantMessage)
+        for result in message.results
+    }
+    for message in kept:
+        for result in message.results if isinstance(message, AssistantMessage) else ():
+            length = lengths[result.call_id]
+            if len(result.output) < length:
+                yield Repair(
+                    code="shortened_output",
+                    event_id=result.event_id,
+                    detail=f"{length} characters",
+                )
 
 
 def _starts_turn(message: ModelMessage) -> bool:

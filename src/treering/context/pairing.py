@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.context.texts import arguments_in, marked_in, output_in, said_in
+from treering.context.texts import (
+    UNNAMED,
+    arguments_in,
+    marked_in,
+    names_in,
+    output_in,
+    said_in,
+)
 from treering.model.events import REDACTED, Event
 from treering.model.messages import AssistantMessage, Call, Repair, Result, UserMessage
 from treering.model.tools import REASONS
@@ -40,8 +47,6 @@ MESSAGE_KINDS: Final = frozenset(
     }
 )
 """What becomes messages; everything else is left out."""
-UNNAMED: Final = "unknown_tool"
-"""A tool that nobody named."""
 
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """What every provider takes for an id."""
@@ -91,6 +96,8 @@ class _Pairing:
         """The number of the last message that is more than calls."""
         self._waiting: dict[str, list[_Answer]] = {}
         self._known: set[str] = set()
+        self._met: set[tuple[str, str]] = set()
+        """Ids with runs that have a call or a result of that id: their results are for no other."""
         self._early: dict[str, deque[Event]] = defaultdict(deque)
         self._erased: dict[str | None, deque[Event]] = defaultdict(deque)
         self._used: set[str] = set()
@@ -110,10 +117,9 @@ class _Pairing:
 
     def finish(self, policy: SyntheticPolicy) -> list[ModelMessage]:
         """Return the messages; what still waits is dropped or made up."""
-        for given_id, waiting in self._early.items():
-            known = given_id and given_id in self._known
-            for event in waiting:
-                self._note("duplicate_result" if known else "orphan_result", event)
+        for early in self._early.values():
+            for event in early:
+                self._note("orphan_result", event)
         messages = [self._message(draft, policy) for draft in self._drafts]
         for unclaimed in self._erased.values():
             for event in unclaimed:
@@ -137,7 +143,7 @@ class _Pairing:
         if event.redacted:
             self._note("erased", event)
             return
-        given_id, tool = _names(event)
+        given_id, tool = names_in(event)
         if given_id and self._repeats(event, given_id, tool):
             self._note("duplicate_call_id", event, "the same call again")
             return
@@ -148,12 +154,11 @@ class _Pairing:
             draft = self._add(event, "")
         answer = _Answer(event, given_id, tool, arguments_in(event.payload), draft.number)
         draft.answers.append(answer)
-        answer.result = self._came_early(given_id, tool)
-        if answer.result is not None:
-            self._note("moved_result", answer.result, "it came before its call")
-        else:
+        answer.result = self._came_early(answer)
+        if answer.result is None:
             self._waiting.setdefault(given_id, []).append(answer)
         self._known.add(given_id)
+        self._meet(given_id, event.run_id)
 
     def _return(self, event: Event) -> None:
         if event.redacted:
@@ -163,50 +168,72 @@ class _Pairing:
         if refs.get("late") or refs.get("run"):
             # The outcome that counts is another, or its run does not count at all.
             return
-        given_id, tool = _names(event)
-        answer = self._waited_for(given_id, tool)
+        given_id, tool = names_in(event)
+        answer = self._waited_for(given_id, tool, event.run_id)
         if answer is None:
             if given_id and given_id in self._known:
                 self._note("duplicate_result", event)
             else:
+                if not self._early[given_id]:
+                    self._meet(given_id, event.run_id)
                 self._early[given_id].append(event)
             return
         answer.result = event
+        if answer.event.run_id is None:
+            # Whoever answers a call of no run makes it one of theirs.
+            self._meet(given_id, event.run_id)
         self._drafts[answer.message].closed = True
         if self._last_said > answer.message:
             self._note("moved_result", event, "something stood between it and its call")
 
-    def _came_early(self, given_id: str, tool: str) -> Event | None:
+    def _came_early(self, answer: _Answer) -> Event | None:
         """Take the result that came before its call; the tool tells, where no id does."""
-        early = self._early[given_id]
-        for event in early:
-            if given_id or _names(event)[1] in {tool, UNNAMED}:
-                early.remove(event)
-                return event
-        return None
+        early = self._early.get(answer.given_id)
+        at = _early_for(answer, early) if early else None
+        if not early or at is None:
+            return None
+        event = early[at]
+        del early[at]
+        self._note("moved_result", event, "it came before its call")
+        while answer.given_id and early:
+            self._note("duplicate_result", early.popleft())
+        return event
 
     def _repeats(self, event: Event, given_id: str, tool: str) -> bool:
-        """Whether the same call waits for its result already."""
+        """Whether the same call waits for its result already, and nothing was said since."""
         waiting = self._waiting.get(given_id)
         if waiting is None:
             return False
+        last = len(self._drafts) - 1
         return any(
-            answer.tool == tool
+            answer.message == last
+            and answer.tool == tool
             and answer.event.run_id == event.run_id
             and answer.arguments == arguments_in(event.payload)
             for answer in waiting
         )
 
-    def _waited_for(self, given_id: str, tool: str) -> _Answer | None:
-        """Take the call that has waited longest, of ``tool`` if that is all that is known of it."""
+    def _waited_for(self, given_id: str, tool: str, run_id: str | None) -> _Answer | None:
+        """Take the call that a result belongs to: one of its own run, else the latest that waits.
+
+        In one message the first goes first. Where there is no id, the tool tells.
+        """
         waiting = self._waiting.get(given_id, [])
-        for at, answer in enumerate(waiting):
-            if given_id or tool in {answer.tool, UNNAMED}:
-                del waiting[at]
-                if not waiting:
-                    del self._waiting[given_id]
-                return answer
-        return None
+        fits = [at for at, one in enumerate(waiting) if given_id or tool in {one.tool, UNNAMED}]
+        own = [at for at in fits if run_id is not None and waiting[at].event.run_id == run_id]
+        if own or (given_id, run_id) in self._met:
+            fits = own
+        if not fits:
+            return None
+        message = waiting[fits[-1]].message
+        answer = waiting.pop(next(at for at in fits if waiting[at].message == message))
+        if not waiting:
+            del self._waiting[given_id]
+        return answer
+
+    def _meet(self, given_id: str, run_id: str | None) -> None:
+        if given_id and run_id is not None:
+            self._met.add((given_id, run_id))
 
     def _add(self, event: Event, text: str) -> _Draft:
         self._close()
@@ -288,6 +315,17 @@ class _Pairing:
         return wanted
 
 
+def _early_for(answer: _Answer, early: Iterable[Event]) -> int | None:
+    """Return the place of the result for a call; of several with its id only the first counts."""
+    own = answer.event.run_id
+    for at, event in enumerate(early):
+        if answer.given_id:
+            return at if own is None or event.run_id in {None, own} else None
+        if names_in(event)[1] in {answer.tool, UNNAMED}:
+            return at
+    return None
+
+
 def _returned(event: Event, call_id: str, tool: str) -> Result:
     payload = event.payload if isinstance(event.payload, dict) else {}
     refs = event.refs if isinstance(event.refs, dict) else {}
@@ -304,15 +342,6 @@ def _returned(event: Event, call_id: str, tool: str) -> Result:
         reason=reason if reason in REASONS else None,
         event_id=event.event_id,
     )
-
-
-def _names(event: Event) -> tuple[str, str]:
-    """Return the call id and the tool that a tool event names; empty and unknown if it does not."""
-    payload = event.payload if isinstance(event.payload, dict) else {}
-    refs = event.refs if isinstance(event.refs, dict) else {}
-    call_id = payload.get("call_id") or refs.get("call_id") or ""
-    tool = payload.get("name") or payload.get("tool") or refs.get("tool") or UNNAMED
-    return str(call_id), str(tool)
 
 
 def _minted(text: str) -> str:

@@ -5,6 +5,7 @@ It quotes; it never rephrases. A summary can be given back as the beginning of t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
@@ -13,15 +14,18 @@ import msgspec
 from treering.context import clues
 from treering.context.notes import LINES_MAX, SECTIONS, WRITTEN, Line, Notes, Section, cut
 from treering.context.tokens import estimate
-from treering.model.messages import UserMessage
+from treering.model.messages import ModelMessage, UserMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from treering.context.tokens import Counter
-    from treering.model.messages import AssistantMessage, Call, ModelMessage
+    from treering.model.messages import AssistantMessage, Call
 
 EARLIER_CHARS_MAX: Final = 65_536
+
+Summariser = Callable[[Sequence[ModelMessage], "str | None", int], str]
+"""Tells messages, and the summary of what went before them, in about so many tokens."""
 
 _DEAREST_FIRST: Final[tuple[Section, ...]] = (
     "Intent",

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from treering.model.events import Event
 
 
+UNNAMED: Final = "unknown_tool"
+"""A tool that nobody named."""
+
 _ENVELOPE: Final = frozenset({
     "apeira", "call_id", "clawser", "content", "duration_ms", "error", "is_synthetic", "name",
     "output", "reason", "result", "status", "text", "tool", "withheld",
@@ -38,6 +41,15 @@ def marked_in(event: Event) -> str:
     told = payload.get("content")
     told = payload.get("title") if told is None else told
     return event.summary if told is None else _text(told)
+
+
+def names_in(event: Event) -> tuple[str, str]:
+    """Return the call id and the tool that a tool event names; empty and unknown if it does not."""
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    refs = event.refs if isinstance(event.refs, dict) else {}
+    call_id = payload.get("call_id") or refs.get("call_id") or ""
+    tool = payload.get("name") or payload.get("tool") or refs.get("tool") or UNNAMED
+    return str(call_id), str(tool)
 
 
 def arguments_in(payload: Any) -> dict[str, Any]:

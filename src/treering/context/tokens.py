@@ -34,12 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil
-from typing import TYPE_CHECKING, Final
-
-from treering.model.codec import encode
-
-if TYPE_CHECKING:
-    from treering.model.codec import Json
+from typing import Final
 
 Counter = Callable[[str], int]
 """Returns how many tokens a text costs; ``estimate`` is one."""
@@ -134,11 +129,6 @@ def estimate(text: str) -> int:
         for place, (_, weight) in enumerate(_SCRIPTS):
             cost += weight * scripts.count(place)
     return max(1, ceil(cost))
-
-
-def estimate_json(value: Json) -> int:
-    """Return about how many tokens the JSON of ``value`` costs, as the arguments of a call do."""
-    return estimate(encode(value).decode())
 
 
 def _cost(raw: bytes) -> float:

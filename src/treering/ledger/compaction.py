@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from treering.context.budgets import Budget
-from treering.context.fitting import as_summary, with_outputs
+from treering.context.fitting import summary_message, with_outputs
 from treering.context.pairing import pair
 from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten_to
-from treering.context.summaries import summarise
-from treering.errors import InvalidInput
+from treering.context.summaries import Summariser, summarise
+from treering.errors import InvalidInput, NotFound
+from treering.ledger.turnings import redoable
 from treering.ledger.windows import read_window
-from treering.model.messages import ModelMessage, UserMessage
 from treering.model.parts import CompactionPhase, ContextCompacted
 from treering.spine.entries import Entry
 from treering.spine.words import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from treering.ledger.lineage import Lineage
     from treering.model.events import Event
+    from treering.model.messages import ModelMessage
     from treering.model.tools import SyntheticPolicy
+
+__all__ = ["KEEP_MESSAGES", "Compaction", "Summariser", "compact"]
 
 THRESHOLD: Final = 0.8
 """The part of a budget above which a session is compacted."""
@@ -32,12 +35,10 @@ GAIN_MIN: Final = 0.9
 """A compaction is not worth its events that leaves more than this part of the tokens."""
 KEEP_MESSAGES: Final = 20
 """Messages that stay as they are."""
-SUMMARY_TOKENS_MAX: Final = 2_000
+COMPACTION_TOKENS_MAX: Final = 2_000
+"""The longest summary that a compaction puts in the place of messages."""
 WINDOW_EVENTS_MAX: Final = 50_000
 """Events that one compaction looks at, if none was made before."""
-
-Summariser = Callable[[Sequence[ModelMessage], "str | None", int], str]
-"""Tells messages, and the summary of what went before them, in about so many tokens."""
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +99,8 @@ def compact(
     """Return what would be compacted; None if there is too little.
 
     With ``max_tokens``, nothing is done below its ``THRESHOLD``. ``below_seq`` is where the first
-    run begins that is under way: what it says is not known yet.
+    run begins that is under way: what it says is not known yet. What can still be redone is not
+    told either, or it would come back to no context.
     """
     if keep < 1:
         raise InvalidInput(f"cannot keep {keep} messages", hint="keep 1 or more")
@@ -112,7 +114,8 @@ def compact(
     cost = sum(map(budget.cost, messages)) + (budget.count(earlier) if earlier else 0)
     if max_tokens is not None and budget.told(cost) <= THRESHOLD * max_tokens:
         return None
-    cut, through = _cut(events, messages, len(messages) - keep, below_seq)
+    bounds = [seq for seq in (below_seq, _redoable_from(lineage)) if seq is not None]
+    cut, through = _cut(events, messages, len(messages) - keep, min(bounds, default=None))
     if cut <= 0:
         return None
     older, rest = messages[:cut], sum(map(budget.cost, messages[cut:]))
@@ -120,18 +123,30 @@ def compact(
         # What stays is the most of it: again and again there would be next to nothing to gain.
         # It is known before anybody is asked for a summary, which may cost more than it saves.
         return None
-    tokens = SUMMARY_TOKENS_MAX if max_tokens is None else min(max_tokens // 4, SUMMARY_TOKENS_MAX)
+    tokens = COMPACTION_TOKENS_MAX
+    if max_tokens is not None:
+        tokens = min(max_tokens // 4, tokens)
     text, by, failure = _told(older, earlier, tokens, summariser)
-    summary = UserMessage(text=as_summary(text), seq=0, mark="summary")
+    if not text:
+        # There is no room for a word, and messages that nobody tells are not let go of.
+        return None
     return Compaction(
         summary=text,
         through_seq=through,
         from_tokens=budget.told(cost),
-        to_tokens=budget.told(rest + budget.cost(summary)),
+        to_tokens=budget.told(rest + budget.cost(summary_message(text))),
         messages=len(older),
         by=by,
         failure=failure,
     )
+
+
+def _redoable_from(lineage: Lineage) -> int | None:
+    """Return where that begins which could be redone."""
+    with contextlib.suppress(NotFound):
+        # One that was undone before it, and could be redone after it, begins behind.
+        return redoable(lineage).from_seq
+    return None
 
 
 def _cut(

@@ -103,12 +103,14 @@ class Contexts:
         tools: Any = None,
         prepended: str | None = None,
         run_id: str | None = None,
+        model: str | None = None,
         count: Counter | None = None,
         record: Callable[..., Header | None],
     ) -> Context:
         """Return what the model is shown now; ``record`` is how contributors write.
 
-        ``prepended`` is what gates want to stand before the user's words.
+        ``prepended`` is what gates want to stand before the user's words; ``model`` is the one
+        whose reports tell what tokens cost.
         """
         spelling = check_dialect(dialect)
         limit = _check_tokens(max_tokens, reserve_output_tokens)
@@ -118,7 +120,7 @@ class Contexts:
         if prepended:
             contributions.append(contribution("gates", prepended))
         # A contributor may have written: the window is read behind it.
-        window = read_window(self._lineage, tokens=limit, run_id=run_id)
+        window = read_window(self._lineage, tokens=limit, run_id=run_id, model=model)
         context = assemble(
             window,
             dialect=spelling,
@@ -135,8 +137,9 @@ class Contexts:
     def shown(self, event: Event) -> Shown:
         """Return what a model was shown, as the event of its assembly tells it."""
         asked = _asked(event)
+        before_seq = event.seq if asked.until_seq is None else asked.until_seq + 1
         window = read_window(
-            self._lineage, tokens=asked.limit, run_id=event.run_id, before_seq=event.seq
+            self._lineage, tokens=asked.limit, run_id=event.run_id, before_seq=before_seq
         )
         context = assemble(
             msgspec.structs.replace(window, ratio=asked.ratio),

@@ -1,4 +1,4 @@
-"""Families: sessions that were forked from one another, as a tree."""
+"""Families: sessions that were forked from one another, as trees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import NotFound
-from treering.ledger.outlines import Sketch, head_of
+from treering.ledger.outlines import Sketch, check_limit, head_of, heads
+from treering.model.cursors import pack, unpack
+from treering.model.queries import Page
 from treering.model.sessions import SessionOutline
 
 if TYPE_CHECKING:
@@ -30,14 +32,60 @@ def family(store: EventStore, scope: Scope, session_id: str, *, now_ms: int) -> 
     root = session_id
     while (cut := store.cut(scope, root)) is not None:
         root = cut.parent
+    found = _descent(store, Sketch(store, scope, now_ms), scope, root)
+    if found is None:
+        raise NotFound(f"no session {session_id} in scope {scope}", hint="check both names")
+    return found
+
+
+def families(
+    store: EventStore, scope: Scope, *, limit: int, after: str | None, now_ms: int
+) -> Page[Family]:
+    """Return one page of the families of a scope that have forks, the last written to first."""
+    check_limit(limit)
+    before = None if after is None else unpack(after, tuple[int])[0]
+    roots = [
+        (position, root)
+        for root, position in _roots(store, scope).items()
+        if before is None or position < before
+    ]
     sketch = Sketch(store, scope, now_ms)
+    found = [_descent(store, sketch, scope, root) for _, root in roots[:limit]]
+    has_more = len(roots) > limit
+    return Page(
+        items=[one for one in found if one is not None],
+        has_more=has_more,
+        next_cursor=pack((roots[limit - 1][0],)) if has_more else None,
+    )
+
+
+def _roots(store: EventStore, scope: Scope) -> dict[str, int]:
+    """Return where each family was last written to, by the session that it began with."""
+    positions = {head.session_id: (head.position, head.cut) for head in heads(store, scope)}
+    parents = {name: cut.parent for name, (_, cut) in positions.items() if cut is not None}
+    have_forks = set(parents.values())
+    roots: dict[str, int] = {}
+    root_of: dict[str, str] = {}
+    # The first that is met of each family is the last that was written to.
+    for name, (position, _) in positions.items():
+        steps, root = [], name
+        while root not in root_of and parents.get(root) in positions:
+            steps.append(root)
+            root = parents[root]
+        root = root_of.get(root, root)
+        root_of.update(dict.fromkeys(steps, root))
+        if root in have_forks or root in parents:
+            roots.setdefault(root, position)
+    return roots
+
+
+def _descent(store: EventStore, sketch: Sketch, scope: Scope, root: str) -> Family | None:
+    """Return a session with all that were forked from it; None if it has no past."""
     order: list[tuple[str, str | None]] = [(root, None)]
     outlines: dict[str, SessionOutline] = {}
     for name, _ in order:
         head = head_of(store, scope, name)
         if head is None:
-            if name == root:
-                raise NotFound(f"no session {session_id} in scope {scope}", hint="check both names")
             continue
         outlines[name] = sketch.outline(head)
         if len(order) < SESSIONS_MAX:
@@ -48,4 +96,4 @@ def family(store: EventStore, scope: Scope, session_id: str, *, now_ms: int) -> 
         if name in outlines:
             below = tuple(reversed(forks.pop(name, [])))
             forks.setdefault(parent, []).append(Family(session=outlines[name], forks=below))
-    return forks[None][0]
+    return forks[None][0] if None in forks else None

@@ -6,27 +6,36 @@ its place, until it has been tried often enough; then it is set aside and report
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.errors import Conflict, RunActive
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import InboxTaken, Noted, safe_part
 from treering.model.runs import Message
 from treering.spine.entries import KERNEL, Entry, said
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.ports import EventStore
     from treering.model.events import Header
     from treering.model.scopes import Scope
+    from treering.spine.runs import Run
+
+    Next = Callable[[], tuple[Message | None, list[Entry]]]
+    """Tells the next message, and what to record when it is taken."""
 
 PAGE: Final = 500
 ATTEMPTS_MAX: Final = 3
 SET_ASIDE: Final = "message_set_aside"
+PAUSE_S: Final = 0.02
+PAUSE_S_MAX: Final = 0.5
 
 
 class _Waiting(msgspec.Struct):
@@ -51,6 +60,26 @@ class Inbox:
         self._read_to: int | None = None
         self._lock = threading.Lock()
 
+    def take(
+        self,
+        begin: Callable[[Next], Run | None],
+        append: Callable[[Sequence[Entry], int], object],
+        *,
+        wait_seconds: float,
+    ) -> Run | None:
+        """Have a run begun with the next message; None if none comes, or another is busy so long.
+
+        ``append`` records what is set aside while nothing is taken, behind a seq.
+        """
+        deadline, pause_s = time.monotonic() + wait_seconds, PAUSE_S
+        while True:
+            run = self._take(begin, append)
+            left_s = deadline - time.monotonic()
+            if run is not None or left_s <= 0:
+                return run
+            time.sleep(min(pause_s, left_s))
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
     def next(self) -> tuple[Message | None, list[Entry]]:
         """Return the next message, if one waits, and what to record when it is taken.
 
@@ -58,6 +87,35 @@ class Inbox:
         """
         with self._lock:
             return self._next()
+
+    def _take(
+        self,
+        begin: Callable[[Next], Run | None],
+        append: Callable[[Sequence[Entry], int], object],
+    ) -> Run | None:
+        """Have a run begun, if a message waits and nothing else runs."""
+        aside: list[Entry] = []
+
+        def next_message() -> tuple[Message | None, list[Entry]]:
+            message, entries = self.next()
+            aside[:] = entries
+            return message, entries
+
+        try:
+            run = begin(next_message)
+        except RunActive:
+            return None
+        if run is None and aside:
+            self._report(append)
+        return run
+
+    def _report(self, append: Callable[[Sequence[Entry], int], object]) -> None:
+        """Record what is set aside while nothing is taken, unless somebody else just did."""
+        last = self._store.last_headers(self._scope, self._session_id, before_seq=None, limit=1)
+        message, aside = self.next()
+        if message is None and aside:
+            with contextlib.suppress(Conflict):
+                append(aside, last[0].seq if last else 0)
 
     def _next(self) -> tuple[Message | None, list[Entry]]:
         self._read_on()

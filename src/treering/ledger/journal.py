@@ -79,7 +79,7 @@ class LedgerJournal:
         """Erase the content of an event, and what retells it."""
         erasure.redact(
             self._store, self._drafter, scope,
-            event_id=event_id, session_id=None, replacement="null",
+            event_id=event_id, session_id=None, replacement="placeholder",
         )  # fmt: skip
 
     def session_key(self, scope: str, session_id: str) -> str | None:

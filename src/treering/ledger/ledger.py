@@ -12,7 +12,7 @@ from treering.ledger import tool_calls as tools
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.copying import copy
 from treering.ledger.exporting import write_export
-from treering.ledger.families import family
+from treering.ledger.families import families, family
 from treering.ledger.following import Follower
 from treering.ledger.importing import read_export
 from treering.ledger.journal import LedgerJournal
@@ -217,6 +217,17 @@ class Ledger:
     def family(self, scope: str, session_id: str) -> Family:
         """Return all sessions that were forked from one another, as a tree. Raises NotFound."""
         return family(self._store, parse_scope(scope), session_id, now_ms=self._clock())
+
+    def families(
+        self, scope: str, *, first: int = PAGE_ITEMS_DEFAULT, after: str | None = None
+    ) -> Page[Family]:
+        """Return the families of a scope that have forks, the last written to first.
+
+        ``after`` is the ``next_cursor`` of the page before.
+        """
+        return families(
+            self._store, parse_scope(scope), limit=first, after=after, now_ms=self._clock()
+        )
 
     def sweep(
         self,

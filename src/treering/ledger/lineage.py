@@ -146,6 +146,12 @@ class Lineage:
                 break
         return found
 
+    def run_headers(self, run_id: str, seq: int) -> Iterator[Header]:
+        """Return the headers of the run that the event at ``seq`` is of, in order."""
+        stem = self.stem_of(seq)
+        if stem is not None:
+            yield from self._store.run_headers(self._scope, stem.session_id, run_id)
+
     def ancestors(self) -> dict[str, int]:
         """Return how far each session has come that this one was forked from."""
         return {

@@ -9,9 +9,10 @@ import msgspec
 
 from treering.errors import InvalidInput, KeyMissing
 from treering.ledger.records import SessionHead
+from treering.ledger.titles import Titles
 from treering.model.cursors import pack, unpack
 from treering.model.kinds import ERASURE_KINDS
-from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, Place, Query
+from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page
 from treering.model.scopes import Scope
 from treering.model.sessions import (
     IDLE_MINUTES,
@@ -23,7 +24,7 @@ from treering.model.sessions import (
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from treering.ledger.ports import EventStore
     from treering.model.events import Header
@@ -35,7 +36,6 @@ FIRST_EVENTS: Final = 20
 LAST_EVENTS: Final = 50
 """Events at its end among which its state and its model are looked for."""
 TITLE_CHARACTERS_MAX: Final = 80
-TITLES_MAX: Final = 20_000
 _AFTERWARDS: Final = ERASURE_KINDS | {"episode.written", "session.titled"}
 """What may happen to a closed session without opening it again."""
 _UPKEEP: Final = ERASURE_KINDS | {"episode.written", "session.closed"}
@@ -63,9 +63,11 @@ def list_sessions(
     store: EventStore, query: SessionQuery, *, after: str | None, now_ms: int
 ) -> Page[SessionOutline]:
     """Return one page of sessions, behind the cursor ``after``. Raises InvalidInput."""
-    _check(query)
+    check_limit(query.limit)
+    _check_states(query.states)
     before = None if after is None else unpack(after, tuple[int])[0]
-    sketch = Sketch(store, query.scope, now_ms)
+    titles = Titles(store, query.scope)
+    sketch = Sketch(store, query.scope, now_ms, title_of=titles.of_many)
     prefix = query.prefix or ""
     found: list[tuple[int, SessionOutline]] = []
     for head in heads(store, query.scope, before=before):
@@ -107,12 +109,19 @@ def head_of(store: EventStore, scope: Scope, session_id: str) -> SessionHead | N
 class Sketch:
     """Outlines sessions of one scope; what they share is looked up once."""
 
-    def __init__(self, store: EventStore, scope: Scope, now_ms: int) -> None:
+    def __init__(
+        self,
+        store: EventStore,
+        scope: Scope,
+        now_ms: int,
+        *,
+        title_of: Callable[[SessionHead], str | None] | None = None,
+    ) -> None:
         self._store = store
         self._scope = scope
         self._idle_ms = now_ms - IDLE_MINUTES * 60_000
         self._running = {run.session_id for run in store.open_runs(scope)}
-        self._titles = _titles(store, scope)
+        self._title_of = title_of or Titles(store, scope).of_one
 
     def outline(self, head: SessionHead) -> SessionOutline:
         """Return a session at a glance, by a few of its first and last events."""
@@ -124,7 +133,7 @@ class Sketch:
         return SessionOutline(
             session_id=name,
             scope=scope,
-            title=self._titles.get(name) or charter.title or _first_words(first),
+            title=self._title_of(head) or charter.title or _first_words(first),
             state=self._state(name, head, last),
             mode=charter.mode,
             agent=_agent(first, last),
@@ -177,31 +186,6 @@ class Sketch:
         return self._store.last_headers(self._scope, name, before_seq=before_seq, limit=LAST_EVENTS)
 
 
-def _titles(store: EventStore, scope: Scope) -> dict[str, str]:
-    """Return the last titles that sessions of a scope were given, as far as they can be read."""
-    titles: dict[str, str] = {}
-    with contextlib.suppress(KeyMissing):
-        _read_titles(store, scope, titles)
-    return titles
-
-
-def _read_titles(store: EventStore, scope: Scope, titles: dict[str, str]) -> None:
-    query = Query(scope=scope, kinds=("session.titled",), limit=PAGE_ITEMS_MAX, backwards=True)
-    seen = 0
-    while seen < TITLES_MAX and (page := store.events(query)):
-        for event in reversed(page):
-            payload = event.payload if isinstance(event.payload, dict) else {}
-            title = payload.get("title")
-            if isinstance(title, str) and not event.redacted:
-                titles.setdefault(event.session_id, title)
-        seen += len(page)
-        query = msgspec.structs.replace(query, after=_place(page[0]))
-
-
-def _place(event: Header) -> Place:
-    return Place(event.ts_ms, event.position)
-
-
 def _first_words(events: Sequence[Header]) -> str | None:
     for event in events:
         if event.kind == "conversation.user" and not event.redacted:
@@ -237,13 +221,17 @@ def _matches(query: SessionQuery, outline: SessionOutline) -> bool:
     )
 
 
-def _check(query: SessionQuery) -> None:
-    if not 1 <= query.limit <= PAGE_ITEMS_MAX:
+def check_limit(limit: int) -> None:
+    """Raise InvalidInput if no page has so many items."""
+    if not 1 <= limit <= PAGE_ITEMS_MAX:
         raise InvalidInput(
-            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {query.limit}",
+            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {limit}",
             hint="read on with next_cursor",
         )
-    for state in query.states:
+
+
+def _check_states(states: Sequence[str]) -> None:
+    for state in states:
         if state not in SESSION_STATES:
             raise InvalidInput(
                 f"invalid state: {state}", hint=f"use one of {', '.join(SESSION_STATES)}"

@@ -130,6 +130,8 @@ class Past:
 
         ``turn`` counts from 1. Each says whether it is exactly what was shown. Raises NotFound.
         """
+        if type(last) is not int or last < 0:
+            raise InvalidInput("the number of times must be >= 0", hint="ask for 1 or more")
         runs = [run_id] if run_id is not None else []
         if turn is not None:
             runs += self._runs_of(turn)
@@ -142,12 +144,25 @@ class Past:
         return found
 
     def _runs_of(self, number: int) -> list[str]:
-        for count, turn in enumerate(self.turns(), start=1):
-            if count == number:
-                if not turn.run_ids:
-                    raise NotFound(f"turn {number} has no run", hint="look at the events of it")
-                return list(turn.run_ids)
-        raise NotFound(f"there is no turn {number}", hint="turns count from 1")
+        if type(number) is not int:
+            raise InvalidInput(f"{number!r} is no turn", hint="turns count from 1")
+        turn = self._turn(number)
+        if turn is None:
+            raise NotFound(f"there is no turn {number}", hint="turns count from 1")
+        if not turn.run_ids:
+            raise NotFound(f"turn {number} has no run", hint="look at the events of it")
+        return list(turn.run_ids)
+
+    def _turn(self, number: int) -> Turn | None:
+        """Return one turn, found from the end of the session that is nearer."""
+        count = self.summary().turns
+        behind = count - number
+        if behind < number:
+            turn = next(self.turns(last=behind + 1), None) if behind >= 0 else None
+            # Whoever asked something meanwhile has moved the end.
+            if self.summary().turns == count:
+                return turn
+        return next(islice(self.turns(), number - 1, None), None) if number > 0 else None
 
     def _assembled_in(self, runs: Sequence[str]) -> Iterator[Event]:
         for stem in reversed(list(self._lineage.stems())):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import math
+from typing import TYPE_CHECKING, Final, Literal
 
-from treering.errors import Conflict, RunActive
+import msgspec
+
+from treering.errors import Conflict, InvalidInput, RunActive
 from treering.ledger.erasure import KEPT, expire_session
 from treering.ledger.inbox import Inbox
 from treering.ledger.outlines import Sketch, head_of, heads
+from treering.ledger.titles import Titles
 from treering.model.kinds import KINDS
+from treering.model.queries import Query
 from treering.model.receipts import SweepReceipt
+from treering.model.scopes import Scope
 from treering.model.sessions import IDLE_MINUTES
 
 if TYPE_CHECKING:
@@ -19,17 +25,26 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.ledger.records import SessionHead
     from treering.ledger.sessions import Session
-    from treering.model.scopes import Scope
     from treering.model.sessions import SessionOutline
 
 PRUNE_DAYS: Final = 90
 """A session is old that nobody has written to for so long."""
 DAY_MS: Final = 86_400_000
+MINUTE_MS: Final = 60_000
 PAGE: Final = 500
 REMAINS: Final = frozenset(KEPT) | {
     name for name in KINDS if name.startswith(("session.", "episode.", "memory.", "user."))
 }
 """What is left of a pruned session: what became of it, and what is remembered of it."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is to become of a session."""
+
+    deed: Literal["leave", "close", "prune", "finish", "keep", "gone"]
+    """finish: what a sweep that died began; keep: it is old; gone: it was pruned before."""
+    why: str = ""
+    """Why it is kept."""
 
 
 def sweep(
@@ -43,46 +58,36 @@ def sweep(
     prune_days: float | None = PRUNE_DAYS,
     dry_run: bool = False,
 ) -> SweepReceipt:
-    """Close idle sessions and prune old ones; None leaves either alone."""
+    """Close idle sessions and prune old ones; None leaves either alone. Raises InvalidInput."""
+    idle_ms = _before(now_ms, idle_minutes, MINUTE_MS)
+    old_ms = _before(now_ms, prune_days, DAY_MS)
+    sketch = Sketch(store, scope, now_ms, title_of=Titles(store, scope).of_many)
     closed: list[str] = []
     pruned: list[str] = []
     kept: dict[str, str] = {}
     gone: set[str] = set()
     expired = 0
-    sketch = Sketch(store, scope, now_ms)
-    old_ms = None if prune_days is None else now_ms - round(prune_days * DAY_MS)
-    idle_ms = None if idle_minutes is None else now_ms - round(idle_minutes * 60_000)
     for listed in _youngest_first(store, scope):
         # Others may have written since the list was made, and may until it is closed.
         head = head_of(store, scope, listed.session_id) or listed
-        outline, quiet_ms = sketch.outline(head), sketch.quiet_ms(head)
-        name = outline.session_id
-        is_pruned = outline.state == "pruned"
-        if is_pruned and not _has_content(store, scope, name):
-            if _forks_gone(store, scope, name, gone):
-                gone.add(name)
-        elif old_ms is not None and (is_pruned or quiet_ms <= old_ms):
-            # A session that is pruned and still has content was left so by a sweep that died.
-            reason = _why_kept(store, scope, outline, gone)
-            if reason is None and not (dry_run or is_pruned):
-                reason = _put_away(open_session(outline), head.head_seq)
-            if reason is not None:
-                kept[name] = reason
-                continue
-            pruned.append(name)
+        name, outline = head.session_id, sketch.outline(head)
+        quiet_ms = sketch.quiet_ms(head)
+        verdict = _verdict(store, outline, quiet_ms, gone, old_ms=old_ms, idle_ms=idle_ms)
+        if not dry_run and verdict.deed in {"close", "prune"}:
+            verdict = _put_away(open_session(outline), verdict, head.head_seq)
+        if verdict.deed == "keep":
+            kept[name] = verdict.why
+        elif verdict.deed == "close":
+            closed.append(name)
+        elif verdict.deed != "leave":
             gone.add(name)
+        if verdict.deed in {"prune", "finish"}:
+            pruned.append(name)
             if not dry_run:
                 # Whoever goes on in it meanwhile keeps what is new.
                 expired += expire_session(
                     store, drafter, scope, name, until_seq=head.head_seq, spare=REMAINS
                 )
-        elif (
-            idle_ms is not None
-            and quiet_ms <= idle_ms
-            and outline.state in {"open", "idle"}
-            and (dry_run or _close(open_session(outline), "idle", head.head_seq))
-        ):
-            closed.append(name)
     return SweepReceipt(
         scope=scope,
         dry_run=dry_run,
@@ -113,15 +118,47 @@ def _youngest_first(store: EventStore, scope: Scope) -> Iterator[SessionHead]:
     return iter(sorted(found, key=lambda head: -depth_of(head.session_id)))
 
 
-def _why_kept(
-    store: EventStore, scope: Scope, outline: SessionOutline, gone: set[str]
-) -> str | None:
-    """Return why an old session must stay; None if it may go."""
-    if outline.state == "running":
-        return "running"
-    if outline.mode == "queue" and Inbox(store, scope, outline.session_id).next()[0] is not None:
-        return "unread"
-    return None if _forks_gone(store, scope, outline.session_id, gone) else "forked"
+def _before(now_ms: int, age: float | None, unit_ms: int) -> int | None:
+    """Return the time that is so long ago; None if no age is given."""
+    if age is None:
+        return None
+    if isinstance(age, bool) or not isinstance(age, int | float) or not 0 <= age < math.inf:
+        raise InvalidInput(f"no session has the age {age!r}", hint="give a number, 0 or more")
+    return now_ms - round(age * unit_ms)
+
+
+def _verdict(
+    store: EventStore,
+    outline: SessionOutline,
+    quiet_ms: int,
+    gone: set[str],
+    *,
+    old_ms: int | None,
+    idle_ms: int | None,
+) -> Verdict:
+    """Return what is to become of a session that was last written to at ``quiet_ms``."""
+    scope, name = Scope(outline.scope), outline.session_id
+    # A session that is pruned and still has content was left so by a sweep that died.
+    is_pruned = outline.state == "pruned"
+    if is_pruned and not _has_content(store, scope, name):
+        return Verdict("gone" if _forks_gone(store, scope, name, gone) else "leave")
+    if old_ms is not None and (is_pruned or quiet_ms <= old_ms):
+        if outline.state == "running":
+            return Verdict("keep", "running")
+        if _has_unread(store, scope, name):
+            return Verdict("keep", "unread")
+        if not _forks_gone(store, scope, name, gone):
+            return Verdict("keep", "forked")
+        return Verdict("finish" if is_pruned else "prune")
+    if idle_ms is not None and quiet_ms <= idle_ms and outline.state in {"open", "idle"}:
+        return Verdict("close")
+    return Verdict("leave")
+
+
+def _has_unread(store: EventStore, scope: Scope, session_id: str) -> bool:
+    """Whether a message waits in a session, whatever it was opened as: that may be erased."""
+    query = Query(scope=scope, session_id=session_id, kinds=("inbox.received",), limit=1)
+    return bool(store.headers(query)) and Inbox(store, scope, session_id).next()[0] is not None
 
 
 def _forks_gone(store: EventStore, scope: Scope, session_id: str, gone: set[str]) -> bool:
@@ -138,18 +175,16 @@ def _has_content(store: EventStore, scope: Scope, session_id: str) -> bool:
     return False
 
 
-def _put_away(session: Session, seq: int) -> str | None:
-    """Tell a session in an episode and close it; return why it must stay after all."""
-    episode = session.write_episode()
-    if episode is not None and episode.seq != seq + 1:
-        return "running"
-    return None if _close(session, "pruned", episode.seq if episode else seq) else "running"
-
-
-def _close(session: Session, reason: str, seq: int) -> bool:
-    """Whether a session could be closed: only if it is still at ``seq``."""
+def _put_away(session: Session, verdict: Verdict, seq: int) -> Verdict:
+    """Close a session, told in an episode if it is to be pruned; only if it is still at ``seq``."""
     try:
-        session.close(reason, expected_seq=seq)
+        if verdict.deed == "close":
+            session.close("idle", expected_seq=seq)
+        else:
+            episode = session.write_episode(expected_seq=seq)
+            session.close("pruned", expected_seq=episode.seq if episode else seq)
     except (Conflict, RunActive):
-        return False
-    return True
+        if verdict.deed == "close":
+            return Verdict("leave")
+        return Verdict("keep", "running" if session.outline().state == "running" else "written")
+    return verdict

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from treering.derive.visible import Hidden, redone_by, undone_by
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.lineage import ENDLESS
 from treering.model.kinds import RUN_ENDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from treering.derive.visible import Undone
     from treering.ledger.lineage import Lineage
@@ -18,14 +20,16 @@ if TYPE_CHECKING:
 
 FIRST_PAGE: Final = 16
 PAGE: Final = 500
-_TURN_KINDS: Final = frozenset(
-    {
-        "conversation.user",
-        "run.started",
-        "session.undone",
-        "session.redone",
-    }
-)
+_BEGINNINGS: Final = frozenset({"conversation.user", "run.started"})
+_TURN_KINDS: Final = _BEGINNINGS | {"session.undone", "session.redone"}
+
+
+class Undoing(msgspec.Struct, frozen=True, kw_only=True):
+    """What an undo is about to hide."""
+
+    from_seq: int
+    turns: int
+    """As ``Session.turns`` counts them: a run that takes two inputs has two."""
 
 
 def turn_end(lineage: Lineage, event: Header, *, under_way: Collection[str] = ()) -> int:
@@ -69,32 +73,63 @@ def _end_behind(lineage: Lineage, seq: int, open_run: str | None) -> int | None:
 
 def _run_around(lineage: Lineage, seq: int) -> str | None:
     """Return the run that was under way just before ``seq``."""
-    for header in reversed(lineage.headers_before(seq, PAGE)):
-        if header.run_id is not None:
-            return None if header.kind in RUN_ENDS else header.run_id
+    limit = FIRST_PAGE
+    while page := lineage.headers_before(seq, limit):
+        for header in reversed(page):
+            if header.run_id is not None:
+                return None if header.kind in RUN_ENDS else header.run_id
+        seq, limit = page[0].seq, min(2 * limit, PAGE)
     return None
 
 
-def undoable(lineage: Lineage, turns: int) -> int:
-    """Return the seq from which on the last ``turns`` turns reach. Raises InvalidInput."""
-    if turns < 1:
+def undoable(lineage: Lineage, turns: int) -> Undoing:
+    """Return what the last ``turns`` turns are, a run counting as one. Raises InvalidInput."""
+    if type(turns) is not int or turns < 1:
         raise InvalidInput(f"cannot undo {turns} turns", hint="undo 1 or more")
-    found, asked_in = 0, set[str]()
-    for event in _visible_before(lineage):
+    found, inputs = 0, 0
+    asked_in: set[str | None] = set()
+    events = (event for event in _visible_before(lineage) if event.kind in _BEGINNINGS)
+    for event, before in _with_next(events):
         if event.kind == "conversation.user":
-            if event.run_id is not None:
-                asked_in.add(event.run_id)
-                continue
-        elif event.kind != "run.started" or event.run_id not in asked_in:
+            inputs += 1
+            asked_in.add(event.run_id)
+        elif event.run_id is None or event.run_id not in asked_in:
             continue
-        found += 1
-        if found == turns:
-            return event.seq
-    noun = "turn" if found == 1 else "turns"
+        if _begins_turn(lineage, event, before):
+            found += 1
+            if found == turns:
+                return Undoing(from_seq=event.seq, turns=inputs)
     raise InvalidInput(
-        f"cannot undo {turns} turns: there {'is' if found == 1 else 'are'} {found} {noun}",
+        f"cannot undo {_counted(turns)}: there {'is' if found == 1 else 'are'} {_counted(found)}",
         hint=f"undo {found}" if found else "there is nothing to undo",
     )
+
+
+def _begins_turn(lineage: Lineage, event: Header, before: Header | None) -> bool:
+    """Whether a turn begins with the start of a run or with an input; ``before`` precedes it."""
+    if event.kind == "run.started" or event.run_id is None:
+        return True
+    if before is not None and before.run_id == event.run_id:
+        return False
+    # Other systems log runs without a start: such a one begins with its first input.
+    run = lineage.run_headers(event.run_id, event.seq)
+    first = next((header for header in run if header.kind in _BEGINNINGS), None)
+    return first is not None and first.seq == event.seq
+
+
+def _with_next(events: Iterable[Event]) -> Iterator[tuple[Event, Event | None]]:
+    """Return each event with the one behind it, if there is one."""
+    one: Event | None = None
+    for following in events:
+        if one is not None:
+            yield one, following
+        one = following
+    if one is not None:
+        yield one, None
+
+
+def _counted(turns: int) -> str:
+    return "1 turn" if turns == 1 else f"{turns} turns"
 
 
 def redoable(lineage: Lineage) -> Undone:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from treering.context.assemble import Window
+from treering.context.budgets import MESSAGE_TOKENS
 from treering.context.calibration import ratio
 from treering.context.pairing import MESSAGE_KINDS
+from treering.context.shortening import OUTPUT_CHARACTERS_MAX
+from treering.context.texts import arguments_in, marked_in, names_in, output_in, said_in
 from treering.derive.visible import Hidden
 from treering.ledger.lineage import ENDLESS
+from treering.model.codec import encode
 from treering.model.parts import ContextAssembled, UsageReported, safe_part
 
 if TYPE_CHECKING:
     from treering.ledger.lineage import Lineage
-    from treering.model.events import Event, Header
+    from treering.model.events import Event
 
 WHOLE_KINDS: Final = MESSAGE_KINDS | {"session.undone", "session.redone"}
 """What is read of the whole past: messages, and what hides them."""
@@ -23,11 +27,11 @@ OPENING_KINDS: Final = frozenset(
     {"conversation.user", "session.undone", "session.redone", "context.compacted"}
 )
 """What is looked at for the beginning of a turn: what could be it, hide it or tell it."""
-BYTES_PER_TOKEN: Final = 8
-"""So many bytes of payloads are read for each token of a budget: more than it can take."""
-SPARE_BYTES: Final = 4_096
-OUTPUT_BYTES_MAX: Final = 9_000
-"""What a tool's output counts for at most: it is shortened before it is shown."""
+CHARACTERS_PER_TOKEN: Final = 8
+"""So many characters are read for each token of a budget: more than it can take."""
+SPARE_CHARACTERS: Final = 4_096
+FRAME_CHARACTERS: Final = MESSAGE_TOKENS * CHARACTERS_PER_TOKEN
+"""What an event counts for beside its words: none is shown for less."""
 Past = Literal["shown", "whole"]
 """What a model is shown begins at the last compaction; the whole past, at the beginning."""
 PAGE_FIRST: Final = 64
@@ -40,21 +44,24 @@ def read_window(
     tokens: int | None,
     events: int | None = None,
     run_id: str | None = None,
-    before_seq: int = ENDLESS,
+    before_seq: int | None = None,
     past: Past = "shown",
+    model: str | None = None,
 ) -> Window:
     """Return what counts before ``before_seq``: enough for ``tokens``, or about so many ``events``.
 
     It goes back to the last compaction at most, unless the ``whole`` past is asked for. ``run_id``
-    is the run that asks.
+    is the run that asks. The ratio is that of ``model``, else of the one that reported last.
     """
-    wanted = None if tokens is None else tokens * BYTES_PER_TOKEN + SPARE_BYTES
+    wanted = None if tokens is None else tokens * CHARACTERS_PER_TOKEN + SPARE_CHARACTERS
     reading = _Reading(wanted, events, past)
     kinds = WHOLE_KINDS if past == "whole" else SHOWN_KINDS
-    before, limit = before_seq, PAGE_LAST if tokens is events is None else PAGE_FIRST
+    # Others may write while it is read, page by page: what they write is not there yet.
+    until_seq = lineage.head_seq() if before_seq is None else before_seq - 1
+    before, limit = until_seq + 1, PAGE_LAST if tokens is events is None else PAGE_FIRST
     while before > reading.floor + 1 and not reading.enough:
         page = lineage.committed_before(
-            before, kinds=kinds, until_seq=before_seq, run_id=run_id, limit=limit
+            before, kinds=kinds, until_seq=until_seq, run_id=run_id, limit=limit
         )
         if not page:
             break
@@ -67,17 +74,17 @@ def read_window(
         # A session may begin with what is no message, and a page may end with its first.
         cut = bool(
             lineage.committed_before(
-                before, kinds=MESSAGE_KINDS, until_seq=before_seq, run_id=run_id, limit=1
+                before, kinds=MESSAGE_KINDS, until_seq=until_seq, run_id=run_id, limit=1
             )
         )
     opening = None
     if cut and tokens is not None and not reading.starts_turn:
-        opening = _opening(lineage, reading, before, before_seq=before_seq, run_id=run_id)
-    return reading.window(cut=cut, opening=opening)
+        opening = _opening(lineage, reading, before, until_seq=until_seq, run_id=run_id)
+    return reading.window(cut=cut, opening=opening, until_seq=until_seq, model=model)
 
 
 def _opening(
-    lineage: Lineage, reading: _Reading, before: int, *, before_seq: int, run_id: str | None
+    lineage: Lineage, reading: _Reading, before: int, *, until_seq: int, run_id: str | None
 ) -> Event | None:
     """Return the words that began a turn of which only the end was read.
 
@@ -86,7 +93,7 @@ def _opening(
     opening, kinds = None, OPENING_KINDS
     while before > reading.floor + 1 and not (opening and reading.is_compacted):
         page = lineage.committed_before(
-            before, kinds=kinds, until_seq=before_seq, run_id=run_id, limit=1
+            before, kinds=kinds, until_seq=until_seq, run_id=run_id, limit=1
         )
         if not page:
             break
@@ -102,14 +109,14 @@ def _opening(
 class _Reading:
     """What was found so far, from the end backwards."""
 
-    def __init__(self, wanted_bytes: int | None, wanted_events: int | None, past: Past) -> None:
+    def __init__(self, wanted: int | None, wanted_events: int | None, past: Past) -> None:
         self.hidden = Hidden()
         self.floor = 0
-        self.until_seq = 0
         self._past = past
-        self._wanted_bytes = wanted_bytes
+        self._wanted = wanted
+        """In characters."""
         self._wanted_events = wanted_events
-        self._bytes = 0
+        self._characters = 0
         self._events: list[Event] = []
         self._costs: list[Event] = []
         self._compaction: Event | None = None
@@ -119,7 +126,7 @@ class _Reading:
         """Whether more could not be used."""
         if self._wanted_events is not None and len(self._events) >= self._wanted_events:
             return True
-        return self._wanted_bytes is not None and self._bytes > self._wanted_bytes
+        return self._wanted is not None and self._characters > self._wanted
 
     @property
     def starts_turn(self) -> bool:
@@ -136,18 +143,19 @@ class _Reading:
         for event in reversed(page):
             if event.seq <= self.floor:
                 return
-            self.until_seq = self.until_seq or event.seq
             if not self.hidden.passes(event):
                 continue
             if event.kind in MESSAGE_KINDS:
                 self._events.append(event)
-                self._bytes += _weight(event)
+                self._characters += _weight(event)
             elif event.kind == "context.compacted":
                 self.restart(event)
             elif event.kind in {"context.assembled", "usage.reported"}:
                 self._costs.append(event)
 
-    def window(self, *, cut: bool, opening: Event | None) -> Window:
+    def window(
+        self, *, cut: bool, opening: Event | None, until_seq: int, model: str | None
+    ) -> Window:
         """Return all that was found; ``cut`` if there is more before it."""
         events = self._events[::-1]
         start = _first_turn(events) if cut else 0
@@ -159,8 +167,8 @@ class _Reading:
             summary_id=None if compaction is None else compaction.event_id,
             opening=opening,
             cut=cut,
-            until_seq=self.until_seq,
-            ratio=ratio(_pairs(self._costs[::-1])),
+            until_seq=until_seq,
+            ratio=ratio(_pairs(self._costs[::-1], model)),
         )
 
     def restart(self, event: Event) -> None:
@@ -182,9 +190,21 @@ def compacted_through(event: Event) -> int | None:
     return through if isinstance(summary, str) and summary.strip() else None
 
 
-def _weight(event: Header) -> int:
-    size = event.payload_bytes + len(event.summary)
-    return min(size, OUTPUT_BYTES_MAX) if event.kind == "tool.result" else size
+def _weight(event: Event) -> int:
+    """Return how many characters of an event would be shown, at most; 0 if it says nothing."""
+    match event.kind:
+        case "tool.call":
+            _, tool = names_in(event)
+            size = len(tool) + len(encode(arguments_in(event.payload)))
+        case "tool.result":
+            size = min(len(output_in(event)), OUTPUT_CHARACTERS_MAX)
+        case "conversation.user" | "conversation.assistant":
+            size = len(said_in(event))
+            if not size:
+                return 0
+        case _:
+            size = len(marked_in(event))
+    return FRAME_CHARACTERS + size
 
 
 def _first_turn(events: list[Event]) -> int:
@@ -198,22 +218,27 @@ def _first_turn(events: list[Event]) -> int:
     return results
 
 
-def _pairs(costs: list[Event]) -> list[tuple[int, int]]:
-    """Return what contexts were estimated at and what the latest model reported for them."""
+def _pairs(costs: list[Event], model: str | None) -> list[tuple[int, int]]:
+    """Return what contexts were estimated at and what ``model`` reported for them.
+
+    A provider may report another name than it was asked by: both are the model's. Without a name
+    it is the model that reported last.
+    """
     pairs: dict[str | None, list[tuple[int, int]]] = {}
-    model, assembled = None, None
+    latest, assembled = None, None
     for event in costs:
         part = safe_part(event.kind, event.refs)
         if isinstance(part, ContextAssembled):
-            assembled = (event.run_id, part.estimated_tokens)
+            assembled = (event.run_id, part)
         elif isinstance(part, UsageReported) and assembled is not None:
-            run_id, estimated = assembled
-            reported = _input_tokens(part)
+            run_id, asked = assembled
+            estimated, reported = asked.estimated_tokens, _input_tokens(part)
             if run_id == event.run_id and estimated and reported:
-                model = part.model
-                pairs.setdefault(model, []).append((estimated, reported))
+                latest = part.model
+                for name in {part.model, asked.model or part.model}:
+                    pairs.setdefault(name, []).append((estimated, reported))
             assembled = None
-    return pairs.get(model, [])
+    return pairs.get(latest if model is None else model, [])
 
 
 def _input_tokens(part: UsageReported) -> int:

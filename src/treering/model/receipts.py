@@ -60,7 +60,7 @@ class SweepReceipt(msgspec.Struct, frozen=True, kw_only=True):
     pruned: list[str]
     """Sessions that were old."""
     kept: dict[str, str]
-    """Old sessions that were left alone, and why: running, unread or forked."""
+    """Old sessions that were left alone, and why: running, written, unread or forked."""
     events_expired: int = 0
     physical: Physical = "done"
 

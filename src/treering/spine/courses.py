@@ -83,6 +83,11 @@ class Course:
         return self.author.run_id
 
     @property
+    def model(self) -> str | None:
+        """Return the model that it was begun with."""
+        return self._started.model
+
+    @property
     def occasion(self) -> Occasion:
         """Return what gates are told of the run."""
         return Occasion(

@@ -197,9 +197,10 @@ class Timeline(Protocol):
         system: str = "",
         tools: Sequence[Any] = (),
         turn: Run | None = None,
+        model: str | None = None,
         count: Counter | None = None,
     ) -> Context:
-        """Return what the model is shown next, with what ``turn`` has recorded so far."""
+        """Return what ``model`` is shown next, with what ``turn`` has recorded so far."""
 
     def settle(self, max_tokens: int) -> None:
         """Compact it if it has outgrown ``max_tokens``, now that a run has ended well."""

@@ -36,8 +36,8 @@ class Run:
 
     def __init__(self, course: Course, message: Message | None = None) -> None:
         self._course = course
-        self._shown_tokens: int | None = None
-        """The budget of the context that its model was shown last."""
+        self._room_tokens: int | None = None
+        """What there was for messages in the context that its model was shown last."""
         self.message = message
         """The message that it deals with, if it was taken from an inbox."""
 
@@ -137,9 +137,9 @@ class Run:
         If its model was shown a context, the session is compacted when it has outgrown that.
         """
         header = self._course.close("ended")
-        if self.state == "ended" and self._shown_tokens is not None:
-            self.session.settle(self._shown_tokens)
-            self._shown_tokens = None
+        if self.state == "ended" and self._room_tokens is not None:
+            self.session.settle(self._room_tokens)
+            self._room_tokens = None
         return header
 
     def fail(self, error: BaseException | str) -> Header:
@@ -183,8 +183,10 @@ class Run:
         """Return what to show the model now, and record that it is shown.
 
         It holds what the run has recorded so far. What gates add to a run is in it as well.
+        ``model`` is the one that is asked, if that is not the run's.
         """
         self._course.check_open()
+        asked = self._course.model if model is None else model
         context = self.session.context(
             max_tokens,
             dialect=dialect,
@@ -193,10 +195,11 @@ class Run:
             system="\n\n".join(filter(None, (system, self.system_prompt))),
             tools=tools,
             turn=self,
+            model=asked,
             count=count,
         )
-        self._record(showing(context, model=model))
-        self._shown_tokens = max_tokens
+        self._record(showing(context, model=asked))
+        self._room_tokens = _room(context)
         return context
 
     def deliver(
@@ -280,6 +283,14 @@ class Run:
 
     def _record(self, entry: Entry) -> Header:
         return self._course.record_all([entry])[0]
+
+
+def _room(context: Context) -> int | None:
+    """Return the tokens that a context had for messages, as the provider counts."""
+    if context.max_tokens is None:
+        return None
+    fixed = round(context.fixed_tokens * context.ratio)
+    return max(context.max_tokens - context.reserve_output_tokens - fixed, 0)
 
 
 def _outside(error: BaseException) -> str:

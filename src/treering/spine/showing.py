@@ -29,6 +29,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float = 1.0
     counter: str | None = None
     """What counted its tokens, if that was not the built-in estimate."""
+    until_seq: int | None = None
+    """The last seq that could be shown; None in events that were recorded without it."""
     digest: str = ""
     shown: list[tuple[int, int]] = []
     """First and last seq of each stretch of which every message was shown."""
@@ -53,6 +55,7 @@ def showing(context: Context, *, model: str | None) -> Entry:
         fixed_tokens=context.fixed_tokens,
         ratio=context.ratio,
         counter=context.counter,
+        until_seq=context.until_seq,
         digest=context.digest,
         shown=context.shown,
         contributed=context.contributed,

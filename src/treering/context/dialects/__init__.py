@@ -31,6 +31,7 @@ __all__ = [
     "Rendered",
     "check_dialect",
     "render",
+    "render_system",
 ]
 
 Dialect = Literal["openai-chat", "openai-responses", "anthropic", "gemini", "plain"]
@@ -49,7 +50,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
 
     dialect: Dialect
     messages: list[dict[str, Any]]
-    """The provider's list, whole; never empty."""
+    """The provider's list, whole; empty only if nothing is said beside a system text."""
     system: str | None = None
     """What goes beside the list; None if there is no such text, or it is in the list."""
 
@@ -94,6 +95,15 @@ def render(messages: Sequence[ModelMessage], *, system: str = "", dialect: Diale
             return Rendered(dialect=dialect, messages=plain_messages(messages, text))
         case _:
             assert_never(dialect)
+
+
+def render_system(system: str, *, dialect: Dialect) -> Rendered:
+    """Return a system text in its place, before anything is said; nothing at all if it is blank."""
+    if is_blank(system):
+        return Rendered(dialect=dialect, messages=[])
+    if _PLACES[dialect][1] is None:
+        return Rendered(dialect=dialect, messages=[{"role": "system", "content": system}])
+    return Rendered(dialect=dialect, messages=[], system=system)
 
 
 _PLACES: Final[dict[Dialect, tuple[str, str | None]]] = {

@@ -28,6 +28,7 @@ _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
 _WHY: Final = {
     "running": "a turn is under way",
+    "written": "somebody wrote to it meanwhile",
     "unread": "messages in its inbox wait to be taken",
     "forked": "a fork that stays shares its past",
 }

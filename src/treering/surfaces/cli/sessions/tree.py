@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
-from treering.model.sessions import SESSION_STATES, SessionOutline
+from treering.model.sessions import SessionOutline
 from treering.surfaces.cli.asking import asking, place_of
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.ledgers import open_existing
@@ -19,21 +19,19 @@ from treering.surfaces.cli.sessions.list import masked
 from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from treering.ledger.families import Family
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
 
-SESSIONS_MAX: Final = 5_000
-"""Sessions of a scope that are looked through for forks: those that were last written to."""
+FAMILIES_MAX: Final = 1_000
+"""Families of a scope that are drawn: those that were last written to."""
 DEPTH_DRAWN_MAX: Final = 12
 """Forks of forks beyond this are drawn no deeper, and numbered."""
-_PAGE: Final = 500
 _DRAWN: Final = ("├── ", "└── ", "│   ", "    ")
 _PLAIN: Final = ("|-- ", "`-- ", "|   ", "    ")
-_ALL: Final[Any] = SESSION_STATES
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,57 +84,26 @@ def tree(*, session: str | None, scope: str | None, is_global: bool) -> None:
         _print(name, members, is_cut=is_cut)
 
 
-def members_of(family: Family) -> list[Member]:
+def members_of(family: Family) -> Iterator[Member]:
     """Return a family in the order in which it is drawn."""
-    forks: dict[str, Sequence[SessionOutline]] = {}
-    waiting = [family]
+    waiting = [(0, True, family)]
     while waiting:
-        one = waiting.pop()
-        forks[one.session.session_id] = [fork.session for fork in one.forks]
-        waiting += one.forks
-    return list(_walk(family.session, forks))
+        depth, is_last, one = waiting.pop()
+        yield Member(depth=depth, is_last=is_last, session=one.session)
+        waiting += [
+            (depth + 1, number == 0, fork) for number, fork in enumerate(reversed(one.forks))
+        ]
 
 
 def _asked(ledger: Ledger, scope: Scope, session: str | None) -> tuple[list[Member], bool]:
-    """Return the families that were asked for, and whether others were not looked at."""
+    """Return the families that were asked for, and whether there are others."""
     if session is None:
-        return _families(ledger, scope)
+        page = ledger.families(scope, first=FAMILIES_MAX)
+        return [member for one in page.items for member in members_of(one)], page.has_more
     from treering.surfaces.cli.sessions.search import find_session  # noqa: PLC0415
 
-    return members_of(ledger.family(scope, find_session(ledger, scope, session))), False
-
-
-def _families(ledger: Ledger, scope: Scope) -> tuple[list[Member], bool]:
-    known: dict[str, SessionOutline] = {}
-    cursor = None
-    while len(known) < SESSIONS_MAX:
-        page = ledger.sessions(scope, state=_ALL, first=_PAGE, after=cursor)
-        known |= {one.session_id: one for one in page.items}
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    forks: dict[str, list[SessionOutline]] = {}
-    for one in sorted(known.values(), key=lambda one: one.created_ms):
-        if one.parent is not None:
-            forks.setdefault(one.parent, []).append(one)
-    roots = [
-        one
-        for one in known.values()
-        if one.parent not in known and (one.session_id in forks or one.parent is not None)
-    ]
-    return [member for root in roots for member in _walk(root, forks)], cursor is not None
-
-
-def _walk(root: SessionOutline, forks: Mapping[str, Sequence[SessionOutline]]) -> Iterator[Member]:
-    waiting = [Member(depth=0, is_last=True, session=root)]
-    while waiting:
-        member = waiting.pop()
-        yield member
-        below = forks.get(member.session.session_id, ())
-        waiting += [
-            Member(depth=member.depth + 1, is_last=number == 0, session=fork)
-            for number, fork in enumerate(reversed(below))
-        ]
+    found = ledger.family(scope, find_session(ledger, scope, session))
+    return list(members_of(found)), False
 
 
 def _print(scope: Scope, members: Sequence[Member], *, is_cut: bool) -> None:
@@ -156,7 +123,7 @@ def _print(scope: Scope, members: Sequence[Member], *, is_cut: bool) -> None:
     nouns = "family" if families == 1 else "families"
     say(f"{counted(len(members), 'session')} of {families:,} {nouns} of scope {scope}")
     if is_cut:
-        say("only the sessions that were last written to were looked at: name one to see its own")
+        say("only the families that were last written to are drawn: name a session to see its own")
 
 
 def _told(member: Member) -> str:

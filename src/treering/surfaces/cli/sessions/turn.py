@@ -85,7 +85,13 @@ def fork(
 )
 @click.argument("session")
 @project_scope_options
-@click.option("--turns", type=int, default=1, metavar="N", help="So many turns. Default: 1.")
+@click.option(
+    "--turns",
+    type=int,
+    default=1,
+    metavar="N",
+    help="So many turns; a run with several questions counts as one. Default: 1.",
+)
 @keys_option
 @json_option
 @db_option
@@ -100,21 +106,22 @@ def undo(*, session: str, scope: str | None, is_global: bool, turns: int) -> Non
         found = _named(ledger, name, session)
         before = list(found.turns(last=max(turns, 0) + _UNSEEN_BETWEEN_MAX))
         header = found.undo(turns=turns)
-        from_seq = _number(header.refs, "from_seq")
+        from_seq, hidden = (_number(header.refs, one) for one in ("from_seq", "turns"))
     prompts = [one.prompt for one in before if one.first_seq >= from_seq and _is_seen(one)]
     more = len(prompts) - _PROMPTS_MAX
     show(
-        {"scope": name, "session_id": found.session_id, "turns": turns, "from_seq": from_seq,
+        {"scope": name, "session_id": found.session_id, "turns": hidden, "from_seq": from_seq,
          "event_id": header.event_id, "seq": header.seq},
-        f"undid {counted(turns, 'turn')} of session {found.session_id}: the model sees them no more"
-        if turns > 1
+        f"undid {counted(hidden, 'turn')} of session {found.session_id}:"
+        " the model sees them no more"
+        if hidden > 1
         else f"undid the last turn of session {found.session_id}: the model sees it no more",
         *(f"  {one_line(prompt)}" for prompt in prompts[:_PROMPTS_MAX]),
         *([f"  and {counted(more, 'more turn')}"] if more > 0 else []),
         "the conversation moved back; files, and what else tools changed, did not",
         f"to take it back before anything is said: treering sessions redo {found.session_id}"
         f" --scope {name}",
-        done=f"{counted(turns, 'turn')} of session {found.session_id} were undone",
+        done=f"session {found.session_id} was undone, by {counted(hidden, 'turn')}",
     )  # fmt: skip
 
 

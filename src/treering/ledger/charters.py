@@ -1,0 +1,89 @@
+"""Charters: what a session is opened as, and how a handle agrees with what was recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treering.errors import InvalidInput
+from treering.model.codec import decode, encode
+from treering.model.fields import check_name
+from treering.model.parts import SessionOpened
+from treering.model.sessions import ERASED_CHARTER, MODES, Charter
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.ledger.handles import Handle
+    from treering.model.events import NewEvent
+    from treering.model.sessions import Isolation, Mode
+
+
+def stated(
+    *,
+    mode: Mode | None,
+    channel: str | None,
+    participants: Sequence[str],
+    key: str | None,
+    tools: Sequence[str] | None,
+    isolation: Isolation | None,
+    title: str | None,
+) -> Charter:
+    """Return what a handle was given as a charter. Raises InvalidInput."""
+    if mode is not None and mode not in MODES:
+        raise InvalidInput(f"invalid mode: {mode}", hint=f"use {' or '.join(MODES)}")
+    return Charter(
+        mode=mode or "main",
+        channel=channel,
+        participants=tuple(participants),
+        key=key,
+        tools=None if tools is None else _tool_names(tools),
+        isolation=isolation,
+        title=None if title is None else check_title(title),
+    )
+
+
+def agree(given: Charter, recorded: Charter, *, mode: Mode | None, session_id: str) -> Charter:
+    """Return what was recorded of a session, with what a handle was given over it.
+
+    ``mode`` is the one that the handle insists on. Raises InvalidInput if it is another.
+    """
+    if recorded is ERASED_CHARTER and mode is not None:
+        return given  # Nobody else knows what it was.
+    if mode not in {None, recorded.mode}:
+        raise InvalidInput(
+            f"session {session_id} was opened as {recorded.mode}, not {mode}",
+            hint="leave mode out, or use another session",
+        )
+    return Charter(
+        mode=mode or recorded.mode,
+        channel=given.channel or recorded.channel,
+        participants=given.participants or recorded.participants,
+        key=given.key or recorded.key,
+        tools=recorded.tools if given.tools is None else given.tools,
+        isolation=given.isolation or recorded.isolation,
+        title=given.title or recorded.title,
+    )
+
+
+def opening(session: Handle, charter: Charter) -> NewEvent:
+    """Return the event that opens a session."""
+    return session.new_event(
+        "session.opened",
+        f"session opened by {session.agent}",
+        payload=decode(encode(charter)),
+        refs=SessionOpened(channel=charter.channel, mode=charter.mode).as_refs(),
+    )
+
+
+def check_title(title: str) -> str:
+    """Return a title as one line. Raises InvalidInput if there is nothing in it."""
+    if not isinstance(title, str) or not title.strip():
+        raise InvalidInput("a title is a text", hint="give a few words")
+    return shorten(title)
+
+
+def _tool_names(tools: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(tools, str):
+        raise InvalidInput("tools is one text", hint=f"give a list: tools=[{tools!r}]")
+    return tuple(check_name(tool, "tool name") for tool in tools)

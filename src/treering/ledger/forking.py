@@ -1,0 +1,60 @@
+"""Forking: where a fork leaves the session that it is made from, and the event that opens it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.ledger.turnings import turn_end
+from treering.model.codec import decode, encode
+from treering.model.kinds import RUN_ENDS
+from treering.model.parts import SessionForked
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering.ledger.handles import Handle
+    from treering.ledger.lineage import Lineage
+    from treering.model.events import Event, NewEvent
+    from treering.model.runs import OpenRun
+    from treering.model.sessions import Charter
+
+LOOKS_MAX: Final = 20
+"""How often a fork looks at a session that others write to."""
+
+
+def turn_end_of(
+    lineage: Lineage, event: Event | None, *, running: Callable[[], list[OpenRun]]
+) -> int | None:
+    """Return the last seq of an event's turn; None if the event is not of the lineage."""
+    stem = None if event is None else lineage.stem_of(event.seq)
+    if event is None or stem is None or stem.session_id != event.session_id:
+        return None
+    return turn_end(lineage, event, under_way={run.run_id for run in running()})
+
+
+def last_end(lineage: Lineage, *, running: Callable[[], list[OpenRun]]) -> int:
+    """Return the last seq that is of no turn under way; 0 if there is none."""
+    seq = 0
+    for _ in range(LOOKS_MAX):
+        last = next(iter(lineage.headers_before(None, 1)), None)
+        seq = 0 if last is None else last.seq
+        # Runs without an owner may never end; what they said does not count in a fork either.
+        before = min((run.first_seq - 1 for run in running()), default=seq)
+        if before < seq or last is None or last.run_id is None or last.kind in RUN_ENDS:
+            return min(before, seq)
+        # It was in the midst of a run that has ended since: look again.
+    return seq
+
+
+def forked(child: Handle, charter: Charter, *, parent: str, seq: int, at: str | None) -> NewEvent:
+    """Return the event that opens ``child`` with the past of ``parent`` up to ``seq``."""
+    part = SessionForked(
+        parent=parent, at_seq=seq, at_event=at, channel=charter.channel, mode=charter.mode
+    )
+    return child.new_event(
+        "session.forked",
+        shorten(f"forked from {parent} at {seq}"),
+        payload=decode(encode(charter)),
+        refs=part.as_refs(),
+    )

@@ -1,0 +1,237 @@
+"""Handles: sessions as they are held, with what each was opened as and what is added to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from treering.errors import Conflict, InvalidInput, RunActive
+from treering.ledger.charters import agree, opening, stated
+from treering.ledger.inbox import Inbox
+from treering.ledger.pasts import Past
+from treering.model.events import NewEvent
+from treering.model.fields import check_name
+from treering.model.scopes import parse_scope
+from treering.model.sessions import PATIENCE_S, mentions
+from treering.spine.entries import Author
+from treering.spine.spine import Spine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.ledger.journal import LedgerJournal
+    from treering.ledger.ports import EventStore
+    from treering.model.events import Header
+    from treering.model.runs import OpenRun
+    from treering.model.sessions import Charter, Isolation, Mode
+    from treering.spine.entries import Entry
+    from treering.spine.kernel import Kernel
+
+
+class Handle(Past):
+    """A session that events can be added to. Making one writes nothing."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        journal: LedgerJournal,
+        store: EventStore,
+        session_id: str,
+        *,
+        scope: str,
+        agent: str,
+        user: str | None,
+        channel: str | None,
+        mode: Mode | None,
+        participants: Sequence[str],
+        key: str | None,
+        tools: Sequence[str] | None,
+        isolation: Isolation | None = None,
+        title: str | None = None,
+    ) -> None:
+        super().__init__(kernel, store, parse_scope(scope), check_name(session_id, "session_id"))
+        self._spine = Spine(kernel)
+        self._journal = journal
+        self.agent = check_name(agent, "agent")
+        self.user = check_name(user, "user") if user is not None else None
+        self._given = stated(
+            mode=mode,
+            channel=channel,
+            participants=participants,
+            key=key,
+            tools=tools,
+            isolation=isolation,
+            title=title,
+        )
+        self._mode = mode
+        self._charter: Charter | None = None
+        self._inbox = Inbox(store, self.scope, self.session_id)
+
+    def __repr__(self) -> str:
+        return f"Session({self.session_id!r}, scope={self.scope!r}, agent={self.agent!r})"
+
+    # What it was opened as.
+
+    @property
+    def charter(self) -> Charter:
+        """Return what the session is, as it was opened; what this handle was given goes before."""
+        if self._charter is not None:
+            return self._charter
+        recorded = self._journal.charter(self.scope, self.session_id)
+        return self._given if recorded is None else self._agree(recorded)
+
+    @property
+    def key(self) -> str | None:
+        """Return the name that another system knows it by."""
+        return self.charter.key
+
+    @property
+    def patience_s(self) -> float:
+        """Return how long a second turn waits for the first when nobody says otherwise."""
+        return PATIENCE_S[self.charter.mode]
+
+    def permits(self, tool: str) -> bool:
+        """Whether ``tool`` may run in the session."""
+        return self.charter.permits(tool)
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """Return what the agent keeps away from in a group; None in other sessions."""
+        return self.charter.walls
+
+    @property
+    def memory_refs(self) -> list[str]:
+        """Return the ids of the memories that were kept in the session."""
+        return [memory.id for memory in self.memories() if memory.state == "kept"]
+
+    def is_addressed(
+        self, text: str, *, names: Sequence[str] = (), reply_to: str | None = None
+    ) -> bool:
+        """Whether the agent is meant: always, but in a group only by a mention or a reply.
+
+        ``names`` are others that the agent goes by; ``reply_to`` is the id of the event that is
+        replied to.
+        """
+        if self.charter.mode != "group" or mentions(text, (self.agent, *names)):
+            return True
+        answered = None if reply_to is None else self._store.find(self.scope, reply_to)
+        return (
+            answered is not None
+            and answered.kind == "conversation.assistant"
+            and answered.agent_id == self.agent
+            and answered.session_id in {stem.session_id for stem in self._lineage.stems()}
+        )
+
+    # Adding to it.
+
+    def record(
+        self,
+        kind: str,
+        summary: str,
+        *,
+        payload: Any = None,
+        refs: Any = None,
+        event_id: str | None = None,
+        ts_ms: int | None = None,
+        run_id: str | None = None,
+        run_seq: int | None = None,
+        turn_id: str | None = None,
+        source: str | None = None,
+        origin: str | None = None,
+        visibility: str | None = None,
+    ) -> Header:
+        """Append one event of any kind to the session."""
+        event = self.new_event(
+            kind,
+            summary,
+            payload=payload,
+            refs=refs,
+            event_id=event_id,
+            ts_ms=ts_ms,
+            run_id=run_id,
+            run_seq=run_seq,
+            turn_id=turn_id,
+            source=source,
+            origin=origin,
+            visibility=visibility,
+        )
+        self.open()
+        return self._kernel.append([event])[0]
+
+    def new_event(self, kind: str, summary: str, **fields: Any) -> NewEvent:
+        """Return an event of the session, by its agent and about its user, for ``append``."""
+        return NewEvent(
+            scope=self.scope,
+            session_id=self.session_id,
+            kind=kind,
+            agent_id=self.agent,
+            summary=summary,
+            user_id=self.user,
+            **fields,
+        )
+
+    def append(
+        self, events: Sequence[NewEvent], *, expected_seq: int | None = None
+    ) -> list[Header]:
+        """Record many events of the session at once, all or none, as ``ledger.append`` does.
+
+        Raises InvalidInput if one of them is of another session.
+        """
+        for event in events:
+            if event.session_id != self.session_id or parse_scope(event.scope) != self.scope:
+                raise InvalidInput(
+                    f"an event of session {event.session_id} was given to {self.session_id}",
+                    hint="use ledger.append for events of several sessions",
+                )
+        if not events:
+            return []
+        self.open()
+        return self._kernel.append(events, expected_seq=expected_seq)
+
+    def open(self) -> None:
+        """Record the opening, unless the session has a past. Whatever is recorded does it."""
+        if self._charter is not None:
+            return
+        recorded = self._journal.charter(self.scope, self.session_id)
+        if recorded is None:
+            try:
+                self._kernel.append([opening(self, self._given)], expected_seq=0)
+            except Conflict:
+                # Another handle was faster, and has recorded it.
+                recorded = self._journal.charter(self.scope, self.session_id)
+        self._charter = self._agree(recorded or self._given)
+
+    def _open_runs(self) -> list[OpenRun]:
+        return self._store.open_runs(self.scope, self.session_id)
+
+    def _owned_runs(self) -> list[OpenRun]:
+        """Return the runs that somebody carries out: one of an imported log may never end."""
+        return [run for run in self._open_runs() if run.owner is not None]
+
+    def _check_quiet(self, verb: str) -> None:
+        if self._owned_runs():
+            raise RunActive(
+                f"cannot {verb} session {self.session_id}: a turn is under way",
+                hint="end the turn first, or interrupt it",
+            )
+
+    def _append(self, entries: Sequence[Entry], *, expected_seq: int | None = None) -> list[Header]:
+        """Record ``entries`` outside of any run, all or none."""
+        self.open()
+        author = Author(
+            scope=self.scope, session_id=self.session_id, agent_id=self.agent, user_id=self.user,
+            run_id="", turn_id=None,
+        )  # fmt: skip
+        events = [author.event(entry, None) for entry in entries]
+        return self._kernel.append(events, expected_seq=expected_seq)
+
+    def _append_behind(self, entries: Sequence[Entry], seq: int) -> list[Header]:
+        return self._append(entries, expected_seq=seq)
+
+    def _redact(self, event_id: str) -> None:
+        self._journal.redact(self.scope, event_id)
+
+    def _note(self, kind: str, payload: Any = None, *, summary: str | None = None) -> Header:
+        return self.record(kind, summary or kind.replace(".", " "), payload=payload)
+
+    def _agree(self, recorded: Charter) -> Charter:
+        return agree(self._given, recorded, mode=self._mode, session_id=self.session_id)
