@@ -8,7 +8,6 @@ import pytest
 
 import treering
 from builders import DAY, HERE
-from treering.model.sessions import GROUP_TOOLS
 
 if TYPE_CHECKING:
     from treering import Ledger, Session
@@ -19,18 +18,6 @@ LATER = 4_000_000_000_000
 
 def handle(ledger: Ledger, name: str = "s1", **about: object) -> Session:
     return ledger.session(name, scope=HERE, agent="lyria", **about)  # type: ignore[arg-type]
-
-
-def test_a_session_whose_opening_has_expired_allows_what_is_harmless(ledger: Ledger) -> None:
-    """Group sessions carry tool permissions."""
-    with handle(ledger, mode="group", tools=["weather"]).turn() as turn:
-        turn.user("hello")
-
-    ledger.expire(HERE, policy={"session.opened": 1}, now_ms=LATER)
-
-    again = handle(ledger)
-    assert not again.permits("shell")
-    assert [tool for tool in GROUP_TOOLS if again.permits(tool)] == list(GROUP_TOOLS)
 
 
 def test_a_message_that_was_dealt_with_stays_so_when_its_taking_is_redacted(
