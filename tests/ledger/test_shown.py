@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from builders import HERE, run_of, said
+from ledger.counted import Counted
 from treering import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -60,24 +61,6 @@ def test_the_last_times_are_given_in_order(session: Session, count: int) -> None
 def test_less_than_none_of_the_last_times_is_refused(session: Session, count: Any) -> None:
     with pytest.raises(InvalidInput):
         session.shown(last=count)
-
-
-class Counted:
-    """A store that counts what is read from it."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self.read = 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-
-        def counting(*given: Any, **named: Any) -> Any:
-            answer = found(*given, **named)
-            self.read += len(answer) if isinstance(answer, list) else 0
-            return answer
-
-        return counting
 
 
 def test_a_late_turn_of_a_long_session_is_found_from_the_end(ledger: Ledger) -> None:

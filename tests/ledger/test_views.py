@@ -9,6 +9,7 @@ import pytest
 import treering
 from builders import HERE, NOON, said
 from forks import fork
+from ledger.counted import Counted
 from treering.derive import snapshots
 from treering.ledger.lineage import Lineage
 from treering.ledger.views import SNAPSHOT_EVENTS, Views
@@ -238,24 +239,6 @@ def test_the_last_turns_are_the_last_of_all_turns(ledger: Ledger) -> None:
     assert [turn.prompt for turn in every] == ["asked r1", "asked r2", "asked r3"]
     for count in range(5):
         assert list(views.turns(last=count)) == every[max(3 - count, 0) :]
-
-
-class Counted:
-    """A store that counts what is read from it."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self.read = 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-
-        def counting(*given: Any, **named: Any) -> Any:
-            answer = found(*given, **named)
-            self.read += len(answer) if isinstance(answer, list) else 0
-            return answer
-
-        return counting
 
 
 def long_story(turns: int, per_turn: int, first: int = 0) -> list[NewEvent]:
