@@ -84,3 +84,64 @@ def test_a_pruned_session_shows_nothing_of_what_was_redacted_before(ledger: Ledg
     assert receipt.count == 1
     assert session.history() == []
     assert ledger.verify().intact
+
+
+def test_a_reason_is_only_a_word(ledger: Ledger) -> None:
+    session = talked(ledger, "precious?")
+    session.close("pruned")
+
+    receipt = ledger.sweep(HERE)
+
+    assert (receipt.pruned, session.outline().state) == ([], "closed")
+    assert [message["content"] for message in session.history()] == ["precious?"]
+
+
+def test_a_summary_that_does_not_say_what_it_tells_goes_with_all_before_it(
+    ledger: Ledger,
+) -> None:
+    session = talked(ledger, "the secret word?")
+    [asked] = [header for header in session.headers() if header.kind == "conversation.user"]
+    session.record("context.compacted", "compacted", payload={"summary": "the secret word"})
+
+    receipt = ledger.redact(HERE, event_id=asked.event_id)
+
+    assert receipt.retellings_redacted == 1
+    assert "secret" not in "".join(str(event.payload) for event in session.events())
+
+
+def test_a_fork_tells_its_own_part_and_not_what_it_shares(ledger: Ledger) -> None:
+    session = talked(ledger, "first?", "second?")
+    untouched, gone_on = session.fork("untouched"), session.fork("gone-on")
+    with gone_on.turn() as turn:
+        turn.user("third?")
+
+    assert untouched.write_episode() is None
+    written = gone_on.write_episode()
+
+    assert written is not None
+    assert ledger.event(HERE, written.event_id).payload["message_count"] == 1
+
+
+def test_forks_of_forks_are_named_after_the_first(ledger: Ledger) -> None:
+    session = talked(ledger, "first?")
+    for _ in range(20):
+        session = session.fork()
+
+    assert session.session_id.startswith("s1-fork-")
+    assert len(session.session_id) == len("s1-fork-00000000")
+
+
+@pytest.mark.parametrize("told", ["half a \ud800 character", "fine"])
+def test_no_summariser_stops_a_compaction(ledger: Ledger, told: str) -> None:
+    session = talked(ledger, *(f"question {number}?" for number in range(5)))
+
+    class Odd:
+        name = "n" * 5_000
+
+        def __call__(self, *_: object) -> str:
+            return told
+
+    header = session.compact(keep=1, summariser=Odd())
+
+    assert header is not None
+    assert header.refs["by"] == ("structure" if "half" in told else "n" * 199 + "…")

@@ -17,6 +17,7 @@ from builders import ELSEWHERE, HERE, called, run_of, said
 from treering import InvalidInput, NotFound
 from treering.ledger import titles
 from treering.ledger.outlines import Sketch, head_of
+from treering.ledger.pruning import closing
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -369,7 +370,8 @@ def test_what_is_erased_of_an_idle_session_does_not_wake_it(ledger: Ledger) -> N
 
 
 def test_a_pruned_session_is_listed_only_when_asked_for(ledger: Ledger) -> None:
-    opened(ledger, "s1").close("pruned")
+    pruned = opened(ledger, "s1")
+    pruned.append([closing(pruned)])
     opened(ledger, "s2")
 
     assert listed(ledger) == ["s2"]

@@ -58,7 +58,10 @@ def test_it_reaches_them_in_forks_and_forks_of_forks(ledger: Ledger) -> None:
     child = session.fork("child")
     child.compact(keep=2)
     grandchild = child.fork("grandchild")
-    grandchild.write_episode()
+    for number in range(2):
+        with grandchild.turn() as turn:
+            turn.user(f"And {number}?")
+    grandchild.compact(keep=1)
 
     receipt = ledger.redact(HERE, event_id=secret_id(session))
 
@@ -179,13 +182,11 @@ def test_a_redaction_just_before_a_summary_is_recorded_reaches_it(
     assert ledger.verify().intact
 
 
-@pytest.mark.parametrize("name", ["s1", "child", "grandchild"])
 def test_a_redaction_just_before_an_episode_is_recorded_has_it_told_again_without(
-    ledger: Ledger, name: str
+    ledger: Ledger,
 ) -> None:
     session = told(ledger)
-    session.fork("child").fork("grandchild")
-    hurrying = hurried(ledger, name, redact_secret(ledger, session))
+    hurrying = hurried(ledger, "s1", redact_secret(ledger, session))
 
     header = hurrying.write_episode()
 

@@ -16,7 +16,7 @@ from treering.capture.secrets import Guard
 from treering.ledger.drafts import Drafter
 from treering.ledger.erasure import AGENT, expire_session
 from treering.ledger.ledger import Ledger
-from treering.ledger.pruning import REMAINS, sweep
+from treering.ledger.pruning import REMAINS, closing, sweep
 from treering.ledger.records import Selection
 from treering.model.scopes import Scope
 
@@ -519,7 +519,7 @@ def test_a_sweep_that_died_after_the_closing_is_finished_by_the_next(
     take_turn(session)
     calendar.turn(days=100)
     session.write_episode()
-    session.close("pruned")
+    session.append([closing(session)])
     if erased:
         erase_some(ledger, erased)
 
@@ -537,7 +537,7 @@ def test_a_sweep_that_died_after_the_closing_is_finished_by_the_next(
 def test_a_sweep_that_prunes_nothing_finishes_nothing(ledger: Ledger, calendar: Calendar) -> None:
     session = session_of(ledger)
     take_turn(session)
-    session.close("pruned")
+    session.append([closing(session)])
 
     assert ledger.sweep(HERE, prune_days=None).pruned == []
     assert len(content(session)) == 4
@@ -548,13 +548,15 @@ def test_what_a_sweep_that_died_left_is_not_taken_from_a_fork(
 ) -> None:
     session = session_of(ledger)
     take_turn(session)
-    session.close("pruned")
+    calendar.turn(days=100)
+    session.append([closing(session)])
     child = session.fork("child")
+    take_turn(child)
 
     receipt = ledger.sweep(HERE)
 
     assert receipt.kept == {"s1": "forked"}
-    assert len(child.history()) == 4
+    assert len(child.history()) == 8
 
 
 def erase_some(ledger: Ledger, count: int) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from treering.errors import InvalidInput
 from treering.model.codec import decode, encode
-from treering.model.fields import check_name
+from treering.model.fields import check_list, check_name, check_text
 from treering.model.parts import SessionOpened
-from treering.model.sessions import ERASED_CHARTER, MODES, Charter
+from treering.model.sessions import ERASED_CHARTER, MODES, Charter, Isolation
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.handles import Handle
     from treering.model.events import NewEvent
-    from treering.model.sessions import Isolation, Mode
+    from treering.model.sessions import Mode
 
 
 def stated(
@@ -32,11 +32,16 @@ def stated(
     """Return what a handle was given as a charter. Raises InvalidInput."""
     if mode is not None and mode not in MODES:
         raise InvalidInput(f"invalid mode: {mode}", hint=f"use {' or '.join(MODES)}")
+    if isolation is not None and not isinstance(isolation, Isolation):
+        raise InvalidInput(
+            f"isolation is a {type(isolation).__name__}", hint="give a treering.Isolation"
+        )
+    people = check_list(participants, "participants")
     return Charter(
         mode=mode or "main",
-        channel=channel,
-        participants=tuple(participants),
-        key=key,
+        channel=None if channel is None else check_text(channel, "channel"),
+        participants=tuple(check_text(person, "participant") for person in people),
+        key=None if key is None else check_text(key, "key"),
         tools=None if tools is None else _tool_names(tools),
         isolation=isolation,
         title=None if title is None else check_title(title),
@@ -80,10 +85,8 @@ def check_title(title: str) -> str:
     """Return a title as one line. Raises InvalidInput if there is nothing in it."""
     if not isinstance(title, str) or not title.strip():
         raise InvalidInput("a title is a text", hint="give a few words")
-    return shorten(title)
+    return shorten(check_text(title, "title"))
 
 
 def _tool_names(tools: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(tools, str):
-        raise InvalidInput("tools is one text", hint=f"give a list: tools=[{tools!r}]")
-    return tuple(check_name(tool, "tool name") for tool in tools)
+    return tuple(check_name(tool, "tool name") for tool in check_list(tools, "tools"))

@@ -15,9 +15,10 @@ from treering.context.summaries import Summariser, summarise
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.turnings import redoable
 from treering.ledger.windows import read_window
+from treering.model.codec import canonical
 from treering.model.parts import CompactionPhase, ContextCompacted
 from treering.spine.entries import Entry
-from treering.spine.words import describe
+from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.messages import ModelMessage
     from treering.model.tools import SyntheticPolicy
-
-__all__ = ["KEEP_MESSAGES", "Compaction", "Summariser", "compact"]
 
 THRESHOLD: Final = 0.8
 """The part of a budget above which a session is compacted."""
@@ -185,10 +184,11 @@ def _told(
     """Return the summary, what wrote it, and why it was not what was asked to."""
     failure = None
     if summariser is not None:
-        name = str(getattr(summariser, "name", None) or "model")
         try:
+            name = shorten(str(getattr(summariser, "name", None) or "model"))
             text = summariser(messages, earlier, tokens)
             if isinstance(text, str) and text.strip():
+                canonical([name, text], "the summary")
                 return shorten_to(text.strip(), tokens, Budget().count), name, None
             failure = {"class": "ValueError", "message": "the summariser gave no text"}
         except Exception as error:  # noqa: BLE001 - a compaction needs no model, and none may stop it.

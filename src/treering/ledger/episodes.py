@@ -23,9 +23,10 @@ EVENTS_MAX: Final = 20_000
 def episode(lineage: Lineage, policy: SyntheticPolicy, *, user: str | None) -> Entry | None:
     """Return the episode of what was said since the last one; None if nothing was."""
     last = lineage.committed_before(ENDLESS, kinds={"episode.written"}, limit=1)
-    told_seq = _through(last[0]) if last else 0
-    window = read_window(lineage, tokens=None, events=EVENTS_MAX, past="whole")
-    events = [event for event in (*window.lead, *window.events) if event.seq > told_seq]
+    # What a fork shares is told by the session that it was said in.
+    told_seq = max(_through(last[0]) if last else 0, lineage.own_after_seq())
+    window = read_window(lineage, tokens=None, events=EVENTS_MAX, after_seq=told_seq, past="whole")
+    events = [*window.lead, *window.events]
     messages, _ = pair(events, policy)
     if not messages:
         return None

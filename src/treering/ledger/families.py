@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import NotFound
+from treering.ledger.lineage import ENDLESS
 from treering.ledger.outlines import Sketch, check_limit, head_of, heads
 from treering.model.cursors import pack, unpack
 from treering.model.queries import Page
@@ -30,8 +31,11 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 def family(store: EventStore, scope: Scope, session_id: str, *, now_ms: int) -> Family:
     """Return the whole family of a session, from its oldest ancestor down. Raises NotFound."""
     root = session_id
+    until_seq = ENDLESS
     while (cut := store.cut(scope, root)) is not None:
-        root = cut.parent
+        if cut.seq >= until_seq:
+            break  # No family is so: verify names what is wrong with it.
+        root, until_seq = cut.parent, cut.seq
     found = _descent(store, Sketch(store, scope, now_ms), scope, root)
     if found is None:
         raise NotFound(f"no session {session_id} in scope {scope}", hint="check both names")
@@ -68,8 +72,9 @@ def _roots(store: EventStore, scope: Scope) -> dict[str, int]:
     root_of: dict[str, str] = {}
     # The first that is met of each family is the last that was written to.
     for name, (position, _) in positions.items():
-        steps, root = [], name
-        while root not in root_of and parents.get(root) in positions:
+        steps: list[str] = []
+        root = name
+        while root not in root_of and parents.get(root) in positions and len(steps) < len(parents):
             steps.append(root)
             root = parents[root]
         root = root_of.get(root, root)

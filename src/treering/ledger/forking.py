@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from treering.ledger.turnings import turn_end
 from treering.model.codec import decode, encode
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import SessionForked
-from treering.spine.words import shorten
+from treering.spine.words import new_id, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +20,16 @@ if TYPE_CHECKING:
     from treering.model.runs import OpenRun
     from treering.model.sessions import Charter
 
+_NAMED: Final = re.compile(r"(?:-fork-[0-9a-f]{8})+$")
+FIRST_CHARACTERS_MAX: Final = 180
 LOOKS_MAX: Final = 20
 """How often a fork looks at a session that others write to."""
+
+
+def fork_name(session_id: str) -> str:
+    """Return a fresh name for a fork: that of the first session, however often it was forked."""
+    first = _NAMED.sub("", session_id)
+    return f"{first[:FIRST_CHARACTERS_MAX]}-fork-{new_id()[-8:]}"
 
 
 def turn_end_of(

@@ -9,7 +9,7 @@ from treering.ledger.charters import agree, opening, stated
 from treering.ledger.inbox import Inbox
 from treering.ledger.pasts import Past
 from treering.model.events import NewEvent
-from treering.model.fields import check_name
+from treering.model.fields import check_events, check_id, check_list, check_name, check_text
 from treering.model.scopes import parse_scope
 from treering.model.sessions import PATIENCE_S, mentions
 from treering.spine.entries import Author
@@ -111,9 +111,12 @@ class Handle(Past):
         ``names`` are others that the agent goes by; ``reply_to`` is the id of the event that is
         replied to.
         """
-        if self.charter.mode != "group" or mentions(text, (self.agent, *names)):
+        called = [check_text(name, "name") for name in check_list(names, "names")]
+        replied = None if reply_to is None else check_id(reply_to)
+        said = check_text(text, "text")
+        if self.charter.mode != "group" or mentions(said, (self.agent, *called)):
             return True
-        answered = None if reply_to is None else self._store.find(self.scope, reply_to)
+        answered = None if replied is None else self._store.find(self.scope, replied)
         return (
             answered is not None
             and answered.kind == "conversation.assistant"
@@ -176,16 +179,17 @@ class Handle(Past):
 
         Raises InvalidInput if one of them is of another session.
         """
-        for event in events:
+        listed = check_events(events)
+        for event in listed:
             if event.session_id != self.session_id or parse_scope(event.scope) != self.scope:
                 raise InvalidInput(
                     f"an event of session {event.session_id} was given to {self.session_id}",
                     hint="use ledger.append for events of several sessions",
                 )
-        if not events:
+        if not listed:
             return []
         self.open()
-        return self._kernel.append(events, expected_seq=expected_seq)
+        return self._kernel.append(listed, expected_seq=expected_seq)
 
     def open(self) -> None:
         """Record the opening, unless the session has a past. Whatever is recorded does it."""

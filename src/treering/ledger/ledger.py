@@ -21,8 +21,15 @@ from treering.ledger.paging import make_query, read_page
 from treering.ledger.pruning import PRUNE_DAYS, sweep
 from treering.ledger.sessions import Session
 from treering.ledger.verification import verify
-from treering.model.events import NewEvent
-from treering.model.fields import check_id, check_name, check_time
+from treering.model.fields import (
+    check_count,
+    check_events,
+    check_id,
+    check_list,
+    check_name,
+    check_text,
+    check_time,
+)
 from treering.model.queries import PAGE_ITEMS_DEFAULT
 from treering.model.retention import check_retention
 from treering.model.scopes import parse_scope
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
     from treering.ledger.families import Family
     from treering.ledger.jsonl import Payloads
     from treering.ledger.ports import Clock, EventStore
-    from treering.model.events import Event, Header
+    from treering.model.events import Event, Header, NewEvent
     from treering.model.queries import Page
     from treering.model.receipts import (
         AnchorReceipt,
@@ -104,11 +111,10 @@ class Ledger:
         The same event id with the same content again returns the first header and writes nothing.
         Raises Conflict if ``expected_seq`` is given and the session is elsewhere.
         """
-        if isinstance(events, NewEvent):
-            raise InvalidInput("append takes a list of events", hint="write append([event])")
-        if not events:
+        listed = check_events(events)
+        if not listed:
             return []
-        return self._kernel.append(events, expected_seq=expected_seq)
+        return self._kernel.append(listed, expected_seq=expected_seq)
 
     def append_new(self, event: NewEvent) -> Header:
         """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
@@ -177,6 +183,7 @@ class Ledger:
         It is isolated and has the few harmless tools, unless the group is given others.
         """
         _check_channel(channel)
+        check_name(group_id, "group_id")
         return self.session(
             f"group:{channel}:{group_id}", scope=scope, agent=agent, channel=channel,
             mode="group", participants=participants, tools=tools, isolation=isolation,
@@ -204,19 +211,21 @@ class Ledger:
         """
         query = SessionQuery(
             scope=parse_scope(scope),
-            agent=agent,
-            since_ms=since,
-            until_ms=until,
-            states=(state,) if isinstance(state, str) else tuple(state),
-            prefix=prefix,
-            text=text,
-            limit=first,
+            agent=None if agent is None else check_text(agent, "agent"),
+            since_ms=None if since is None else check_time(since),
+            until_ms=None if until is None else check_time(until),
+            states=(state,) if isinstance(state, str) else check_list(state, "state"),
+            prefix=None if prefix is None else check_text(prefix, "prefix"),
+            text=None if text is None else check_text(text, "text"),
+            limit=check_count(first, "first"),
         )
-        return list_sessions(self._store, query, after=after, now_ms=self._clock())
+        place = None if after is None else check_text(after, "after")
+        return list_sessions(self._store, query, after=place, now_ms=self._clock())
 
     def family(self, scope: str, session_id: str) -> Family:
         """Return all sessions that were forked from one another, as a tree. Raises NotFound."""
-        return family(self._store, parse_scope(scope), session_id, now_ms=self._clock())
+        name = check_name(session_id, "session_id")
+        return family(self._store, parse_scope(scope), name, now_ms=self._clock())
 
     def families(
         self, scope: str, *, first: int = PAGE_ITEMS_DEFAULT, after: str | None = None
@@ -226,7 +235,11 @@ class Ledger:
         ``after`` is the ``next_cursor`` of the page before.
         """
         return families(
-            self._store, parse_scope(scope), limit=first, after=after, now_ms=self._clock()
+            self._store,
+            parse_scope(scope),
+            limit=check_count(first, "first"),
+            after=None if after is None else check_text(after, "after"),
+            now_ms=self._clock(),
         )
 
     def sweep(
@@ -392,11 +405,15 @@ class Ledger:
 
     def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
-        return self._store.run_headers(parse_scope(scope), session_id, run_id)
+        return self._store.run_headers(
+            parse_scope(scope), check_name(session_id, "session_id"), check_name(run_id, "run_id")
+        )
 
     def run_events(self, scope: str, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the same as ``run_headers``, with payloads."""
-        return self._store.run_events(parse_scope(scope), session_id, run_id)
+        return self._store.run_events(
+            parse_scope(scope), check_name(session_id, "session_id"), check_name(run_id, "run_id")
+        )
 
     def follow(
         self,

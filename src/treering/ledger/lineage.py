@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from treering.errors import Corrupt
 from treering.model.kinds import ERASURE_KINDS
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ class Lineage:
         else:
             session_id, until_seq = below.parent, below.after_seq
         cut = self._store.cut(self._scope, session_id)
+        if cut is not None and cut.seq >= until_seq:
+            raise Corrupt(
+                f"session {session_id} of {self._scope} is said to be forked from its own future",
+                hint="keep a copy, then run treering verify",
+            )
         stem = Stem(
             session_id, cut.seq if cut else 0, until_seq, parent=cut.parent if cut else None
         )
@@ -75,6 +81,10 @@ class Lineage:
             # A session of our own that has no parent may yet be made, as a fork, by somebody else.
             self._stems = (*known[:number], stem)
         return stem
+
+    def own_after_seq(self) -> int:
+        """Return the seq behind which the session's own events begin."""
+        return next(self.stems()).after_seq
 
     def head_seq(self) -> int:
         """Return the last seq; 0 if there is no past."""

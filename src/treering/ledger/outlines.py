@@ -166,7 +166,7 @@ class Sketch:
         touched = self._latest(name, last, but=_AFTERWARDS)
         if touched is not None and touched.kind == "session.closed":
             refs = touched.refs if isinstance(touched.refs, dict) else {}
-            return "pruned" if refs.get("reason") == "pruned" else "closed"
+            return "pruned" if refs.get("pruned") is True else "closed"
         return "idle" if self._quiet_ms(head, last) <= self._idle_ms else "open"
 
     def _quiet_ms(self, head: SessionHead, last: Sequence[Header]) -> int:

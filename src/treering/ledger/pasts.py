@@ -18,6 +18,7 @@ from treering.ledger.stretches import stretch
 from treering.ledger.tool_calls import last_tool_calls, session_tool_calls
 from treering.ledger.views import Views
 from treering.ledger.windows import read_window
+from treering.model.fields import check_count, check_name
 from treering.model.queries import PAGE_ITEMS_MAX, Place, Query
 
 if TYPE_CHECKING:
@@ -66,9 +67,7 @@ class Past:
         is shortened: see ``context``. ``last`` gives the end of it: so many questions and answers,
         a call and its result counting as one.
         """
-        if last is not None and last < 0:
-            raise InvalidInput("the number of messages must be >= 0", hint="ask for 1 or more")
-        wanted = None if last is None else max(last, 1)
+        wanted = None if last is None else max(check_count(last, "last"), 1)
         while True:
             window = read_window(self._lineage, tokens=None, events=wanted, past="whole")
             messages, _ = pair([*window.lead, *window.events], self._kernel.results.policy)
@@ -80,15 +79,13 @@ class Past:
 
     def turns(self, *, last: int | None = None) -> Iterator[Turn]:
         """Return its turns in order, failed and undone ones marked: all, or the last so many."""
-        return self._views.turns(last=last)
+        return self._views.turns(last=None if last is None else check_count(last, "last"))
 
     def tool_calls(self, *, last: int | None = None) -> Iterator[ToolRecord]:
         """Return one record for each tool call, in order, open ones too: all, or the last few."""
         if last is None:
             return self._calls()
-        if last < 0:
-            raise InvalidInput("the number of calls must be >= 0", hint="ask for 1 or more")
-        return iter(self._last_calls(last))
+        return iter(self._last_calls(check_count(last, "last")))
 
     def summary(self) -> Counts:
         """Return how much of what it holds: events by kind, turns, calls, times."""
@@ -130,9 +127,8 @@ class Past:
 
         ``turn`` counts from 1. Each says whether it is exactly what was shown. Raises NotFound.
         """
-        if type(last) is not int or last < 0:
-            raise InvalidInput("the number of times must be >= 0", hint="ask for 1 or more")
-        runs = [run_id] if run_id is not None else []
+        check_count(last, "last")
+        runs = [check_name(run_id, "run_id")] if run_id is not None else []
         if turn is not None:
             runs += self._runs_of(turn)
         events = self._assembled_in(runs) if runs else self._last_assembled(last)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from treering.errors import Conflict, InvalidInput, RunActive
+from treering.errors import Conflict, InvalidInput, KeyMissing, RunActive
 from treering.ledger.erasure import KEPT, expire_session
 from treering.ledger.inbox import Inbox
 from treering.ledger.outlines import Sketch, head_of, heads
 from treering.ledger.titles import Titles
 from treering.model.kinds import KINDS
+from treering.model.parts import SessionClosed
 from treering.model.queries import Query
 from treering.model.receipts import SweepReceipt
 from treering.model.scopes import Scope
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.ledger.records import SessionHead
     from treering.ledger.sessions import Session
+    from treering.model.events import NewEvent
     from treering.model.sessions import SessionOutline
 
 PRUNE_DAYS: Final = 90
@@ -75,6 +77,9 @@ def sweep(
         verdict = _verdict(store, outline, quiet_ms, gone, old_ms=old_ms, idle_ms=idle_ms)
         if not dry_run and verdict.deed in {"close", "prune"}:
             verdict = _put_away(open_session(outline), verdict, head.head_seq)
+            if verdict.deed == "prune" and not _forks_gone(store, scope, name, gone):
+                # Forked while it was put away: its past is another's, too.
+                verdict = Verdict("keep", "forked")
         if verdict.deed == "keep":
             kept[name] = verdict.why
         elif verdict.deed == "close":
@@ -99,6 +104,12 @@ def sweep(
     )
 
 
+def closing(session: Session) -> NewEvent:
+    """Return the event that closes a session which is pruned: nobody else can say so by a word."""
+    part = SessionClosed(reason="pruned", pruned=True)
+    return session.new_event("session.closed", "session closed: pruned", refs=part.as_refs())
+
+
 def _youngest_first(store: EventStore, scope: Scope) -> Iterator[SessionHead]:
     """Return sessions so that forks come before what they were forked from."""
     found = list(heads(store, scope))
@@ -107,7 +118,7 @@ def _youngest_first(store: EventStore, scope: Scope) -> Iterator[SessionHead]:
 
     def depth_of(name: str) -> int:
         steps: list[str] = []
-        while name in parents and name not in depth:
+        while name in parents and name not in depth and len(steps) < len(found):
             steps.append(name)
             name = parents[name]
         base = depth.get(name, 0)
@@ -142,7 +153,7 @@ def _verdict(
     is_pruned = outline.state == "pruned"
     if is_pruned and not _has_content(store, scope, name):
         return Verdict("gone" if _forks_gone(store, scope, name, gone) else "leave")
-    if old_ms is not None and (is_pruned or quiet_ms <= old_ms):
+    if old_ms is not None and quiet_ms <= old_ms:
         if outline.state == "running":
             return Verdict("keep", "running")
         if _has_unread(store, scope, name):
@@ -182,7 +193,9 @@ def _put_away(session: Session, verdict: Verdict, seq: int) -> Verdict:
             session.close("idle", expected_seq=seq)
         else:
             episode = session.write_episode(expected_seq=seq)
-            session.close("pruned", expected_seq=episode.seq if episode else seq)
+            session.append([closing(session)], expected_seq=episode.seq if episode else seq)
+    except KeyMissing:
+        return Verdict("keep", "sealed")
     except (Conflict, RunActive):
         if verdict.deed == "close":
             return Verdict("leave")

@@ -30,14 +30,21 @@ def retellings(
     while waiting:
         name, first, last = waiting.pop()
         for header in _all(store, scope, name):
-            refs = header.refs if isinstance(header.refs, dict) else {}
-            through, start = refs.get("through_seq"), refs.get("from_seq", 0)
-            if type(through) is int and type(start) is int and through >= first and start <= last:
+            if not header.redacted and _tells(header, first, last):
                 yield header.event_id
         for fork in store.forks(scope, name):
             cut = store.cut(scope, fork)
             if cut is not None and cut.seq >= first:
                 waiting.append((fork, first, min(last, cut.seq)))
+
+
+def _tells(header: Header, first: int, last: int) -> bool:
+    """Whether a retelling is of anything between two seqs; one that does not say, of all before."""
+    refs = header.refs if isinstance(header.refs, dict) else {}
+    through, start = refs.get("through_seq"), refs.get("from_seq")
+    through = through if type(through) is int else header.seq - 1
+    start = start if type(start) is int else 0
+    return through >= first and start <= last
 
 
 def _all(store: EventStore, scope: Scope, session_id: str) -> Iterator[Header]:

@@ -22,27 +22,27 @@ from treering.ledger.charters import check_title
 from treering.ledger.compaction import KEEP_MESSAGES, compact
 from treering.ledger.contexts import DIALECT_DEFAULT
 from treering.ledger.episodes import episode
-from treering.ledger.forking import forked, last_end, turn_end_of
+from treering.ledger.forking import fork_name, forked, last_end, turn_end_of
 from treering.ledger.handles import Handle
 from treering.ledger.turnings import redoable, undoable
-from treering.model.fields import check_id
+from treering.model.fields import check_count, check_id, check_list, check_text
 from treering.model.kinds import BOUNDARIES
 from treering.model.parts import SessionClosed
 from treering.spine.entries import Entry, said
+from treering.spine.runs import Run
 from treering.spine.spine import check_wait
-from treering.spine.words import describe, new_id, plain, shorten
+from treering.spine.words import describe, plain, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treering.context.assemble import Context
+    from treering.context.summaries import Summariser
     from treering.context.tokens import Counter
-    from treering.ledger.compaction import Summariser
     from treering.ledger.contexts import Contributor
     from treering.model.events import Header
     from treering.model.kinds import Boundary
     from treering.model.sessions import Charter
-    from treering.spine.runs import Run
 
 
 class Session(Handle):
@@ -114,7 +114,9 @@ class Session(Handle):
                 f"invalid boundary: {reason}", hint=f"use one of {', '.join(BOUNDARIES)}"
             )
         summary = check_title(title)
-        payload = {"title": title} | ({} if content is None else {"content": content})
+        payload = {"title": title}
+        if content is not None:
+            payload["content"] = check_text(content, "content")
         return self.record(f"boundary.{reason}", summary, payload=payload)
 
     def checkpoint(self, title: str, content: str | None = None) -> Header:
@@ -164,12 +166,20 @@ class Session(Handle):
             raise NotFound(
                 f"session {self.session_id} has no past to fork from", hint="record a turn first"
             )
-        name = session_id or f"{self.session_id}-fork-{new_id()[-8:]}"
-        own = title and check_title(title)
+        name = fork_name(self.session_id) if session_id is None else session_id
+        own = None if title is None else check_title(title)
         charter = msgspec.structs.replace(self.charter, title=own, key=None)
-        child = self._sibling(name, agent or self.agent, charter)
+        child = self._sibling(name, self.agent if agent is None else agent, charter)
         event = forked(child, charter, parent=self.session_id, seq=seq, at=at)
+        was_pruned = self.outline().state == "pruned"
         self._kernel.fork(event, parent=stem.session_id, seq=seq)
+        # A sweep looks for forks when it has closed a session, and we for such a close: one of us
+        # sees the other, whoever was first.
+        if not was_pruned and self.outline().state == "pruned":
+            raise NotFound(
+                f"session {self.session_id} was pruned meanwhile: its past is gone",
+                hint="go on from another session",
+            )
         return child
 
     def undo(self, *, turns: int = 1) -> Header:
@@ -208,16 +218,22 @@ class Session(Handle):
         reported last. ``count`` counts tokens in place of the built-in estimate. Every repair and
         cut is in the ``report``.
         """
+        if turn is not None and not isinstance(turn, Run):
+            raise InvalidInput(f"turn is a {type(turn).__name__}", hint="give a turn under way")
+        if count is not None and not callable(count):
+            raise InvalidInput(
+                f"count is a {type(count).__name__}", hint="give a function of a text"
+            )
         return self._contexts.assemble(
             max_tokens=max_tokens,
-            dialect=dialect,
-            contributors=contributors,
-            reserve_output_tokens=reserve_output_tokens,
-            system=system,
-            tools=list(tools),
+            dialect=check_text(dialect, "dialect"),
+            contributors=check_list(contributors, "contributors"),
+            reserve_output_tokens=check_count(reserve_output_tokens, "reserve_output_tokens"),
+            system=check_text(system, "system"),
+            tools=list(check_list(tools, "tools")),
             prepended=None if turn is None else turn.prepend_context,
             run_id=None if turn is None else turn.run_id,
-            model=model,
+            model=None if model is None else check_text(model, "model"),
             count=count,
             record=self._note if turn is None else turn.emit,
         )
@@ -239,8 +255,8 @@ class Session(Handle):
         found = compact(
             self._lineage,
             self._kernel.results.policy,
-            max_tokens=max_tokens,
-            keep=keep,
+            max_tokens=None if max_tokens is None else check_count(max_tokens, "max_tokens"),
+            keep=check_count(keep, "keep"),
             summariser=summariser,
             below_seq=min((run.first_seq for run in self._open_runs()), default=None),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from treering.errors import InvalidInput
+from treering.model.fields import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,11 +25,9 @@ def stretch(
     """Return what is asked for, read behind or before a seq. Raises InvalidInput for both."""
     if first is not None and last is not None:
         raise InvalidInput("ask for the first or the last events, not both", hint="drop one")
-    if (first or 0) < 0 or (last or 0) < 0:
-        raise InvalidInput("the number of events must be >= 0", hint="ask for 1 or more")
     if last is not None:
-        return _backwards(before, last)
-    return _forwards(after, first)
+        return _backwards(before, check_count(last, "last"))
+    return _forwards(after, None if first is None else check_count(first, "first"))
 
 
 def _forwards(after: Callable[[int, int], list[Item]], count: int | None) -> Iterator[Item]:

@@ -45,16 +45,19 @@ def read_window(
     events: int | None = None,
     run_id: str | None = None,
     before_seq: int | None = None,
+    after_seq: int = 0,
     past: Past = "shown",
     model: str | None = None,
 ) -> Window:
     """Return what counts before ``before_seq``: enough for ``tokens``, or about so many ``events``.
 
     It goes back to the last compaction at most, unless the ``whole`` past is asked for. ``run_id``
-    is the run that asks. The ratio is that of ``model``, else of the one that reported last.
+    is the run that asks. Nothing up to ``after_seq`` is read. The ratio is that of ``model``, else
+    of the one that reported last.
     """
     wanted = None if tokens is None else tokens * CHARACTERS_PER_TOKEN + SPARE_CHARACTERS
     reading = _Reading(wanted, events, past)
+    reading.floor = after_seq
     kinds = WHOLE_KINDS if past == "whole" else SHOWN_KINDS
     # Others may write while it is read, page by page: what they write is not there yet.
     until_seq = lineage.head_seq() if before_seq is None else before_seq - 1

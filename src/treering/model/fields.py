@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
 
 from treering.errors import InvalidInput, TooLarge
-from treering.model.events import NAME_CHARACTERS_MAX, SUMMARY_CHARACTERS_MAX
+from treering.model.events import NAME_CHARACTERS_MAX, SUMMARY_CHARACTERS_MAX, NewEvent
+
+Item = TypeVar("Item")
 
 TIME_MS_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+COUNT_MAX: Final = 2**63 - 1
+"""The most that a database counts to."""
 
 
 def check_name(text: str, field: str) -> str:
@@ -44,6 +49,44 @@ def check_time(ts_ms: int) -> int:
             hint="give milliseconds since 1970",
         )
     return ts_ms
+
+
+def check_count(value: int, field: str) -> int:
+    """Return ``value`` if it is a whole number, 0 or more. Raises InvalidInput otherwise."""
+    if type(value) is not int or not 0 <= value <= COUNT_MAX:
+        raise InvalidInput(f"invalid {field}: {value!r}", hint="give a whole number, 0 or more")
+    return value
+
+
+def check_text(text: str, field: str) -> str:
+    """Return ``text`` if it is one, of any length. Raises InvalidInput otherwise."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{field} is a {type(text).__name__}, not text", hint="give plain text")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidInput(f"{field} holds a lone surrogate", hint="remove it")
+    return text
+
+
+def check_list(items: Iterable[Item], field: str) -> tuple[Item, ...]:
+    """Return ``items`` if there may be many of them. Raises InvalidInput if they are one text."""
+    if isinstance(items, str):
+        raise InvalidInput(f"{field} is one text", hint=f"give a list: {field}=[{items!r}]")
+    if isinstance(items, bytes | Mapping) or not isinstance(items, Iterable):
+        raise InvalidInput(f"{field} is a {type(items).__name__}, not a list", hint="give a list")
+    return tuple(items)
+
+
+def check_events(events: Iterable[NewEvent]) -> tuple[NewEvent, ...]:
+    """Return ``events`` if they are events to append. Raises InvalidInput otherwise."""
+    if isinstance(events, NewEvent):
+        raise InvalidInput("append takes a list of events", hint="write append([event])")
+    listed = check_list(events, "events")
+    for event in listed:
+        if not isinstance(event, NewEvent):
+            raise InvalidInput(
+                f"a {type(event).__name__} is no event", hint="make one with session.new_event"
+            )
+    return listed
 
 
 def check_summary(text: str) -> str:

@@ -203,6 +203,8 @@ class SessionClosed(SafePart, frozen=True, kw_only=True):
     """A session was closed."""
 
     reason: str | None = None
+    pruned: bool | None = None
+    """Whether a sweep closed it to expire what it holds."""
 
 
 class InboxTaken(SafePart, frozen=True, kw_only=True):

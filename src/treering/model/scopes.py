@@ -27,6 +27,8 @@ def parse_scope(text: str) -> Scope:
     Raises InvalidScope for anything else that would need changing: two different names never
     become one scope.
     """
+    if not isinstance(text, str):
+        raise InvalidScope(f"a scope is a text, not {text!r}", hint="name one, such as acme/app")
     # Twice: lower-casing can take apart what NFKC has put together.
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
     name = "-".join(folded.split())

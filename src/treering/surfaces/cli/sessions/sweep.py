@@ -31,6 +31,7 @@ _WHY: Final = {
     "written": "somebody wrote to it meanwhile",
     "unread": "messages in its inbox wait to be taken",
     "forked": "a fork that stays shares its past",
+    "sealed": "the key of its scope is not here",
 }
 
 now_option = click.option(
