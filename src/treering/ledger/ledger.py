@@ -8,16 +8,14 @@ import msgspec
 
 from treering.errors import InvalidInput, NotFound
 from treering.ledger import encryption, erasure
-from treering.ledger import tool_calls as tools
 from treering.ledger.anchors import check_anchor, write_anchor
+from treering.ledger.archive import Archive
 from treering.ledger.copying import copy
 from treering.ledger.exporting import write_export
 from treering.ledger.families import families, family
-from treering.ledger.following import Follower
 from treering.ledger.importing import read_export
 from treering.ledger.journal import LedgerJournal
 from treering.ledger.outlines import SessionQuery, list_sessions
-from treering.ledger.paging import make_query, read_page
 from treering.ledger.pruning import PRUNE_DAYS, sweep
 from treering.ledger.sessions import Session
 from treering.ledger.verification import verify
@@ -34,14 +32,11 @@ from treering.model.queries import PAGE_ITEMS_DEFAULT
 from treering.model.retention import check_retention
 from treering.model.scopes import parse_scope
 from treering.model.sessions import IDLE_MINUTES
-from treering.model.tool_records import ToolQuery, parse_statuses
-from treering.model.tools import check_reason
 from treering.spine.kernel import Kernel
 from treering.spine.spine import Spine
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from treering.ledger.drafts import Drafter
@@ -49,7 +44,7 @@ if TYPE_CHECKING:
     from treering.ledger.families import Family
     from treering.ledger.jsonl import Payloads
     from treering.ledger.ports import Clock, EventStore
-    from treering.model.events import Event, Header, NewEvent
+    from treering.model.events import Header, NewEvent
     from treering.model.queries import Page
     from treering.model.receipts import (
         AnchorReceipt,
@@ -67,16 +62,15 @@ if TYPE_CHECKING:
     )
     from treering.model.retention import Retention
     from treering.model.sessions import Isolation, Mode, SessionOutline, SessionState
-    from treering.model.tool_records import Order, ToolRecord, ToolStatistics
     from treering.model.tools import SyntheticPolicy
     from treering.spine.ports import Sink
 
 
-class Ledger:
+class Ledger(Archive):
     """An open ledger. Safe to share between threads; notices forks. Made by ``treering.open``."""
 
     def __init__(self, store: EventStore, *, drafter: Drafter, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store)
         self._drafter = drafter
         self._clock = clock
         self._journal = LedgerJournal(store, drafter, clock)
@@ -298,168 +292,6 @@ class Ledger:
         Opening a ledger does it once; a program that stays may ask again.
         """
         return self._kernel.recover(None if scope is None else parse_scope(scope))
-
-    # Reading.
-
-    def query(
-        self,
-        scope: str,
-        *,
-        session_id: str | None = None,
-        kinds: Sequence[str] = (),
-        since: int | None = None,
-        until: int | None = None,
-        first: int | None = None,
-        last: int | None = None,
-        after: str | None = None,
-    ) -> Page[Header]:
-        """Return headers of a scope by time: the first so many, or the last.
-
-        ``since`` and ``until`` are milliseconds since 1970, both inclusive. ``after`` is the
-        ``next_cursor`` of the page before; with ``last`` it goes on towards the past.
-        """
-        query = make_query(scope, session_id, kinds, since, until, first, last)
-        return read_page(self._store, query, after, self._store.headers)
-
-    def events(
-        self,
-        scope: str,
-        *,
-        session_id: str | None = None,
-        kinds: Sequence[str] = (),
-        since: int | None = None,
-        until: int | None = None,
-        first: int | None = None,
-        last: int | None = None,
-        after: str | None = None,
-    ) -> Page[Event]:
-        """Return the same as ``query``, with payloads; a page of large ones is shorter."""
-        query = make_query(scope, session_id, kinds, since, until, first, last)
-        return read_page(self._store, query, after, self._store.events)
-
-    def event(self, scope: str, event_id: str) -> Event:
-        """Return one event with its payload. Raises NotFound if the scope has none such."""
-        found = self._store.find(parse_scope(scope), check_id(event_id))
-        if found is None:
-            raise NotFound(f"no event {event_id} in scope {scope}", hint="check id and scope")
-        return found
-
-    def tool_calls(
-        self,
-        scope: str,
-        *,
-        session_id: str | None = None,
-        call_id: str | None = None,
-        tool: str | None = None,
-        status: str | Sequence[str] | None = None,
-        reason: str | None = None,
-        run_id: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
-        order: Order = "time",
-        first: int | None = None,
-        last: int | None = None,
-        after: str | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> Page[ToolRecord]:
-        """Return one record for each tool call of a scope, those of failed runs among them.
-
-        ``status`` is one or several; ``"failing"`` is failed or synthetic. ``order="slowest"``
-        gives the longest first. ``progress`` is told of events that are caught up with.
-        """
-        query = ToolQuery(
-            scope=parse_scope(scope),
-            session_id=session_id,
-            call_id=call_id,
-            tool=tool,
-            statuses=parse_statuses(status),
-            reason=None if reason is None else check_reason(reason),
-            run_id=run_id,
-            since_ms=since,
-            until_ms=until,
-            order=order,
-            limit=tools.limit_of(first, last),
-            backwards=last is not None,
-        )
-        return tools.read_page(self._store, query, after=after, progress=progress)
-
-    def tool_statistics(
-        self,
-        scope: str,
-        *,
-        session_id: str | None = None,
-        tool: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[ToolStatistics]:
-        """Return for each tool of a scope how its calls ended and how long they took."""
-        query = ToolQuery(
-            scope=parse_scope(scope),
-            session_id=session_id,
-            tool=tool,
-            since_ms=since,
-            until_ms=until,
-        )
-        return tools.read_statistics(self._store, query, progress=progress)
-
-    def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
-        """Return the headers of one run, in order."""
-        return self._store.run_headers(
-            parse_scope(scope), check_name(session_id, "session_id"), check_name(run_id, "run_id")
-        )
-
-    def run_events(self, scope: str, session_id: str, run_id: str) -> Iterator[Event]:
-        """Return the same as ``run_headers``, with payloads."""
-        return self._store.run_events(
-            parse_scope(scope), check_name(session_id, "session_id"), check_name(run_id, "run_id")
-        )
-
-    def follow(
-        self,
-        scope: str,
-        *,
-        after: str | None = None,
-        committed: bool = False,
-        idle_seconds: float | None = None,
-        stop: threading.Event | None = None,
-    ) -> Follower[Header]:
-        """Return an iterator over the headers that are there and those that come, in order.
-
-        ``committed`` delivers a run's events when it has ended well, and no others of runs.
-        It ends after ``idle_seconds`` without news, or when ``stop`` is set; else never.
-        """
-        return Follower(
-            self._store,
-            parse_scope(scope),
-            read=self._store.headers_after,
-            of_run=self._store.run_headers,
-            after=after,
-            committed=committed,
-            idle_seconds=idle_seconds,
-            stop=stop,
-        )
-
-    def follow_events(
-        self,
-        scope: str,
-        *,
-        after: str | None = None,
-        committed: bool = False,
-        idle_seconds: float | None = None,
-        stop: threading.Event | None = None,
-    ) -> Follower[Event]:
-        """Return the same as ``follow``, with payloads."""
-        return Follower(
-            self._store,
-            parse_scope(scope),
-            read=self._store.events_after,
-            of_run=self._store.run_events,
-            after=after,
-            committed=committed,
-            idle_seconds=idle_seconds,
-            stop=stop,
-        )
 
     # Erasing.
 

@@ -1,0 +1,190 @@
+"""The archive: all that a ledger holds, read by time, by tool and by run, and followed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treering.errors import NotFound
+from treering.ledger import tool_calls as tools
+from treering.ledger.following import Follower
+from treering.ledger.paging import make_query, read_page
+from treering.model.fields import check_id, check_name
+from treering.model.scopes import parse_scope
+from treering.model.tool_records import ToolQuery, parse_statuses
+from treering.model.tools import check_reason
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator, Sequence
+
+    from treering.ledger.ports import EventStore
+    from treering.model.events import Event, Header
+    from treering.model.queries import Page
+    from treering.model.tool_records import Order, ToolRecord, ToolStatistics
+
+
+class Archive:
+    """What a ledger holds. Reading it writes nothing that is not derived."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+
+    def query(
+        self,
+        scope: str,
+        *,
+        session_id: str | None = None,
+        kinds: Sequence[str] = (),
+        since: int | None = None,
+        until: int | None = None,
+        first: int | None = None,
+        last: int | None = None,
+        after: str | None = None,
+    ) -> Page[Header]:
+        """Return headers of a scope by time: the first so many, or the last.
+
+        ``since`` and ``until`` are milliseconds since 1970, both inclusive. ``after`` is the
+        ``next_cursor`` of the page before; with ``last`` it goes on towards the past.
+        """
+        query = make_query(scope, session_id, kinds, since, until, first, last)
+        return read_page(self._store, query, after, self._store.headers)
+
+    def events(
+        self,
+        scope: str,
+        *,
+        session_id: str | None = None,
+        kinds: Sequence[str] = (),
+        since: int | None = None,
+        until: int | None = None,
+        first: int | None = None,
+        last: int | None = None,
+        after: str | None = None,
+    ) -> Page[Event]:
+        """Return the same as ``query``, with payloads; a page of large ones is shorter."""
+        query = make_query(scope, session_id, kinds, since, until, first, last)
+        return read_page(self._store, query, after, self._store.events)
+
+    def event(self, scope: str, event_id: str) -> Event:
+        """Return one event with its payload. Raises NotFound if the scope has none such."""
+        found = self._store.find(parse_scope(scope), check_id(event_id))
+        if found is None:
+            raise NotFound(f"no event {event_id} in scope {scope}", hint="check id and scope")
+        return found
+
+    def tool_calls(
+        self,
+        scope: str,
+        *,
+        session_id: str | None = None,
+        call_id: str | None = None,
+        tool: str | None = None,
+        status: str | Sequence[str] | None = None,
+        reason: str | None = None,
+        run_id: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        order: Order = "time",
+        first: int | None = None,
+        last: int | None = None,
+        after: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Page[ToolRecord]:
+        """Return one record for each tool call of a scope, those of failed runs among them.
+
+        ``status`` is one or several; ``"failing"`` is failed or synthetic. ``order="slowest"``
+        gives the longest first. ``progress`` is told of events that are caught up with.
+        """
+        query = ToolQuery(
+            scope=parse_scope(scope),
+            session_id=session_id,
+            call_id=call_id,
+            tool=tool,
+            statuses=parse_statuses(status),
+            reason=None if reason is None else check_reason(reason),
+            run_id=run_id,
+            since_ms=since,
+            until_ms=until,
+            order=order,
+            limit=tools.limit_of(first, last),
+            backwards=last is not None,
+        )
+        return tools.read_page(self._store, query, after=after, progress=progress)
+
+    def tool_statistics(
+        self,
+        scope: str,
+        *,
+        session_id: str | None = None,
+        tool: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[ToolStatistics]:
+        """Return for each tool of a scope how its calls ended and how long they took."""
+        query = ToolQuery(
+            scope=parse_scope(scope),
+            session_id=session_id,
+            tool=tool,
+            since_ms=since,
+            until_ms=until,
+        )
+        return tools.read_statistics(self._store, query, progress=progress)
+
+    def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
+        """Return the headers of one run, in order."""
+        return self._store.run_headers(
+            parse_scope(scope), check_name(session_id, "session_id"), check_name(run_id, "run_id")
+        )
+
+    def run_events(self, scope: str, session_id: str, run_id: str) -> Iterator[Event]:
+        """Return the same as ``run_headers``, with payloads."""
+        return self._store.run_events(
+            parse_scope(scope), check_name(session_id, "session_id"), check_name(run_id, "run_id")
+        )
+
+    def follow(
+        self,
+        scope: str,
+        *,
+        after: str | None = None,
+        committed: bool = False,
+        idle_seconds: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> Follower[Header]:
+        """Return an iterator over the headers that are there and those that come, in order.
+
+        ``committed`` delivers a run's events when it has ended well, and no others of runs.
+        It ends after ``idle_seconds`` without news, or when ``stop`` is set; else never.
+        """
+        return Follower(
+            self._store,
+            parse_scope(scope),
+            read=self._store.headers_after,
+            of_run=self._store.run_headers,
+            after=after,
+            committed=committed,
+            idle_seconds=idle_seconds,
+            stop=stop,
+        )
+
+    def follow_events(
+        self,
+        scope: str,
+        *,
+        after: str | None = None,
+        committed: bool = False,
+        idle_seconds: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> Follower[Event]:
+        """Return the same as ``follow``, with payloads."""
+        return Follower(
+            self._store,
+            parse_scope(scope),
+            read=self._store.events_after,
+            of_run=self._store.run_events,
+            after=after,
+            committed=committed,
+            idle_seconds=idle_seconds,
+            stop=stop,
+        )
