@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from treering.errors import InvalidInput
@@ -133,9 +134,10 @@ def test_what_was_written_is_written_again_to_the_byte(value: object) -> None:
 
 @given(VALUES)
 def test_what_is_written_is_json_that_others_read(value: object) -> None:
-    assert stringify(parse(json.dumps(value).replace("Infinity", "1e999"))) == stringify(
-        copy(value)
-    )
+    spelled = json.dumps(value)
+    assume(not any("Infinity" in text for text in re.findall(r'"(?:[^"\\]|\\.)*"', spelled)))
+
+    assert stringify(parse(spelled.replace("Infinity", "1e999"))) == stringify(copy(value))
 
 
 @pytest.mark.parametrize(
