@@ -49,10 +49,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(message, UserMessage):
             return MESSAGE_TOKENS + count(message.text)
         cost = MESSAGE_TOKENS + (count(message.text) if message.text else 0)
-        for call in message.calls:
-            named = CALL_TOKENS + count(call.call_id) + count(call.tool)
-            cost += named + count(encode(call.arguments).decode())
-        for result in message.results:
-            named = CALL_TOKENS + count(result.call_id) + count(result.tool)
-            cost += named + count(result.output)
+        for call, result in zip(message.calls, message.results, strict=True):
+            # A result names its call and its tool once more.
+            named = CALL_TOKENS + count(f"{call.call_id} {call.tool}")
+            cost += 2 * named + count(encode(call.arguments).decode()) + count(result.output)
         return cost

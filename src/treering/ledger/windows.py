@@ -150,7 +150,8 @@ class _Reading:
                 continue
             if event.kind in MESSAGE_KINDS:
                 self._events.append(event)
-                self._characters += _weight(event)
+                if self._wanted is not None:
+                    self._characters += _weight(event)
             elif event.kind == "context.compacted":
                 self.restart(event)
             elif event.kind in {"context.assembled", "usage.reported"}:
