@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 settings.register_profile("dev", max_examples=40, stateful_step_count=25, deadline=None)
 settings.register_profile(
     "ci",
-    max_examples=100,
+    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
