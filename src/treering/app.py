@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from treering.capture.secrets import Guard
     from treering.ledger.drafts import GuardMode
     from treering.ledger.ports import EventStore
+    from treering.model.intakes import IntakeReceipt
     from treering.model.tools import SyntheticPolicy
     from treering.spine.ports import Sink
     from treering.storage.modes import Durability, Mode
@@ -74,6 +75,43 @@ def open(  # noqa: A001  (the public door is treering.open)
         ledger.close()
         raise
     return ledger
+
+
+def import_logs(
+    ledger: Ledger,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    scope: str | None = None,
+    since_ms: int | None = None,
+    dry_run: bool = False,
+    again: bool = False,
+    live: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> IntakeReceipt:
+    """Take in logs that agents wrote: files, and folders with all inside, by what is in them.
+
+    Each session goes to the scope of its project, by the git remote or the name of the folder
+    that it worked in, or to ``scope``. Secrets are masked. What is known is not taken in again;
+    files that did not change since the last time are not even read, unless ``again``. ``since_ms``
+    leaves out files that were last written before. ``live`` leaves the last line of a file that is
+    being written for later. ``progress`` is told how many bytes are done, and of how many.
+    """
+    # Each is loaded only when asked for.
+    from treering.capture.intake import take_logs  # noqa: PLC0415
+    from treering.formats import openclaw_mem  # noqa: PLC0415
+    from treering.storage.sqlite.foreign import read_rows  # noqa: PLC0415
+
+    return take_logs(
+        ledger,
+        paths,
+        scope=scope,
+        since_ms=since_ms,
+        dry_run=dry_run,
+        again=again,
+        live=live,
+        rows=partial(read_rows, table=openclaw_mem.TABLE, columns=openclaw_mem.COLUMNS),
+        progress=progress,
+    )
 
 
 def administer(location: str) -> Administration:

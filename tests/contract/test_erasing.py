@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,7 +11,7 @@ import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
 
 if TYPE_CHECKING:
-    from treering import Ledger
+    from treering import Ledger, NewEvent
 
 
 def test_a_redacted_event_keeps_its_row_and_loses_its_content(ledger: Ledger) -> None:
@@ -230,4 +231,67 @@ def test_a_session_goes_on_behind_what_expired(ledger: Ledger) -> None:
     header = ledger.append([said("new")])[0]
 
     assert header.seq == 3
+    assert ledger.verify().intact
+
+
+def imported(session_id: str, **fields: Any) -> NewEvent:
+    """Return the mark of a session that was taken from elsewhere."""
+    return said("session imported", kind="session.imported", session_id=session_id, **fields)
+
+
+def test_an_imported_session_is_kept_by_the_default_retention(ledger: Ledger) -> None:
+    old = NOON - 400 * DAY
+    ledger.append([said("mine", ts_ms=old), said("rescued", session_id="s2", ts_ms=old)])
+    ledger.append([imported("s2"), called(session_id="s2", ts_ms=old)])
+
+    trial = ledger.expire(HERE, now_ms=NOON, dry_run=True)
+    receipt = ledger.expire(HERE, now_ms=NOON)
+
+    left = [header.summary for header in ledger.query(HERE, session_id="s2").items]
+    assert (trial.deleted_total, trial.sessions_kept_imported) == (1, 1)
+    assert (receipt.deleted_total, receipt.sessions_kept_imported) == (1, 1)
+    assert sorted(left) == ["git_log called", "rescued", "session imported"]
+    assert ledger.verify().intact
+
+
+def test_a_policy_that_somebody_chose_reaches_imported_sessions(ledger: Ledger) -> None:
+    old = NOON - 400 * DAY
+    ledger.append([imported("s2"), said("rescued", session_id="s2", ts_ms=old)])
+    ledger.append([called(session_id="s2", ts_ms=old)])
+
+    by_call = ledger.expire(HERE, policy={"tool.call": 30}, now_ms=NOON)
+    ledger.set_retention(HERE, {"conversation.user": 60})
+    by_scope = ledger.expire(HERE, now_ms=NOON)
+
+    assert (by_call.deleted_by_type["tool.call"], by_call.deleted_total) == (1, 1)
+    assert by_call.sessions_kept_imported == 1
+    assert (by_scope.deleted_by_type["conversation.user"], by_scope.deleted_total) == (1, 1)
+    assert by_scope.sessions_kept_imported == 0
+
+
+def test_the_mark_of_an_import_counts_in_its_own_scope_and_after_a_redaction(
+    ledger: Ledger,
+) -> None:
+    old = NOON - 400 * DAY
+    ledger.append([imported("s1", scope=ELSEWHERE), said("mine", ts_ms=old)])
+    ledger.append([imported("s2", event_id="mark"), said("kept", session_id="s2", ts_ms=old)])
+    ledger.redact(HERE, event_id="mark")
+
+    receipt = ledger.expire(HERE, now_ms=NOON)
+
+    assert (receipt.deleted_total, receipt.sessions_kept_imported) == (1, 1)
+    with pytest.raises(treering.InvalidInput, match="kept forever"):
+        ledger.expire(HERE, policy={"session.imported": 1})
+
+
+def test_an_imported_session_is_pruned_only_when_asked_for(ledger: Ledger) -> None:
+    ledger.append([imported("s2"), said("rescued", session_id="s2")])
+    ledger.append([said("mine")])
+    later = time.time_ns() // 1_000_000 + 400 * DAY
+
+    kept = ledger.sweep(HERE, idle_minutes=None, now_ms=later)
+    asked = ledger.prune(HERE, older_than_days=90, include_imported=True, now_ms=later)
+
+    assert (kept.pruned, kept.kept, kept.sessions_kept_imported) == (["s1"], {"s2": "imported"}, 1)
+    assert (asked.pruned, asked.sessions_kept_imported) == (["s2"], 0)
     assert ledger.verify().intact

@@ -8,7 +8,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from treering.formats.clawser import EventLog
-from treering.formats.clawser_kinds import KINDS
+from treering.formats.clawser.kinds import KINDS
 
 T0: Final = 1_790_000_000_000
 

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from treering.errors import InvalidInput
-from treering.formats.apeira_json import NotJson, copy, parse, stringify, text_of
+from treering.formats.apeira.json import NotJson, copy, parse, stringify, text_of
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from formats.clawser_logs import T0, event, lines, log_of, logs, values, voyage
 from treering import InvalidInput
 from treering.formats.clawser import EventLog, read_jsonl
-from treering.formats.clawser_text import BAD_LINES_TOLD_MAX, parse, stringify
+from treering.formats.clawser.text import BAD_LINES_TOLD_MAX, parse, stringify
 
 # Appending.
 

@@ -11,7 +11,7 @@ import treering
 from builders import HERE
 from formats.clawser_logs import T0, event, log_of, logs, voyage
 from treering.formats.clawser import EventLog, Taken, from_session, to_session
-from treering.formats.clawser_kinds import KINDS, state
+from treering.formats.clawser.kinds import KINDS, state
 
 if TYPE_CHECKING:
     from treering import Ledger, Session

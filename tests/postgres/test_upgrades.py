@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from postgres_server import Server
     from treering import Header, Ledger
 
-TO_SCHEMA_1: Final = """
+TO_SCHEMA_4: Final = """
+DROP FUNCTION search_scope;
+DROP TABLE search_documents, search_marks;
+UPDATE ledger SET value = '4' WHERE name = 'version';
+"""
+TO_SCHEMA_1: Final = f"""
+{TO_SCHEMA_4}
 DROP TABLE tool_calls, tool_extras, tool_marks, cursors, forks, snapshots;
 DROP TRIGGER entering ON ledger;
 DROP FUNCTION note_entry();
@@ -29,7 +35,8 @@ DELETE FROM ledger WHERE name = 'entered_ms';
 UPDATE ledger SET value = '1' WHERE name = 'version';
 """
 """Leaves what the first schema had, with the roles, privileges and policies of that time."""
-TO_SCHEMA_3: Final = """
+TO_SCHEMA_3: Final = f"""
+{TO_SCHEMA_4}
 DROP TABLE forks, snapshots;
 UPDATE ledger SET value = '3' WHERE name = 'version';
 """

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 TABLES: Final = (
     *("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention"),
     *("cursors", "tool_calls", "tool_extras", "tool_marks", "forks", "snapshots"),
-    "episodic_events",
+    *("search_documents", "search_marks", "episodic_events"),
+)
+PARTS: Final = (
+    *("events_00", "events_01", "blobs_00", "blobs_01"),
+    *("search_documents_00", "search_documents_01"),
 )
 MARK: Final = "their-"
 """Stands in all that the other scope holds."""
@@ -72,6 +76,7 @@ def fill(ledger: Ledger, scope: str, mark: str) -> None:
     called = [said("x", kind=kind, refs=tool, **names) for kind in ("tool.call", "tool.result")]
     ledger.append([*called, called[1]])
     ledger.tool_calls(scope)
+    ledger.index(scope)
     [draft] = ledger._drafter.draft([said("x", **names | {"session_id": f"{mark}fork"})])
     ledger._store.fork(draft, parent=f"{mark}session", seq=2)
     ledger._store.keep_snapshot(Scope(scope), f"{mark}fork", seq=3, body=b"1")
@@ -124,7 +129,7 @@ def test_a_partition_shows_nothing_even_to_whom_it_was_opened(server: Server) ->
     """Policies hold where a query begins, and a partition is another beginning."""
     guarded = Guarded(server)
     for role in (guarded.application, guarded.held):
-        for table in ("events_00", "events_01", "blobs_00", "blobs_01"):
+        for table in PARTS:
             with pytest.raises(InsufficientPrivilege):
                 guarded.sql(f"TABLE {table}", role=role, stating=HERE)
 
@@ -143,7 +148,7 @@ def test_every_table_that_has_a_scope_has_both_walls(place: Place) -> None:
         place.schema,
     )
 
-    parts = {"events_00", "events_01", "blobs_00", "blobs_01"}
+    parts = set(PARTS)
     tables = {*TABLES, "grants"} - {"episodic_events"}
     policies = {"grants": 1} | dict.fromkeys(parts, 0)
     assert set(found) == {(name, True, policies.get(name, 2)) for name in tables | parts}

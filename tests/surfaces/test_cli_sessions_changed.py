@@ -331,6 +331,7 @@ def test_a_dry_run_prunes_nothing(old: CommandLine) -> None:
             "kept": {"queue-1": "unread"},
             "events_expired": 0,
             "physical": "done",
+            "sessions_kept_imported": 0,
         },
     )
     assert words(old) == ["hello", "HELLO", "go on", "GO ON"]
@@ -422,3 +423,18 @@ def test_a_sweep_of_a_ledger_that_is_not_there_makes_none(cli: CommandLine) -> N
 
     assert (outcome.status, outcome.receipt["closed"]) == (0, [])
     assert not cli.database.exists()
+
+
+def test_an_imported_session_is_pruned_only_when_asked_for(talk: CommandLine) -> None:
+    with treering.open(talk.database) as ledger:
+        session = ledger.session("build-1", scope=HERE, agent="lyria")
+        session.record("session.imported", "session imported")
+
+    kept = talk("sessions", "sweep", *IN, "--idle", "never", *later(91))
+    asked = talk(
+        "sessions", "prune", *IN, "--older-than", "90d", *later(91), "--include-imported", "--yes",
+        "--json",
+    )  # fmt: skip
+
+    assert kept.out.splitlines()[1:] == ["1 old session kept", "  build-1: it was imported"]
+    assert (asked.body["pruned"], asked.body["sessions_kept_imported"]) == (["build-1"], 0)

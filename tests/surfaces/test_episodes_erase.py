@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import treering
+from builders import said
+
 if TYPE_CHECKING:
     from surfaces.command_line import CommandLine
 
@@ -146,6 +149,7 @@ def test_gc_removes_what_is_past_its_retention_and_counts_it(aged: CommandLine) 
         "policy_days": POLICY_DAYS,
         "sessions_touched": 2,
         "sessions_kept_open": 0,
+        "sessions_kept_imported": 0,
         "blobs_erased": 0,
         "blobs_shared": 0,
         "physical": "done",
@@ -229,3 +233,15 @@ def test_people_see_what_gc_removed_by_type(aged: CommandLine) -> None:
         "  conversation.user: 1 older than 60 days",
         "  tool.result: 2 older than 30 days",
     ]
+
+
+def test_people_are_told_how_to_reach_imported_sessions(aged: CommandLine) -> None:
+    with treering.open(aged.database) as ledger:
+        mark = said("session imported", scope="s", session_id="day 90", kind="session.imported")
+        ledger.append([mark])
+
+    outcome = aged("episodes", "gc", "--scope", "s", "--now-ts-ms", str(100 * DAY_MS + 1))
+
+    assert outcome.out.splitlines()[-1] == (
+        "left alone: 1 imported session; --policy TYPE=DAYS reaches them, too"
+    )

@@ -8,8 +8,10 @@ from treering.errors import NotFound
 from treering.ledger import tool_calls as tools
 from treering.ledger.following import Follower
 from treering.ledger.paging import make_query, read_page
-from treering.model.fields import check_id, check_name
+from treering.ledger.search import catch_up, search
+from treering.model.fields import check_id, check_list, check_name
 from treering.model.scopes import parse_scope
+from treering.model.searches import HITS_DEFAULT
 from treering.model.tool_records import ToolQuery, parse_statuses
 from treering.model.tools import check_reason
 
@@ -17,17 +19,22 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.ledger.ports import EventStore
+    from treering.ledger.drafts import Drafter
+    from treering.ledger.ports import Clock, EventStore
+    from treering.ledger.records import Place
     from treering.model.events import Event, Header
     from treering.model.queries import Page
+    from treering.model.searches import SearchResult
     from treering.model.tool_records import Order, ToolRecord, ToolStatistics
 
 
 class Archive:
     """What a ledger holds. Reading it writes nothing that is not derived."""
 
-    def __init__(self, store: EventStore) -> None:
+    def __init__(self, store: EventStore, *, drafter: Drafter, clock: Clock) -> None:
         self._store = store
+        self._drafter = drafter
+        self._clock = clock
 
     def query(
         self,
@@ -71,6 +78,14 @@ class Archive:
         if found is None:
             raise NotFound(f"no event {event_id} in scope {scope}", hint="check id and scope")
         return found
+
+    def known(self, scope: str, event_ids: Sequence[str]) -> dict[str, Place]:
+        """Return where the events with these ids stand, as far as the scope has ever had such.
+
+        Ids of redacted and expired events are known, too: they do not come back.
+        """
+        ids = [check_id(one) for one in check_list(event_ids, "event_ids")]
+        return self._store.known(parse_scope(scope), ids)
 
     def tool_calls(
         self,
@@ -130,6 +145,51 @@ class Archive:
             until_ms=until,
         )
         return tools.read_statistics(self._store, query, progress=progress)
+
+    def search(
+        self,
+        query: str,
+        *,
+        scope: str,
+        mode: str = "words",
+        limit: int = HITS_DEFAULT,
+        include_failed: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> SearchResult:
+        """Find events of a scope by their words; the best first, grouped by session.
+
+        All words have to be there, in any order and whatever their case or accents:
+        ``deploy* "no such table" -draft kind:tool.call agent: session: tool: file: after:3d
+        before:2026-03-05``. A word that few events have is also found inside of names in code.
+        Runs that failed or were interrupted are left out, unless ``include_failed`` says otherwise.
+        ``progress`` is told of events that the index is caught up with.
+        """
+        return search(
+            self._store,
+            self._drafter.guard(),
+            query,
+            parse_scope(scope),
+            mode=mode,
+            limit=limit,
+            include_failed=include_failed,
+            now_ms=self._clock(),
+            progress=progress,
+        )
+
+    def index(
+        self, scope: str | None = None, *, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """Have the search index catch up with a scope, or with all that it follows.
+
+        Return how many events that took. A search does so by itself.
+        """
+        scopes = self._store.searched_scopes() if scope is None else [parse_scope(scope)]
+        guard = self._drafter.guard()
+        return sum(catch_up(self._store, guard, one, progress) for one in scopes)
+
+    def search_lag(self, scope: str) -> int:
+        """Return how many events of a scope the search index does not know yet."""
+        return self._store.search_lag(parse_scope(scope))
 
     def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""

@@ -28,6 +28,8 @@ def stated(
     tools: Sequence[str] | None,
     isolation: Isolation | None,
     title: str | None,
+    spawned_by: str | None,
+    spawned_call: str | None,
 ) -> Charter:
     """Return what a handle was given as a charter. Raises InvalidInput."""
     if mode is not None and mode not in MODES:
@@ -45,6 +47,8 @@ def stated(
         tools=None if tools is None else _tool_names(tools),
         isolation=isolation,
         title=None if title is None else check_title(title),
+        spawned_by=None if spawned_by is None else check_name(spawned_by, "spawned_by"),
+        spawned_call=None if spawned_call is None else check_text(spawned_call, "spawned_call"),
     )
 
 
@@ -68,16 +72,25 @@ def agree(given: Charter, recorded: Charter, *, mode: Mode | None, session_id: s
         tools=recorded.tools if given.tools is None else given.tools,
         isolation=given.isolation or recorded.isolation,
         title=given.title or recorded.title,
+        spawned_by=recorded.spawned_by or given.spawned_by,
+        spawned_call=recorded.spawned_call or given.spawned_call,
     )
 
 
-def opening(session: Handle, charter: Charter) -> NewEvent:
-    """Return the event that opens a session."""
+def opening(session: Handle, charter: Charter, *, ts_ms: int | None = None) -> NewEvent:
+    """Return the event that opens a session, now or when a log says that it was."""
+    part = SessionOpened(
+        channel=charter.channel,
+        mode=charter.mode,
+        spawned_by=charter.spawned_by,
+        spawned_call=charter.spawned_call,
+    )
     return session.new_event(
         "session.opened",
         f"session opened by {session.agent}",
         payload=decode(encode(charter)),
-        refs=SessionOpened(channel=charter.channel, mode=charter.mode).as_refs(),
+        refs=part.as_refs(),
+        ts_ms=ts_ms,
     )
 
 

@@ -57,6 +57,14 @@ class Drafter:
         self._names: set[str] = set()
         """Ids that were checked before."""
 
+    def guard(self) -> Guard:
+        """Return what finds secrets, whether or not it is asked when something is recorded."""
+        return self._found_guard or self._find_guard()
+
+    def masking(self) -> Drafter:
+        """Return one that masks secrets in payloads, too, whatever this one does."""
+        return Drafter(guard=self._guard, mode="mask", clock=self._clock)
+
     def draft(self, events: Sequence[NewEvent]) -> list[Draft]:
         """Return a draft for each of ``events``. Raises InvalidInput for the first bad one."""
         salts = os.urandom(SALT_BYTES * len(events))

@@ -10,7 +10,7 @@ from treering.ledger.lineage import ENDLESS
 from treering.ledger.records import Selection
 from treering.ledger.retellings import retellings
 from treering.model.events import NewEvent
-from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, RUN_ENDS
+from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, IMPORTED, RUN_ENDS
 from treering.model.receipts import ExpireReceipt, RedactReceipt, Target
 from treering.model.retention import DEFAULT_RETENTION, check_retention, cutoffs
 
@@ -30,6 +30,7 @@ AGENT: Final = "treering"
 KEPT: Final = {
     **dict.fromkeys(ERASURE_KINDS, "vouches for what was erased and is kept forever"),
     **dict.fromkeys(("run.started", *RUN_ENDS), "says what became of its run and is kept forever"),
+    IMPORTED: "says that its session is not to expire and is kept forever",
     "inbox.taken": "says what became of a message and is kept forever",
     **dict.fromkeys(
         ("session.opened", "session.forked"), "says what its session may do and is kept forever"
@@ -142,10 +143,18 @@ def expire(
     now_ms: int,
     dry_run: bool,
 ) -> ExpireReceipt:
-    """Remove events past their retention; sessions with an open run are left alone."""
+    """Remove events past their retention; sessions with an open run are left alone.
+
+    So are sessions that were imported, by the defaults: only what somebody chose reaches them.
+    """
     retention = effective_retention(store, scope, policy)
-    selection = Selection(scope=scope, cutoffs=cutoffs(retention, now_ms))
-    by_kind, kept_open = store.count_expirable(selection)
+    chosen = {**store.retention(scope), **check_retention(policy or {})}
+    selection = Selection(
+        scope=scope,
+        cutoffs=cutoffs(retention, now_ms),
+        kept_if_imported=frozenset(retention) - frozenset(chosen),
+    )
+    by_kind, kept_open, kept_imported = store.count_expirable(selection)
     sessions: set[str] = set()
     erased = shared = 0
     if not dry_run:
@@ -169,6 +178,7 @@ def expire(
         policy_days=dict.fromkeys(EPISODE_KINDS) | dict(sorted(retention.items())),
         sessions_touched=len(sessions),
         sessions_kept_open=kept_open,
+        sessions_kept_imported=kept_imported,
         blobs_erased=erased,
         blobs_shared=shared,
         physical="done" if dry_run else store.finish_erasure(),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.handles import Handle
     from treering.ledger.lineage import Lineage
+    from treering.ledger.records import Place
     from treering.model.events import Event, NewEvent
     from treering.model.runs import OpenRun
     from treering.model.sessions import Charter
@@ -42,6 +43,13 @@ def turn_end_of(
     return turn_end(lineage, event, under_way={run.run_id for run in running()})
 
 
+def seq_of(lineage: Lineage, place: Place | None) -> int | None:
+    """Return the seq of an event, whether or not it is erased; None if it is not of the lineage."""
+    stem = None if place is None else lineage.stem_of(place.seq)
+    same = place is not None and stem is not None and stem.session_id == place.session_id
+    return place.seq if place is not None and same else None
+
+
 def last_end(lineage: Lineage, *, running: Callable[[], list[OpenRun]]) -> int:
     """Return the last seq that is of no turn under way; 0 if there is none."""
     seq = 0
@@ -56,7 +64,15 @@ def last_end(lineage: Lineage, *, running: Callable[[], list[OpenRun]]) -> int:
     return seq
 
 
-def forked(child: Handle, charter: Charter, *, parent: str, seq: int, at: str | None) -> NewEvent:
+def forked(
+    child: Handle,
+    charter: Charter,
+    *,
+    parent: str,
+    seq: int,
+    at: str | None,
+    ts_ms: int | None = None,
+) -> NewEvent:
     """Return the event that opens ``child`` with the past of ``parent`` up to ``seq``."""
     part = SessionForked(
         parent=parent, at_seq=seq, at_event=at, channel=charter.channel, mode=charter.mode
@@ -66,4 +82,5 @@ def forked(child: Handle, charter: Charter, *, parent: str, seq: int, at: str | 
         shorten(f"forked from {parent} at {seq}"),
         payload=decode(encode(charter)),
         refs=part.as_refs(),
+        ts_ms=ts_ms,
     )

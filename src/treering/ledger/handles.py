@@ -47,6 +47,8 @@ class Handle(Past):
         tools: Sequence[str] | None,
         isolation: Isolation | None = None,
         title: str | None = None,
+        spawned_by: str | None = None,
+        spawned_call: str | None = None,
     ) -> None:
         super().__init__(kernel, store, parse_scope(scope), check_name(session_id, "session_id"))
         self._spine = Spine(kernel)
@@ -61,6 +63,8 @@ class Handle(Past):
             tools=tools,
             isolation=isolation,
             title=title,
+            spawned_by=spawned_by,
+            spawned_call=spawned_call,
         )
         self._mode = mode
         self._charter: Charter | None = None
@@ -191,14 +195,18 @@ class Handle(Past):
         self.open()
         return self._kernel.append(listed, expected_seq=expected_seq)
 
-    def open(self) -> None:
-        """Record the opening, unless the session has a past. Whatever is recorded does it."""
+    def open(self, *, ts_ms: int | None = None) -> None:
+        """Record the opening, unless the session has a past. Whatever is recorded does it.
+
+        ``ts_ms`` is when it was, of a session that is taken from a log.
+        """
         if self._charter is not None:
             return
         recorded = self._journal.charter(self.scope, self.session_id)
         if recorded is None:
             try:
-                self._kernel.append([opening(self, self._given)], expected_seq=0)
+                event = opening(self, self._given, ts_ms=ts_ms)
+                self._kernel.append([event], expected_seq=0)
             except Conflict:
                 # Another handle was faster, and has recorded it.
                 recorded = self._journal.charter(self.scope, self.session_id)

@@ -10,6 +10,7 @@ from treering.errors import InvalidInput, NotFound
 from treering.ledger import encryption, erasure
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.archive import Archive
+from treering.ledger.bookmarks import Bookmarks
 from treering.ledger.copying import copy
 from treering.ledger.exporting import write_export
 from treering.ledger.families import families, family
@@ -70,9 +71,7 @@ class Ledger(Archive):
     """An open ledger. Safe to share between threads; notices forks. Made by ``treering.open``."""
 
     def __init__(self, store: EventStore, *, drafter: Drafter, clock: Clock) -> None:
-        super().__init__(store)
-        self._drafter = drafter
-        self._clock = clock
+        super().__init__(store, drafter=drafter, clock=clock)
         self._journal = LedgerJournal(store, drafter, clock)
         self._kernel = Kernel(self._journal)
         self._spine = Spine(self._kernel)
@@ -94,6 +93,13 @@ class Ledger(Archive):
             self._kernel.close()
         finally:
             self._store.close()
+
+    def masking(self) -> Ledger:
+        """Return the same ledger with secrets masked in payloads, too: for logs that are captured.
+
+        Sinks do not hear of what is recorded by it. Closing it closes this one.
+        """
+        return Ledger(self._store, drafter=self._drafter.masking(), clock=self._clock)
 
     # Writing.
 
@@ -128,13 +134,16 @@ class Ledger(Archive):
         tools: Sequence[str] | None = None,
         isolation: Isolation | None = None,
         title: str | None = None,
+        spawned_by: str | None = None,
+        spawned_call: str | None = None,
     ) -> Session:
         """Return a handle on a session; it is recorded with its first event.
 
         ``mode`` is main, group or queue: that of a session that is there already, or main. ``key``
         is the name that another system knows the session by. ``tools`` are those that may run in
         it; if none are named, all may, and in a group the few that are harmless. ``isolation`` is
-        what a group's agent keeps away from.
+        what a group's agent keeps away from. ``spawned_by`` is the session whose agent began this
+        one, ``spawned_call`` the id of the tool call by which it did.
         """
         return Session(
             self._kernel,
@@ -151,6 +160,8 @@ class Ledger(Archive):
             tools=tools,
             isolation=isolation,
             title=title,
+            spawned_by=spawned_by,
+            spawned_call=spawned_call,
         )
 
     def main_session(self, channel: str, user: str, *, scope: str, agent: str) -> Session:
@@ -242,13 +253,15 @@ class Ledger(Archive):
         *,
         idle_minutes: float | None = IDLE_MINUTES,
         prune_days: float | None = PRUNE_DAYS,
+        include_imported: bool = False,
         now_ms: int | None = None,
         dry_run: bool = False,
     ) -> SweepReceipt:
         """Close idle sessions and prune old ones; None leaves either alone.
 
         Pruning writes an episode, closes the session, then expires its events. A session with an
-        open run, an unread inbox or a fork that stays is left alone.
+        open run, an unread inbox or a fork that stays is left alone, and so is one that was
+        imported, unless ``include_imported`` says otherwise.
         """
         return sweep(
             self._store,
@@ -260,6 +273,7 @@ class Ledger(Archive):
             now_ms=self._clock() if now_ms is None else check_time(now_ms),
             idle_minutes=idle_minutes,
             prune_days=prune_days,
+            include_imported=include_imported,
             dry_run=dry_run,
         )
 
@@ -268,13 +282,23 @@ class Ledger(Archive):
         scope: str,
         *,
         older_than_days: float,
+        include_imported: bool = False,
         now_ms: int | None = None,
         dry_run: bool = False,
     ) -> SweepReceipt:
         """Prune the sessions that nobody has written to for so long; ``receipt.count`` of them."""
         return self.sweep(
-            scope, idle_minutes=None, prune_days=older_than_days, now_ms=now_ms, dry_run=dry_run
+            scope,
+            idle_minutes=None,
+            prune_days=older_than_days,
+            include_imported=include_imported,
+            now_ms=now_ms,
+            dry_run=dry_run,
         )
+
+    def bookmarks(self, scope: str) -> Bookmarks:
+        """Return the notes that importers keep in a scope, of how far they have read."""
+        return Bookmarks(self._store, parse_scope(scope))
 
     def spine(
         self, sinks: Sequence[Sink] = (), *, synthetic: SyntheticPolicy | None = None
@@ -323,7 +347,8 @@ class Ledger(Archive):
     ) -> ExpireReceipt:
         """Remove events past their retention.
 
-        ``policy`` goes before the scope's own, and that before the defaults.
+        ``policy`` goes before the scope's own, and that before the defaults. Sessions that were
+        imported are left alone by the defaults: a policy that names a kind reaches them.
         """
         return erasure.expire(
             self._store,
@@ -402,7 +427,11 @@ class Ledger(Archive):
 
     def rebuild(self) -> RebuildReceipt:
         """Throw away all that is derived from the events, and make it anew."""
-        return self._store.rebuild()
+        searched = self._store.searched_scopes()
+        receipt = self._store.rebuild()
+        for scope in searched:
+            self.index(scope)
+        return receipt
 
     def anchor(self, stream: IO[bytes]) -> AnchorReceipt:
         """Write the root over all session heads to ``stream``, for ``verify`` to check later."""

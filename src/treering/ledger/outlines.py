@@ -130,20 +130,25 @@ class Sketch:
         first = store.session_headers(scope, name, after_seq=start, limit=FIRST_EVENTS)
         last = self._last(name)
         charter = self._charter(name, first)
+        taken_from = _imported_from(first)
+        # A log's own times tell more than when it was taken in.
+        told_ms = max((one.ts_ms for one in last), default=head.updated_ms)
         return SessionOutline(
             session_id=name,
             scope=scope,
             title=self._title_of(head) or charter.title or _first_words(first),
-            state=self._state(name, head, last),
+            state=self._state(name, head, last, told_ms if taken_from else None),
             mode=charter.mode,
             agent=_agent(first, last),
             user=next((event.user_id for event in (*first, *last) if event.user_id), None),
             model=_model(last) or _model(first),
             created_ms=first[0].ts_ms if first else head.updated_ms,
-            updated_ms=head.updated_ms,
+            updated_ms=head.updated_ms if taken_from is None else told_ms,
             event_count=head.head_seq - start,
             parent=head.cut.parent if head.cut else None,
             forked_seq=head.cut.seq if head.cut else None,
+            spawned_by=charter.spawned_by,
+            imported_from=taken_from,
         )
 
     def _charter(self, name: str, first: Sequence[Header]) -> Charter:
@@ -160,14 +165,17 @@ class Sketch:
         """Return when somebody last wrote to a session; what the ledger did to it is no writing."""
         return self._quiet_ms(head, self._last(head.session_id))
 
-    def _state(self, name: str, head: SessionHead, last: Sequence[Header]) -> SessionState:
+    def _state(
+        self, name: str, head: SessionHead, last: Sequence[Header], told_ms: int | None
+    ) -> SessionState:
         if name in self._running:
             return "running"
         touched = self._latest(name, last, but=_AFTERWARDS)
         if touched is not None and touched.kind == "session.closed":
             refs = touched.refs if isinstance(touched.refs, dict) else {}
             return "pruned" if refs.get("pruned") is True else "closed"
-        return "idle" if self._quiet_ms(head, last) <= self._idle_ms else "open"
+        quiet_ms = self._quiet_ms(head, last) if told_ms is None else told_ms
+        return "idle" if quiet_ms <= self._idle_ms else "open"
 
     def _quiet_ms(self, head: SessionHead, last: Sequence[Header]) -> int:
         touched = self._latest(head.session_id, last, but=_UPKEEP)
@@ -194,6 +202,12 @@ def _first_words(events: Sequence[Header]) -> str | None:
     return None
 
 
+def _imported_from(events: Sequence[Header]) -> str | None:
+    refs = next((one.refs for one in events if one.kind == "session.imported"), None)
+    found = refs.get("format") if isinstance(refs, dict) else None
+    return found if isinstance(found, str) else None
+
+
 def _agent(first: Sequence[Header], last: Sequence[Header]) -> str:
     return next((one.agent_id for one in (*first, *last) if one.agent_id != "treering"), "")
 
@@ -215,7 +229,8 @@ def _in_time(query: SessionQuery, updated_ms: int) -> bool:
 def _matches(query: SessionQuery, outline: SessionOutline) -> bool:
     text = (query.text or "").casefold()
     return (
-        (query.agent is None or outline.agent == query.agent)
+        _in_time(query, outline.updated_ms)
+        and (query.agent is None or outline.agent == query.agent)
         and (outline.state in query.states if query.states else outline.state != "pruned")
         and (not text or text in f"{outline.title or ''}\n{outline.session_id}".casefold())
     )

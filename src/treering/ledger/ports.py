@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from treering.derive.search_texts import SearchText
     from treering.ledger.records import (
         Cover,
         Cut,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         Erasure,
         KeyRecord,
         Mark,
+        Place,
         Record,
         Selection,
         SessionHead,
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from treering.model.retention import Retention
     from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
+    from treering.model.search_queries import SearchQuery
+    from treering.model.searches import Candidates
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
 
 
@@ -119,6 +123,9 @@ class EventStore(Protocol):
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""
 
+    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
+        """Return where the events with these ids stand, as far as there are such, erased or not."""
+
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
 
@@ -147,7 +154,7 @@ class EventStore(Protocol):
     ) -> Erased:
         """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
 
-    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int]:
+    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
         """Return how many events would expire by kind, and how many open sessions are left."""
 
     def finish_erasure(self) -> Physical:
@@ -200,6 +207,27 @@ class EventStore(Protocol):
 
     def tool_statistics(self, query: ToolQuery) -> list[ToolStatistics]:
         """Return what is known of each tool, the most called first, as far as followed."""
+
+    def follow_search(self, scope: Scope, read: Callable[[Event], SearchText]) -> Step:
+        """Have the search index follow the next stretch of a scope's events, told by ``read``.
+
+        Of a sealed scope it is given events without payloads.
+        """
+
+    def search(
+        self, query: SearchQuery, *, inside: bool, include_failed: bool
+    ) -> Candidates | None:
+        """Return the newest events that match, as far as followed.
+
+        With ``inside``, words may also be part of names in code. None says that the index was
+        lost and is to be followed first.
+        """
+
+    def search_lag(self, scope: Scope) -> int:
+        """Return how many events of a scope the search index does not know yet."""
+
+    def searched_scopes(self) -> list[Scope]:
+        """Return the scopes that the search index has followed, if only in part."""
 
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]

@@ -12,7 +12,7 @@ from treering.ledger.erasure import KEPT, expire_session
 from treering.ledger.inbox import Inbox
 from treering.ledger.outlines import Sketch, head_of, heads
 from treering.ledger.titles import Titles
-from treering.model.kinds import KINDS
+from treering.model.kinds import IMPORTED, KINDS
 from treering.model.parts import SessionClosed
 from treering.model.queries import Query
 from treering.model.receipts import SweepReceipt
@@ -58,6 +58,7 @@ def sweep(
     now_ms: int,
     idle_minutes: float | None = IDLE_MINUTES,
     prune_days: float | None = PRUNE_DAYS,
+    include_imported: bool = False,
     dry_run: bool = False,
 ) -> SweepReceipt:
     """Close idle sessions and prune old ones; None leaves either alone. Raises InvalidInput."""
@@ -75,6 +76,12 @@ def sweep(
         name, outline = head.session_id, sketch.outline(head)
         quiet_ms = sketch.quiet_ms(head)
         verdict = _verdict(store, outline, quiet_ms, gone, old_ms=old_ms, idle_ms=idle_ms)
+        if (
+            verdict.deed == "prune"
+            and not include_imported
+            and _has_kind(store, scope, name, IMPORTED)
+        ):
+            verdict = Verdict("keep", "imported")
         if not dry_run and verdict.deed in {"close", "prune"}:
             verdict = _put_away(open_session(outline), verdict, head.head_seq)
             if verdict.deed == "prune" and not _forks_gone(store, scope, name, gone):
@@ -101,6 +108,7 @@ def sweep(
         kept=kept,
         events_expired=expired,
         physical=store.finish_erasure() if expired else "done",
+        sessions_kept_imported=sum(why == "imported" for why in kept.values()),
     )
 
 
@@ -168,8 +176,15 @@ def _verdict(
 
 def _has_unread(store: EventStore, scope: Scope, session_id: str) -> bool:
     """Whether a message waits in a session, whatever it was opened as: that may be erased."""
-    query = Query(scope=scope, session_id=session_id, kinds=("inbox.received",), limit=1)
-    return bool(store.headers(query)) and Inbox(store, scope, session_id).next()[0] is not None
+    if not _has_kind(store, scope, session_id, "inbox.received"):
+        return False
+    return Inbox(store, scope, session_id).next()[0] is not None
+
+
+def _has_kind(store: EventStore, scope: Scope, session_id: str, kind: str) -> bool:
+    """Whether a session has an event of ``kind``, redacted or not."""
+    query = Query(scope=scope, session_id=session_id, kinds=(kind,), limit=1)
+    return bool(store.headers(query))
 
 
 def _forks_gone(store: EventStore, scope: Scope, session_id: str, gone: set[str]) -> bool:

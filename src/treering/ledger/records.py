@@ -119,6 +119,13 @@ class Stretch(msgspec.Struct, Generic[Item], frozen=True, gc=False):
     """There may be more behind ``last`` already."""
 
 
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where an event stands, or stood before it was erased."""
+
+    session_id: str
+    seq: int
+
+
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """Where a fork leaves its parent: up to ``seq`` their past is one."""
 
@@ -180,6 +187,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     cutoffs: dict[str, int] | None = None
     """Time by kind before which events expire; sessions with an open run are left alone."""
+    kept_if_imported: frozenset[str] = frozenset()
+    """Kinds that do not expire in sessions that were imported."""
     until_seq: int | None = None
     """The last seq of a session that is erased; None is its last."""
     spare: frozenset[str] = frozenset()

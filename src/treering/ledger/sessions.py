@@ -22,7 +22,7 @@ from treering.ledger.charters import check_title
 from treering.ledger.compaction import KEEP_MESSAGES, compact
 from treering.ledger.contexts import DIALECT_DEFAULT
 from treering.ledger.episodes import episode
-from treering.ledger.forking import fork_name, forked, last_end, turn_end_of
+from treering.ledger.forking import fork_name, forked, last_end, seq_of, turn_end_of
 from treering.ledger.handles import Handle
 from treering.ledger.turnings import redoable, undoable
 from treering.model.fields import check_count, check_id, check_list, check_text
@@ -153,14 +153,18 @@ class Session(Handle):
         at: str | None = None,
         agent: str | None = None,
         title: str | None = None,
+        whole_turn: bool = True,
+        ts_ms: int | None = None,
     ) -> Session:
         """Return a new session that shares this one's past, up to the end of a turn.
 
         ``at`` is the id of any event of that turn; the last one that has ended, if it is left out.
-        Nothing is copied and this session does not change; what is erased of the shared past is
-        erased for both. Raises NotFound if the event is not of this session's past.
+        Without ``whole_turn`` it is the last event that is shared, as in a log that was copied in
+        the midst of a turn; ``ts_ms`` is when that was. Nothing is copied and this session does
+        not change; what is erased of the shared past is erased for both. Raises NotFound if the
+        event is not of this session's past.
         """
-        seq = self._shared_seq(at)
+        seq = self._shared_seq(at, whole_turn=whole_turn)
         stem = self._lineage.stem_of(seq)
         if stem is None:
             raise NotFound(
@@ -170,7 +174,7 @@ class Session(Handle):
         own = None if title is None else check_title(title)
         charter = msgspec.structs.replace(self.charter, title=own, key=None)
         child = self._sibling(name, self.agent if agent is None else agent, charter)
-        event = forked(child, charter, parent=self.session_id, seq=seq, at=at)
+        event = forked(child, charter, parent=self.session_id, seq=seq, at=at, ts_ms=ts_ms)
         was_pruned = self.outline().state == "pruned"
         self._kernel.fork(event, parent=stem.session_id, seq=seq)
         # A sweep looks for forks when it has closed a session, and we for such a close: one of us
@@ -306,12 +310,15 @@ class Session(Handle):
 
     # Its own.
 
-    def _shared_seq(self, at: str | None) -> int:
+    def _shared_seq(self, at: str | None, *, whole_turn: bool) -> int:
         """Return the last seq that a fork shares."""
         if at is None:
             return last_end(self._lineage, running=self._owned_runs)
-        event = self._store.find(self.scope, check_id(at))
-        seq = turn_end_of(self._lineage, event, running=self._owned_runs)
+        if whole_turn:
+            event = self._store.find(self.scope, check_id(at))
+            seq = turn_end_of(self._lineage, event, running=self._owned_runs)
+        else:
+            seq = seq_of(self._lineage, self._store.known(self.scope, [check_id(at)]).get(at))
         if seq is None:
             raise NotFound(
                 f"no event {at} in the past of session {self.session_id}",
@@ -350,4 +357,6 @@ class Session(Handle):
             tools=charter.tools,
             isolation=charter.isolation,
             title=charter.title,
+            spawned_by=charter.spawned_by,
+            spawned_call=charter.spawned_call,
         )

@@ -153,6 +153,9 @@ RUN_ENDS: Final[dict[str, RunState]] = {
 ERASURE_KINDS: Final = frozenset({"ledger.redacted", "ledger.expired", "ledger.forgotten"})
 """Kinds that only the ledger itself writes: they vouch for what was erased."""
 
+IMPORTED: Final = "session.imported"
+"""The kind that marks a session as taken from elsewhere: such a one is kept by default."""
+
 _SPELLINGS: Final[dict[str, Kind]] = {
     spelling: kind for kind in _ALL for spelling in (kind.name, *kind.spellings)
 }

@@ -197,6 +197,15 @@ class SessionOpened(SafePart, frozen=True, kw_only=True):
 
     channel: str | None = None
     mode: str | None = None
+    spawned_by: str | None = None
+    spawned_call: str | None = None
+
+
+class SessionImported(SafePart, frozen=True, kw_only=True):
+    """A session was taken from a log that its agent wrote."""
+
+    format: str | None = None
+    """How the log is written: claude-code, codex, …"""
 
 
 class SessionClosed(SafePart, frozen=True, kw_only=True):
@@ -243,6 +252,7 @@ PARTS: Final[dict[str, type[SafePart]]] = {
     "session.redone": SessionRedone,
     "session.forked": SessionForked,
     "session.opened": SessionOpened,
+    "session.imported": SessionImported,
     "session.closed": SessionClosed,
     "inbox.received": Said,
     "inbox.taken": InboxTaken,

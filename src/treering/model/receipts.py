@@ -48,6 +48,8 @@ class ExpireReceipt(msgspec.Struct, frozen=True, kw_only=True):
     blobs_erased: int
     blobs_shared: int
     physical: Physical
+    sessions_kept_imported: int = 0
+    """Imported sessions with events past a default retention: only a chosen one reaches them."""
 
 
 class SweepReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,9 +62,11 @@ class SweepReceipt(msgspec.Struct, frozen=True, kw_only=True):
     pruned: list[str]
     """Sessions that were old."""
     kept: dict[str, str]
-    """Old sessions that were left alone, and why: running, written, unread or forked."""
+    """Old sessions that were left alone, and why: running, written, unread, forked, imported."""
     events_expired: int = 0
     physical: Physical = "done"
+    sessions_kept_imported: int = 0
+    """Old sessions that were left alone because they were imported."""
 
     @property
     def count(self) -> int:

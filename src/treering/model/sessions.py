@@ -42,6 +42,10 @@ class SessionOutline(msgspec.Struct, frozen=True, kw_only=True):
     """The session that it was forked from."""
     forked_seq: int | None = None
     """Up to here their past is one."""
+    spawned_by: str | None = None
+    """The session whose agent began it, as its subagent's."""
+    imported_from: str | None = None
+    """The format of the log that it was taken from."""
 
 
 GROUP_TOOLS: Final = (
@@ -88,6 +92,10 @@ class Charter(msgspec.Struct, frozen=True, kw_only=True):
     isolation: Isolation | None = None
     """None is none, or a group's default."""
     title: str | None = None
+    spawned_by: str | None = None
+    """The session whose agent began this one, as its subagent's."""
+    spawned_call: str | None = None
+    """The tool call there that began it."""
 
     @property
     def walls(self) -> Isolation | None:

@@ -12,6 +12,8 @@ SUMMARY_CHARACTERS: Final = 200
 CLASS_CHARACTERS_MAX: Final = 200
 
 
+_AHEAD: Final = 4
+"""How many times its length is looked at first to find the words of a summary."""
 _CONTROLS: Final = dict.fromkeys((*range(32), 127), " ")
 """What no summary holds, as a blank."""
 
@@ -25,10 +27,18 @@ def shorten(text: str, characters: int = SUMMARY_CHARACTERS) -> str:
     """Return ``text`` as one line that fits a summary. Raises InvalidInput if it is none."""
     if not isinstance(text, str):
         raise InvalidInput(f"the text is a {type(text).__name__}", hint="give plain text")
-    line = " ".join(text.translate(_CONTROLS).split())
+    # Of a long text, the beginning will mostly do.
+    line = _one_line(text[: characters * _AHEAD])
+    if len(line) <= characters < len(text):
+        line = _one_line(text)
     if not line:
         return "(empty)"
     return line if len(line) <= characters else line[: characters - 1] + "…"
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if line.isprintable() else " ".join(line.translate(_CONTROLS).split())
 
 
 def describe(error: BaseException | str) -> dict[str, str]:

@@ -16,12 +16,13 @@ from psycopg import sql
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
 from treering.ledger.records import Erased
-from treering.model.kinds import ERASURE_KINDS
+from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.storage.claims import cover_of
 from treering.storage.encoding import erasure_flags, id_key
-from treering.storage.postgres import snapshots, tool_calls
+from treering.storage.postgres import search_index, snapshots, tool_calls
 from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
+from treering.storage.postgres.schema import SCRUBBED
 from treering.storage.postgres.tool_records import lock
 
 if TYPE_CHECKING:
@@ -51,10 +52,15 @@ WHERE e.scope = %s AND e.kind = %s AND e.ts_ms < %s AND e.flags < 64
   AND NOT EXISTS (
     SELECT 1 FROM runs AS r WHERE r.scope = e.scope AND r.session = e.session AND r.state = 0
   )
+  AND (NOT %s OR e.session NOT IN (
+    SELECT i.session FROM events AS i WHERE i.scope = %s AND i.kind = %s
+  ))
 """
 _COUNT_OLDER: Final = """
 SELECT e.session, count(*), EXISTS (
     SELECT 1 FROM runs AS r WHERE r.scope = %s AND r.session = e.session AND r.state = 0
+  ), %s AND e.session IN (
+    SELECT i.session FROM events AS i WHERE i.scope = %s AND i.kind = %s
   )
 FROM events AS e
 WHERE e.scope = %s AND e.kind = %s AND e.ts_ms < %s AND e.flags < 64
@@ -93,12 +99,12 @@ RETURNING b.tableoid::regclass::text
 """
 
 # Only our own partitions: whoever erases notes them, and might note anything.
-_NOTED: Final = """
+_NOTED: Final = f"""
 SELECT c.relname, pg_total_relation_size(c.oid), s.since
 FROM scrubs AS s
 JOIN pg_class AS c ON c.relname = s.relation
 JOIN pg_inherits AS i ON i.inhrelid = c.oid
-WHERE i.inhparent IN ('events'::regclass, 'blobs'::regclass)
+WHERE i.inhparent IN ({", ".join(f"'{table}'::regclass" for table in SCRUBBED)})
 ORDER BY c.relname
 """
 
@@ -204,21 +210,26 @@ class Eraser:
         places = {(scope, name) for name in names.values()}
         return self._writer.transact(connection, places, work)
 
-    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int]:
-        """Return how many events would expire by kind, and how many open sessions are left."""
+    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
+        """Return how many events would expire by kind, and what is left: open, and imported."""
         scope, cutoffs = selection.scope, selection.cutoffs or {}
 
-        def look(connection: Connection) -> tuple[dict[str, int], int]:
+        def look(connection: Connection) -> tuple[dict[str, int], int, int]:
             by_kind: Counter[str] = Counter()
             kept: set[int] = set()
+            kept_imported: set[int] = set()
             for kind, cutoff in cutoffs.items():
-                found = connection.execute(_COUNT_OLDER, (scope, scope, kind, cutoff), binary=True)
-                for session, count, is_open in found:
+                spares = kind in selection.kept_if_imported
+                asked = (scope, spares, scope, IMPORTED, scope, kind, cutoff)
+                found = connection.execute(_COUNT_OLDER, asked, binary=True)
+                for session, count, is_open, is_imported in found:
                     if is_open:
                         kept.add(session)
+                    elif is_imported:
+                        kept_imported.add(session)
                     else:
                         by_kind[kind] += count
-            return dict(by_kind), len(kept)
+            return dict(by_kind), len(kept), len(kept_imported - kept)
 
         return self._server.read(look, scope)
 
@@ -261,7 +272,11 @@ class Eraser:
                 found += _fetch(
                     connection,
                     f"{_OLDER} ORDER BY e.ts_ms, e.position LIMIT %s",
-                    (scope, kind, cutoff, limit - len(found)),
+                    (
+                        *(scope, kind, cutoff),
+                        *(kind in selection.kept_if_imported, scope, IMPORTED),
+                        limit - len(found),
+                    ),
                 )
         return found
 
@@ -286,6 +301,7 @@ def blank(
     touched = _fetch(connection, statement, (flags, scope, sessions, seqs))
     tool_calls.fold_anew(connection, scope, scope_key, calls)
     snapshots.drop(connection, known, scope, sessions)
+    unsearched = search_index.drop(connection, known, scope, sessions, seqs)
     erased: list[Any] = []
     if blobs:
         # Whoever is about to hold one of them has locked it: wait for him, then look again.
@@ -298,7 +314,7 @@ def blank(
         cursor.executemany(
             "INSERT INTO scrubs (relation) VALUES (%s)"
             " ON CONFLICT (relation) DO UPDATE SET since = clock_timestamp()",
-            sorted({(row[0],) for row in (*touched, *erased)}),
+            sorted({(row[0],) for row in (*touched, *erased, *unsearched)}),
         )
     return len(erased), len(blobs) - len(erased)
 

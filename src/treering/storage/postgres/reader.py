@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treering.errors import InvalidCursor
-from treering.ledger.records import Stretch
+from treering.ledger.records import Place, Stretch
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.damage import naming_damage
 from treering.storage.encoding import bounded, id_key
@@ -25,7 +25,7 @@ from treering.storage.runs import open_run
 from treering.storage.sealing import Opener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft, Mark, Record
@@ -63,6 +63,10 @@ LIVE_EVENTS: Final = f"SELECT {EVENT}, {_MARK} {_FOLLOWED} AND e.flags < 64 {_IN
 FIND: Final = (
     f"SELECT {EVENT} FROM events AS e WHERE e.scope = %s AND e.event_id BETWEEN %s AND %s"
     " AND e.flags < 64 ORDER BY e.event_id LIMIT 1"
+)
+KNOWN: Final = (
+    "SELECT e.event_id, e.session, e.seq FROM events AS e"
+    " WHERE e.scope = %s AND e.event_id = ANY(%s::bytea[])"
 )
 _FLUSHED: Final = """
 SELECT CASE
@@ -261,6 +265,21 @@ class Reader:
             )
 
         return next(iter(self._read(scope, look, self._to_events)), None)
+
+    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
+        """Return where the events with these ids stand, as far as there are such, erased or not."""
+
+        def look(connection: Connection) -> dict[str, Place]:
+            scope_key = self._known.scope_key(connection, scope)
+            if scope_key is None or not event_ids:
+                return {}
+            keys = {id_key(scope_key, one)[0]: one for one in event_ids}
+            found = _fetch(connection, KNOWN, (scope, list(map(Bytes, keys))))
+            sessions = {session for _, session, _ in found}
+            names = self._known.session_names(connection, scope, sessions)
+            return {keys[bytes(key)]: Place(names[at], seq) for key, at, seq in found}
+
+        return self._server.read(look, scope)
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
         """Return headers of the scope behind ``mark``, in the order they are followed."""

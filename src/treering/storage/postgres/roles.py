@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
 from treering.errors import InvalidInput, NotFound
-from treering.storage.postgres.schema import PARTITIONED
+from treering.storage.postgres.schema import SCRUBBED
 
 if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 WALLED: Final = (
     *("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention"),
     *("cursors", "tool_calls", "tool_extras", "tool_marks", "forks", "snapshots"),
+    *("search_documents", "search_marks"),
 )
 MAINTAIN_VERSION: Final = 170_000
 """From here on VACUUM can be granted."""
@@ -45,10 +46,13 @@ GRANT UPDATE (
 ) ON events TO {app}, {scoped};
 GRANT DELETE ON blobs, retention TO {app}, {scoped};
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-  tool_calls, tool_extras, tool_marks, snapshots TO {app}, {scoped};
+  tool_calls, tool_extras, tool_marks, snapshots, search_documents, search_marks
+  TO {app}, {scoped};
 GRANT DELETE ON scrubs TO {app};
 GRANT USAGE ON SEQUENCE positions, sessions_id_seq TO {app}, {scoped};
-GRANT EXECUTE ON FUNCTION enter_epoch() TO {app}, {scoped};
+GRANT EXECUTE ON FUNCTION
+  enter_epoch(), search_scope(text, text[], text[], bigint, bigint, bigint, bigint)
+  TO {app}, {scoped};
 """
 _POLICIES: Final = """
 DROP POLICY IF EXISTS stated ON {table};
@@ -217,7 +221,7 @@ def _let_maintain(connection: Connection, names: dict[str, sql.Identifier]) -> N
     found = connection.execute(
         "SELECT inhrelid::regclass::text FROM pg_inherits"
         " WHERE inhparent = ANY(%s::text[]::regclass[])",
-        (list(PARTITIONED),),
+        (list(SCRUBBED),),
     ).fetchall()
     tables = ", ".join(row[0] for row in found)
     connection.execute(sql.SQL("GRANT MAINTAIN ON {} TO {}").format(sql.SQL(tables), names["app"]))

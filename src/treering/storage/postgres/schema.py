@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SERVER_VERSION_MIN: Final = 15
 PARTITIONS: Final = 16
 PARTITIONED: Final = ("events", "blobs")
+SCRUBBED: Final = (*PARTITIONED, "search_documents")
+"""Tables whose partitions are written anew when something of theirs was erased."""
 ERASABLE: Final = {
     "events": (
         "agent_id", "blob", "content_digest", "event_name", "origin", "payload", "payload_bytes",

@@ -13,12 +13,13 @@ from treering.model.scopes import Scope
 from treering.storage import forks
 from treering.storage.damage import naming_damage
 from treering.storage.news import News
-from treering.storage.postgres import runs, snapshots, tool_calls
+from treering.storage.postgres import runs, search_index, snapshots, tool_calls
 from treering.storage.postgres.announcements import Announcer, Listener
 from treering.storage.postgres.copies import Copier
 from treering.storage.postgres.eraser import Eraser
 from treering.storage.postgres.known import Known
 from treering.storage.postgres.leases import Leases
+from treering.storage.postgres.search_index import SearchIndex
 from treering.storage.postgres.sessions import SessionReader
 from treering.storage.postgres.snapshots import Snapshots
 from treering.storage.postgres.soundness import first_flaw
@@ -29,6 +30,7 @@ from treering.storage.sealing import generation_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from treering.derive.search_texts import SearchText
     from treering.ledger.ports import Vault
     from treering.ledger.records import (
         Cover,
@@ -41,9 +43,11 @@ if TYPE_CHECKING:
         SessionRecord,
     )
     from treering.ledger.tool_calls import Step
-    from treering.model.events import Header
+    from treering.model.events import Event, Header
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
+    from treering.model.search_queries import SearchQuery
+    from treering.model.searches import Candidates
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.server import Server
@@ -72,6 +76,7 @@ class PostgresStore(SessionReader):
         self._copier = Copier(self._writer)
         self._tools = ToolRecords(server, known)
         self._snapshots = Snapshots(server, known)
+        self._search = SearchIndex(server, known, self._to_headers, self._to_events)
         self._news = News()
         self._announcer = Announcer(server)
         self._listener = Listener(server, self._news)
@@ -126,7 +131,7 @@ class PostgresStore(SessionReader):
         self._spread()
         return erased
 
-    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int]:
+    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
         """Return how many events would expire by kind, and how many open sessions are left."""
         return self._eraser.count_expirable(selection)
 
@@ -200,6 +205,24 @@ class PostgresStore(SessionReader):
         """Return what is known of each tool, the most called first."""
         return self._tools.statistics(query)
 
+    def follow_search(self, scope: Scope, read: Callable[[Event], SearchText]) -> Step:
+        """Have the search index follow the next stretch of a scope's events."""
+        return self._search.follow(scope, read, sealed=self.is_sealed(scope))
+
+    def search(
+        self, query: SearchQuery, *, inside: bool, include_failed: bool
+    ) -> Candidates | None:
+        """Return the newest events that match; None if the index was lost and is to be followed."""
+        return self._search.search(query, inside=inside, include_failed=include_failed)
+
+    def search_lag(self, scope: Scope) -> int:
+        """Return how many events of a scope the search index does not know yet."""
+        return self._search.lag(scope)
+
+    def searched_scopes(self) -> list[Scope]:
+        """Return the scopes that the search index has followed, if only in part."""
+        return [Scope(name) for name in self._search.scopes()]
+
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
@@ -216,6 +239,7 @@ class PostgresStore(SessionReader):
                 runs.rebuild(connection)
                 tool_calls.empty(connection)
                 snapshots.empty(connection)
+                search_index.empty(connection)
             for (scope,) in connection.execute("SELECT scope FROM scopes").fetchall():
                 while self._tools.follow(scope).more:
                     pass

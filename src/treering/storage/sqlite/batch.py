@@ -13,7 +13,7 @@ from treering.storage.repeats import find_repeats, in_call_order, same_draft, ta
 from treering.storage.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
 from treering.storage.sealing import Opener, is_sealable, stored_content
 from treering.storage.sqlite import rows, timeline
-from treering.storage.sqlite.reader import stored_header
+from treering.storage.sqlite.reader import find_ids, stored_header
 from treering.storage.sqlite.sql import fetch_value
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.known import Known
     from treering.storage.sqlite.sql import Row
 
+LOOK_AHEAD_MIN: Final = 8
+"""Events of one call from which on their ids are looked for together."""
 PLAIN: Final = {"safe": encoding.ALWAYS, "private": encoding.ALWAYS | encoding.PRIVATE}
 """Flags of an event with nothing out of the ordinary, by its visibility."""
 
@@ -50,6 +52,8 @@ class Batch:
         self._contents: list[Row] = []
         self._heads: dict[int, tuple[int, bytes]] = {}
         self._named: dict[tuple[str, str], tuple[Draft, Header]] = {}
+        self._unknown: frozenset[tuple[str, str]] = frozenset()
+        """Ids of the call that is being placed which are not in the file."""
 
     def place(self, drafts: Sequence[Draft], expected_seq: int | None = None) -> list[Header]:
         """Give each draft its order and link.
@@ -59,6 +63,7 @@ class Batch:
         repeated: list[Header | int | None] = []
         fresh = drafts
         if not all(draft.made_id for draft in drafts):
+            self._unknown = self._look_ahead(drafts)
             repeated = find_repeats(drafts, self._known_header)
             self.repeats = self.repeats or any(isinstance(known, Header) for known in repeated)
             fresh = [draft for draft, known in zip(drafts, repeated, strict=True) if known is None]
@@ -109,6 +114,22 @@ class Batch:
 
     # Checks, before anything is written.
 
+    def _look_ahead(self, drafts: Sequence[Draft]) -> frozenset[tuple[str, str]]:
+        """Return the ids of many events that are not in the file, by few statements."""
+        if len(drafts) < LOOK_AHEAD_MIN:
+            return frozenset()
+        by_scope: dict[str, set[str]] = {}
+        for draft in drafts:
+            if not draft.made_id:
+                by_scope.setdefault(draft.scope, set()).add(draft.event_id)
+        unknown: set[tuple[str, str]] = set()
+        for name, ids in by_scope.items():
+            scope, scope_key = self._known.scope(self.connection, name, create=False)
+            keys = {encoding.id_key(scope_key, one)[0]: one for one in ids}
+            there = find_ids(self.connection, scope, list(keys)) if scope else set()
+            unknown.update((name, one) for key, one in keys.items() if key not in there)
+        return frozenset(unknown)
+
     def _known_header(self, draft: Draft) -> Header | None:
         if draft.made_id:
             return None
@@ -117,6 +138,8 @@ class Batch:
             if not same_draft(draft, placed[0]):
                 raise taken(draft)
             return placed[1]
+        if (draft.scope, draft.event_id) in self._unknown:
+            return None
         scope, scope_key = self._known.scope(self.connection, draft.scope, create=False)
         key, _ = encoding.id_key(scope_key, draft.event_id)
         found = scope and stored_header(self.connection, scope, key)

@@ -75,6 +75,8 @@ class Database:
         # Entered by its lock: a signal in the condition's own Python code would leave it held.
         self._returned = threading.Condition(self._pool_lock)
         self._pid = os.getpid()
+        self.companions: list[forks.Forkable] = []
+        """Files beside this one: told of a fork first, for whoever uses them reads from here."""
         self.epoch = 0
         """Counts reopenings: what was remembered of an earlier connection no longer holds."""
         lock_path = None if path == MEMORY or self.read_only else Path(path + ".lock")
@@ -311,6 +313,8 @@ class Database:
 
     def before_fork(self) -> None:
         """Wait for what is under way, let go of the file, and keep every other thread out."""
+        for companion in self.companions:
+            companion.before_fork()
         self.lock.acquire()
         self._pool_lock.acquire()
         if self.in_memory:
@@ -327,11 +331,15 @@ class Database:
         self._returned.notify_all()
         self._pool_lock.release()
         self.lock.release()
+        for companion in self.companions:
+            companion.after_fork_in_parent()
 
     def after_fork_in_child(self) -> None:
         """Go on as the only thread there is."""
         self._pid = os.getpid()
         self._renew_locks()
+        for companion in self.companions:
+            companion.after_fork_in_child()
 
     def _abandon(self) -> None:
         """Leave connections of another process alone: closing them would break its locks."""

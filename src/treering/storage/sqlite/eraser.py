@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 import apsw
 
 from treering.ledger.records import Cover, Erased, Erasure
-from treering.model.kinds import ERASURE_KINDS
+from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.storage import encoding
 from treering.storage.claims import cover_of
 from treering.storage.sqlite import timeline
 from treering.storage.sqlite.blanking import blank
 from treering.storage.sqlite.faults import translate
+from treering.storage.sqlite.reader import LAST
+from treering.storage.sqlite.search_index import vouchers
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from treering.model.receipts import Physical
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
+    from treering.storage.sqlite.search_index import SearchIndex
     from treering.storage.sqlite.writer import Writer
 
 CHECKPOINT_PATIENCE_MS: Final = 2_000
@@ -36,6 +39,8 @@ _LEFT: Final[dict[Erasure, str]] = {
 }  # fmt: skip
 """What an erasure still finds: what is redacted may expire, and not the other way round."""
 
+_PENDING: Final = "SELECT value FROM ledger WHERE name = 'erasure_pending'"
+
 _Found = tuple[int, int, int, bytes, int]
 """session, seq, position, link, kind"""
 
@@ -43,8 +48,9 @@ _Found = tuple[int, int, int, bytes, int]
 class Eraser:
     """Blanks events and proves the bytes gone."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, search: SearchIndex) -> None:
         self._writer = writer
+        self._search = search
 
     def erase(
         self,
@@ -75,27 +81,40 @@ class Eraser:
         self._writer.transact(work, None)
         return result
 
-    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int]:
-        """Return how many events would expire by kind, and how many open sessions are left."""
+    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
+        """Return how many events would expire by kind, and what is left: open, and imported."""
         by_kind: Counter[str] = Counter()
         kept: set[int] = set()
+        kept_imported: set[int] = set()
         with self._writer.database.reading() as connection, connection:
             scope = _scope(connection, selection.scope)
+            imported = timeline.sessions_with(connection, scope, _kind(connection, IMPORTED))
             for name, cutoff in (selection.cutoffs or {}).items():
                 kind = _kind(connection, name)
                 for session, count, is_open in timeline.older(connection, scope, kind, cutoff):
                     if is_open:
                         kept.add(session)
+                    elif session in imported and name in selection.kept_if_imported:
+                        kept_imported.add(session)
                     else:
                         by_kind[name] += count
-        return dict(by_kind), len(kept)
+        return dict(by_kind), len(kept), len(kept_imported - kept)
 
     def finish(self) -> Physical:
-        """Fold the write-ahead log into the file and cut it, unless an older reader needs it."""
+        """Fold the write-ahead log into the file and cut it, unless an older reader needs it.
+
+        The search index comes first: whoever uses it reads from the ledger.
+        """
         database = self._writer.database
+        with database.reading() as connection:
+            if not fetch_value(connection, _PENDING):
+                return "done"
+        searched, through = self._search.finish()
+        if searched == "pending":
+            return "pending"
         with database.lock:
             try:
-                return self._drive_out(database)
+                return self._drive_out(database, through)
             except (apsw.BusyError, apsw.FullError):
                 return "pending"
             except apsw.Error as error:
@@ -103,9 +122,9 @@ class Eraser:
                     database.reopen()
                 raise translate(error, database.path) from error
 
-    def _drive_out(self, database: Database) -> Physical:
+    def _drive_out(self, database: Database, through: int | None) -> Physical:
         connection = database.writer()
-        if not fetch_value(connection, "SELECT value FROM ledger WHERE name = 'erasure_pending'"):
+        if not fetch_value(connection, _PENDING):
             return "done"
         database.turnstile.enter()
         try:
@@ -114,6 +133,8 @@ class Eraser:
                 connection, "PRAGMA wal_checkpoint(TRUNCATE)"
             ):
                 return "pending"
+            if through is not None and vouchers(connection, through, LAST):
+                return "pending"  # Whoever erased that is about to see to it.
             # Its sync makes the cut durable, so that no power cut brings the log back.
             connection.execute("UPDATE ledger SET value = 0 WHERE name = 'erasure_pending'")
             return "done"
@@ -150,6 +171,7 @@ class Eraser:
             )
         found: list[_Found] = []
         batch.enter_times()
+        imported = _kind(connection, IMPORTED)
         for name, cutoff in (selection.cutoffs or {}).items():
             if name not in ERASURE_KINDS and len(found) < limit:
                 found += fetch_all(
@@ -158,8 +180,14 @@ class Eraser:
                     " FROM times_by_kind AS t JOIN events AS e ON e.position = t.position"
                     " WHERE t.scope = ? AND t.kind = ? AND t.ts_ms < ? AND NOT EXISTS"
                     " (SELECT 1 FROM runs WHERE runs.session = e.session AND runs.state = 0)"
-                    " ORDER BY t.ts_ms, t.position LIMIT ?",
-                    (scope, known.name(connection, name), cutoff, limit - len(found)),
+                    " AND e.session NOT IN (SELECT i.session FROM times_by_kind AS k"
+                    " JOIN events AS i ON i.position = k.position"
+                    " WHERE k.scope = ? AND k.kind = ?) ORDER BY t.ts_ms, t.position LIMIT ?",
+                    (
+                        *(scope, known.name(connection, name), cutoff),
+                        *(scope, imported if name in selection.kept_if_imported else 0),
+                        limit - len(found),
+                    ),
                 )
         return sorted(found)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from treering.errors import InvalidCursor
-from treering.ledger.records import Stretch
+from treering.ledger.records import Place, Stretch
 from treering.model.codec import encode
 from treering.model.events import REDACTED
 from treering.model.kinds import ERASURE_KINDS
@@ -39,6 +39,7 @@ SCAN_ROWS_MAX: Final = 2_000
 """Rows of all scopes that one step of following looks at."""
 RUN_PAGE: Final = 1_000
 RECORDS_PAGE: Final = 500
+IDS_AT_ONCE: Final = 500
 ATTEMPTS_MAX: Final = 5
 """How often a page is read of which something is erased meanwhile."""
 
@@ -272,6 +273,23 @@ class Reader:
             )
         return next(iter(self._to_events(found)), None)
 
+    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
+        """Return where the events with these ids stand, as far as there are such, erased or not."""
+        with self._database.reading() as connection:
+            number, scope_key = find_scope(connection, scope)
+            keys = {encoding.id_key(scope_key, one)[0]: one for one in event_ids} if number else {}
+            found: list[Row] = []
+            for start in range(0, len(keys), IDS_AT_ONCE):
+                some = list(keys)[start : start + IDS_AT_ONCE]
+                found += fetch_all(
+                    connection,
+                    "SELECT e.event_id, s.name, e.seq FROM events AS e"
+                    " JOIN sessions AS s ON s.id = e.session"
+                    f" WHERE e.scope = ? AND e.event_id IN ({', '.join('?' * len(some))})",
+                    (number, *some),
+                )
+        return {keys[key]: Place(name or REDACTED, seq) for key, name, seq in found}
+
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
         """Return headers of the scope behind ``mark``, in the order they are followed."""
         found, last, more = self._by_position(scope, _position(mark), limit, LIVE_HEADERS)
@@ -455,6 +473,21 @@ def _name(connection: apsw.Connection, text: str) -> int:
 
 def _kinds(connection: apsw.Connection, names: tuple[str, ...]) -> list[int]:
     return [kind for kind in (_name(connection, name) for name in names) if kind]
+
+
+def find_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) -> set[bytes]:
+    """Return those of the keys that stand for an id of the scope."""
+    found: set[bytes] = set()
+    for start in range(0, len(keys), IDS_AT_ONCE):
+        some = keys[start : start + IDS_AT_ONCE]
+        rows = fetch_all(
+            connection,
+            "SELECT event_id FROM events"
+            f" WHERE scope = ? AND event_id IN ({', '.join('?' * len(some))})",
+            (scope, *some),
+        )
+        found.update(key for (key,) in rows)
+    return found
 
 
 def stored_header(

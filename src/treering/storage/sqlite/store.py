@@ -22,6 +22,7 @@ from treering.storage.sqlite.cuts import open_fork
 from treering.storage.sqlite.eraser import Eraser
 from treering.storage.sqlite.known import SEALED_MARK, Known, sealed_scopes
 from treering.storage.sqlite.leases import Leases
+from treering.storage.sqlite.search_index import SearchIndex
 from treering.storage.sqlite.sessions import SessionReader
 from treering.storage.sqlite.soundness import first_flaw
 from treering.storage.sqlite.sql import fetch_all, fetch_value
@@ -31,6 +32,7 @@ from treering.storage.sqlite.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from treering.derive.search_texts import SearchText
     from treering.ledger.ports import Vault
     from treering.ledger.records import (
         Cover,
@@ -43,9 +45,11 @@ if TYPE_CHECKING:
         SessionRecord,
     )
     from treering.ledger.tool_calls import Step
-    from treering.model.events import Header
+    from treering.model.events import Event, Header
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
+    from treering.model.search_queries import SearchQuery
+    from treering.model.searches import Candidates
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
@@ -74,7 +78,8 @@ class SqliteStore(SessionReader):
         self.vault = vault
         self._writer = Writer(database, Known(database), vault)
         self._commits = GroupCommit(self._writer.carry_out)
-        self._eraser = Eraser(self._writer)
+        self._search = SearchIndex(database, self, self._names, self._sessions)
+        self._eraser = Eraser(self._writer, self._search)
         self._copier = Copier(self._writer)
         self._tools = ToolRecords(self._writer, self._to_headers)
         self._news = News()
@@ -142,7 +147,7 @@ class SqliteStore(SessionReader):
         """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
         return self._eraser.erase(selection, erasure=erasure, limit=limit, vouch=vouch)
 
-    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int]:
+    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
         """Return how many events would expire by kind, and how many open sessions are left."""
         return self._eraser.count_expirable(selection)
 
@@ -223,6 +228,24 @@ class SqliteStore(SessionReader):
         """Return what is known of each tool, the most called first."""
         return self._tools.statistics(query)
 
+    def follow_search(self, scope: Scope, read: Callable[[Event], SearchText]) -> Step:
+        """Have the search index follow the next stretch of a scope's events."""
+        return self._search.follow(scope, read, sealed=self.is_sealed(scope))
+
+    def search(
+        self, query: SearchQuery, *, inside: bool, include_failed: bool
+    ) -> Candidates | None:
+        """Return the newest events that match; None if the index was lost and is to be followed."""
+        return self._search.search(query, inside=inside, include_failed=include_failed)
+
+    def search_lag(self, scope: Scope) -> int:
+        """Return how many events of a scope the search index does not know yet."""
+        return self._search.lag(scope)
+
+    def searched_scopes(self) -> list[Scope]:
+        """Return the scopes that the search index has followed, if only in part."""
+        return [Scope(name) for name in self._search.scopes()]
+
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
@@ -276,6 +299,7 @@ class SqliteStore(SessionReader):
         self._writer.transact(work, None)
         # Not before the commit, after which all that is remembered is taken to hold.
         self._writer.known.forget()
+        self._search.remove()
         while self._tools.follow().more:
             pass
         with self._database.reading() as connection:
@@ -306,5 +330,6 @@ class SqliteStore(SessionReader):
 
     def close(self) -> None:
         """Let go of the database."""
+        self._search.close()
         self._database.close()
         self._leases.close()

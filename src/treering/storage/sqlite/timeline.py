@@ -138,6 +138,19 @@ def older(connection: apsw.Connection, scope: int, kind: int, cutoff: int) -> li
     )
 
 
+def sessions_with(connection: apsw.Connection, scope: int, kind: int) -> set[int]:
+    """Return the sessions of a scope that have an event of ``kind``."""
+    found = fetch_all(
+        connection,
+        "SELECT e.session FROM times_by_kind AS t JOIN events AS e ON e.position = t.position"
+        " WHERE t.scope = :scope AND t.kind = :kind"
+        f" UNION SELECT e.session FROM events AS e NOT INDEXED WHERE {_UNTIMED}"
+        " AND e.scope = :scope AND e.kind = :kind",
+        {"scope": scope, "kind": kind},
+    )
+    return {row[0] for row in found}
+
+
 def kinds_of(connection: apsw.Connection, scope: int) -> list[int]:
     """Return the kinds that a scope has, leaping through the table from one to the next."""
     kinds: list[int] = []

@@ -82,6 +82,32 @@ def filling(verb: str, *, then: str) -> Iterator[Fill]:
 
 
 @contextlib.contextmanager
+def transferring(verb: str) -> Iterator[Fill]:
+    """Show how many bytes are done of how many, how fast, and how long it will take still."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    # Its import takes longer than most commands do.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(),
+        TransferSpeedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(verb, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
 def _lasting(verb: str) -> Iterator[None]:
     """Count the seconds on one line, for work that does not tell how far it is."""
     began, ended = time.monotonic(), threading.Event()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import configparser
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from treering.capture.projects import project_name
 from treering.errors import InvalidScope
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.options import resolve_scope
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 
 SCOPE_VARIABLE: Final = "TREERING_SCOPE"
-_REMOTE: Final = re.compile(r"(?:^|[/:])([^/:]+/[^/:]+?)(?:\.git)?/?$")
-"""The last two names of a remote's address: who, and what."""
 
 
 def project_scope_options(command: Decorated) -> Decorated:
@@ -55,8 +52,7 @@ def project_scope(folder: Path) -> Scope:
 
     Raises InvalidScope if that cannot name a scope.
     """
-    root = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
-    name = _remote(root / ".git") or root.name
+    name = project_name(folder)
     try:
         return parse_scope(name)
     except InvalidScope as error:
@@ -64,25 +60,3 @@ def project_scope(folder: Path) -> Scope:
             f"scope is required: {name!r}, the name of this folder, cannot be one",
             hint=f"name one, as in --scope acme/app, or set {SCOPE_VARIABLE}",
         ) from error
-
-
-def _remote(git: Path) -> str | None:
-    """Return owner and name of the repository that ``git`` was cloned from, if it says so."""
-    settings = configparser.ConfigParser(strict=False, interpolation=None)
-    try:
-        settings.read_string((_common(git) / "config").read_text(errors="replace"))
-    except (OSError, configparser.Error):
-        return None
-    address = settings.get('remote "origin"', "url", fallback="")
-    found = _REMOTE.search(address)
-    return found[1] if found else None
-
-
-def _common(git: Path) -> Path:
-    """Return the folder of a repository's settings; a work tree has a file that leads there."""
-    if git.is_dir():
-        return git
-    target = git.read_text(errors="replace").partition("gitdir:")[2].strip()
-    found = (git.parent / target).resolve()
-    common = found / "commondir"
-    return (found / common.read_text().strip()).resolve() if common.is_file() else found

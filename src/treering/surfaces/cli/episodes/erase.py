@@ -109,7 +109,7 @@ def gc(
 
     By default tool.call and tool.result are kept for 30 days, conversation.user for 60,
     conversation.assistant and ops.alert for 90, everything else forever. Sessions with a run
-    that has not ended are left alone.
+    that has not ended are left alone, and imported ones where only a default would expire them.
     """
     name = resolve_scope(scope, is_global=is_global)
     chosen = dict(_policy_entry(entry) for entry in policy)
@@ -150,3 +150,6 @@ def _expired(receipt: ExpireReceipt) -> Iterator[str]:
     if receipt.sessions_kept_open:
         kept = counted(receipt.sessions_kept_open, "session")
         yield f"left alone: {kept} with a run that has not ended"
+    if receipt.sessions_kept_imported:
+        kept = counted(receipt.sessions_kept_imported, "imported session")
+        yield f"left alone: {kept}; --policy TYPE=DAYS reaches them, too"

@@ -41,8 +41,8 @@ LAST_TURNS: Final = 5
 def show_session(*, session: str, scope: str | None, is_global: bool, last: int) -> None:
     """Show what SESSION is, its last turns, what is in force in it, what it cost, and its forks.
 
-    Turns are told by their summaries: treering context shows what was said. Failed and undone ones
-    are marked; the model does not see them.
+    Turns are told by their summaries: treering show reads them one by one, treering context shows
+    what a model sees. Failed and undone ones are marked; the model does not see them.
     """
     name = find_scope(scope, is_global=is_global)
     with open_existing() as ledger:

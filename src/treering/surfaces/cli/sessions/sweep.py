@@ -32,7 +32,12 @@ _WHY: Final = {
     "unread": "messages in its inbox wait to be taken",
     "forked": "a fork that stays shares its past",
     "sealed": "the key of its scope is not here",
+    "imported": "it was imported",
 }
+
+imported_option = click.option(
+    "--include-imported", is_flag=True, help="Prune imported sessions, too; they are kept if not."
+)
 
 now_option = click.option(
     "--now-ts-ms", metavar="MS", help="Count ages from this time instead of now."
@@ -58,6 +63,7 @@ now_option = click.option(
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be pruned; prune nothing.")
 @click.option("--yes", is_flag=True, help="Do it. It cannot be undone.")
+@imported_option
 @now_option
 @keys_option
 @json_option
@@ -69,18 +75,25 @@ def prune(
     older_than: str,
     dry_run: bool,
     yes: bool,
+    include_imported: bool,
     now_ts_ms: str | None,
 ) -> None:
     """Write an episode of every old session, close it, then remove its events.
 
-    Left alone are sessions with a turn under way, with unread messages, and those that a session
-    was forked from which stays.
+    Left alone are sessions with a turn under way, with unread messages, those that a session
+    was forked from which stays, and those that were imported.
     """
     name = find_scope(scope, is_global=is_global)
     days = parse_age(older_than, flag="--older-than") / _DAY_MS
     now_ms = parse_time(now_ts_ms)
     with open_if_there() as ledger:
-        plan = ledger.prune(name, older_than_days=days, now_ms=now_ms, dry_run=True)
+        plan = ledger.prune(
+            name,
+            older_than_days=days,
+            include_imported=include_imported,
+            now_ms=now_ms,
+            dry_run=True,
+        )
     if dry_run:
         _show(plan)
         return
@@ -98,7 +111,10 @@ def prune(
         _show(msgspec.structs.replace(plan, dry_run=False))
         return
     with open_existing("change") as ledger:
-        _show(ledger.prune(name, older_than_days=days, now_ms=now_ms))
+        receipt = ledger.prune(
+            name, older_than_days=days, include_imported=include_imported, now_ms=now_ms
+        )
+    _show(receipt)
 
 
 @click.command(
@@ -125,6 +141,7 @@ def prune(
     help="Prune, for good, those that nobody has written to for so long, or never. Default: 90d.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done; do nothing.")
+@imported_option
 @now_option
 @keys_option
 @json_option
@@ -136,6 +153,7 @@ def sweep(
     idle: str,
     prune_after: str,
     dry_run: bool,
+    include_imported: bool,
     now_ts_ms: str | None,
 ) -> None:
     """Close the sessions that are idle, and prune the old ones; to be run now and then.
@@ -150,6 +168,7 @@ def sweep(
             name,
             idle_minutes=None if idle_ms is None else idle_ms / _MINUTE_MS,
             prune_days=None if prune_ms is None else prune_ms / _DAY_MS,
+            include_imported=include_imported,
             now_ms=now_ms,
             dry_run=dry_run,
         )

@@ -1,0 +1,200 @@
+"""Hooks in the settings of Claude Code, Codex and Gemini CLI: put in, found again, taken out.
+
+All three have the same shape: for each event a list of groups, each with a list of hooks. An entry
+is ours if its command is ``…/treering-hook AGENT`` and nothing else.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.capture.agents_settings_text import Node, NotPlainJson, insert, parse, remove
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+PROGRAM: Final = "treering-hook"
+_GROUP_FIELDS: Final = frozenset({"hooks", "matcher", "sequential"})
+"""What a group has without anybody having added to it."""
+
+
+class Hooked(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent that is told of Treering by hooks in a settings file."""
+
+    agent: str
+    name: str
+    variable: str
+    """Names another folder than the usual one."""
+    folder: str
+    """The usual folder, below the user's home."""
+    below_variable: str = ""
+    """What is added to the folder that the variable names."""
+    file: str
+    events: tuple[str, ...]
+    """Those that come when a turn, or more, is over; every version since 2025 knows them."""
+    decisions: tuple[str, ...] = ()
+    """Those that tell of permissions, which older versions may not know."""
+    extra: dict[str, Any]
+    """What each hook has beside its command."""
+    next_steps: tuple[str, ...] = ()
+    decisions_note: str = ""
+
+    def settings(self, home: Path, environment: Mapping[str, str]) -> Path:
+        """Return the agent's settings file, whether it is there or not."""
+        named = environment.get(self.variable, "").strip()
+        folder = Path(named).expanduser() / self.below_variable if named else home / self.folder
+        return folder / self.file
+
+
+HOOKED: Final = {
+    one.agent: one
+    for one in (
+        Hooked(
+            agent="claude-code",
+            name="Claude Code",
+            variable="CLAUDE_CONFIG_DIR",
+            folder=".claude",
+            file="settings.json",
+            # One event that it does not know, and Claude Code skips the whole file. So only those
+            # are put in unasked that have long been there.
+            events=("SessionStart", "Stop", "SubagentStop", "PreCompact", "SessionEnd"),
+            decisions=("PermissionRequest", "PermissionDenied"),
+            extra={"timeout": 5},
+            next_steps=("start a new session of Claude Code: hooks are read when it starts",),
+            decisions_note="a Claude Code older than 2.1.89 would skip the whole settings file"
+            " because of PermissionDenied: start it once and look for a settings error",
+        ),
+        Hooked(
+            agent="codex",
+            name="Codex",
+            variable="CODEX_HOME",
+            folder=".codex",
+            file="hooks.json",
+            events=("SessionStart", "Stop", "SubagentStop", "PreCompact", "SessionEnd"),
+            decisions=("PermissionRequest",),
+            # Codex allows a SessionEnd hook three seconds, and warns of more.
+            extra={"timeout": 3},
+            next_steps=(
+                "start Codex, type /hooks and press t to trust each hook: until then it is skipped",
+            ),
+        ),
+        Hooked(
+            agent="gemini",
+            name="Gemini CLI",
+            variable="GEMINI_CLI_HOME",
+            folder=".gemini",
+            below_variable=".gemini",
+            file="settings.json",
+            events=("SessionStart", "AfterAgent", "PreCompress", "SessionEnd"),
+            extra={"name": "treering", "timeout": 5_000},
+            next_steps=("start a new session of Gemini CLI: hooks are read when it starts",),
+        ),
+    )
+}
+
+
+def with_hooks(text: str, hooked: Hooked, program: Path, *, decisions: bool) -> str:
+    """Return settings with our hooks in them, once; as they are if they have them already.
+
+    Raises NotPlainJson if that cannot be done without losing something.
+    """
+    wanted = {
+        event: _hook(hooked, program)
+        for event in (*hooked.events, *(hooked.decisions if decisions else ()))
+    }
+    found = [(event, hook.plain()) for event, _, _, hook in _ours(_hooks(text), hooked)]
+    if found and sorted(map(repr, found)) == sorted(map(repr, wanted.items())):
+        return text
+    text = without_hooks(text, hooked)
+    for event, hook in wanted.items():
+        group = {"hooks": [hook]}
+        root = parse(text)
+        hooks = (root.members or {}).get("hooks")
+        if hooks is None:
+            text = insert(text, root, {event: [group]}, name="hooks")
+            continue
+        groups = (hooks.members or {}).get(event)
+        if groups is None:
+            text = insert(text, hooks, [group], name=event)
+        else:
+            text = insert(text, groups, group)
+    return text
+
+
+def without_hooks(text: str, hooked: Hooked) -> str:
+    """Return settings without our hooks, and without what held nothing else."""
+    while True:
+        root = parse(text)
+        hooks = _hooks(text)
+        found = next(_ours(hooks, hooked), None)
+        if found is None or hooks is None:
+            return text
+        event, group, listed, hook = found
+        groups = (hooks.members or {})[event]
+        if len(listed.children) > 1 or set(group.members or {}) - _GROUP_FIELDS:
+            text = remove(text, listed, hook)
+        elif len(groups.children) > 1:
+            text = remove(text, groups, group)
+        elif len(hooks.children) > 1:
+            text = remove(text, hooks, groups)
+        else:
+            text = remove(text, root, (root.members or {})["hooks"])
+
+
+def found_hooks(text: str, hooked: Hooked) -> tuple[Path, bool]:
+    """Return the program that our hooks in settings call, and whether they tell of decisions."""
+    ours = [(event, hook.plain()) for event, _, _, hook in _ours(_hooks(text), hooked)]
+    program = shlex.split(ours[0][1]["command"])[0] if ours else PROGRAM
+    return Path(program), any(event in hooked.decisions for event, _ in ours)
+
+
+def _hook(hooked: Hooked, program: Path) -> dict[str, Any]:
+    command = f"{shlex.quote(str(program))} {hooked.agent}"
+    named = {name: value for name, value in hooked.extra.items() if name == "name"}
+    rest = {name: value for name, value in hooked.extra.items() if name != "name"}
+    return {**named, "type": "command", "command": command, **rest}
+
+
+def _hooks(text: str) -> Node | None:
+    """Return the hooks of settings, None if they have none. Raises if they are of another shape."""
+    root = parse(text)
+    if root.members is None:
+        raise NotPlainJson("it holds no object", hint="mend it, then run it again")
+    hooks = root.members.get("hooks")
+    if hooks is None:
+        return None
+    if hooks.members is None:
+        raise NotPlainJson("its hooks are no object", hint="mend them, then run it again")
+    return hooks
+
+
+def _ours(hooks: Node | None, hooked: Hooked) -> Iterator[tuple[str, Node, Node, Node]]:
+    """Give our entries: the event, the group, its list of hooks and the hook."""
+    known = {*hooked.events, *hooked.decisions}
+    for event, groups in ((hooks.members or {}) if hooks else {}).items():
+        if groups.items is None:
+            if event in known:
+                raise NotPlainJson(
+                    f"its hooks of {event} are no list", hint="mend them, then run it again"
+                )
+            continue
+        for group in groups.items:
+            listed = (group.members or {}).get("hooks")
+            for hook in (listed.items or []) if listed else []:
+                command = (hook.members or {}).get("command")
+                if listed and command and _is_ours(command.value, hooked.agent):
+                    yield event, group, listed, hook
+
+
+def _is_ours(command: Any, agent: str) -> bool:
+    if not isinstance(command, str):
+        return False
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    return len(words) == 2 and Path(words[0]).name == PROGRAM and words[1] == agent

@@ -1,0 +1,147 @@
+"""The plugin that lets OpenClaw tell of its sessions, and how its settings switch it on.
+
+OpenClaw runs plugins inside itself. Ours listens to hooks that are told no conversation: it needs
+no permission to read one, and writes only which session has moved on.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from treering.capture.agents_settings_text import Node, NotPlainJson, insert, parse, remove
+from treering.hook import SCHEMA, SUFFIX
+from treering.version import __version__
+
+AGENT: Final = "openclaw"
+NAME: Final = "OpenClaw"
+PLUGIN: Final = "treering"
+MARK: Final = "// Written by `treering install openclaw`; `treering uninstall openclaw` removes it."
+_DESCRIPTION: Final = "Tells Treering which sessions have moved on"
+EVENTS: Final = (
+    *("model_call_ended", "message_sent", "after_compaction", "before_reset"),
+    *("session_start", "session_end", "subagent_ended", "gateway_stop"),
+)
+
+_SOURCE: Final = "openclaw_plugin.js"
+"""The plugin itself, with places to be filled in, beside this file."""
+
+
+def plugin_files(spool: Path) -> dict[str, str]:
+    """Return the files of the plugin by name."""
+    manifest = {
+        "id": PLUGIN,
+        "name": "Treering",
+        "description": _DESCRIPTION,
+        "version": __version__,
+        "configSchema": {"type": "object", "additionalProperties": False, "properties": {}},
+        "activation": {"onStartup": True, "onCapabilities": ["hook"]},
+    }
+    package = {
+        "name": PLUGIN,
+        "version": __version__,
+        "description": _DESCRIPTION,
+        "private": True,
+        "type": "module",
+        "openclaw": {"extensions": ["./index.js"]},
+    }
+    source = f"{MARK}\n{Path(__file__).with_name(_SOURCE).read_text()}"
+    for mark, value in (
+        ("@SPOOL@", json.dumps(str(spool))),
+        ("@EVENTS@", json.dumps(EVENTS)),
+        ("@SUFFIX@", SUFFIX),
+        ("@SCHEMA@", SCHEMA),
+        ("@DESCRIPTION@", _DESCRIPTION),
+    ):
+        source = source.replace(mark, value)
+    return {
+        "openclaw.plugin.json": json.dumps(manifest, indent=2) + "\n",
+        "package.json": json.dumps(package, indent=2) + "\n",
+        "index.js": source,
+    }
+
+
+def is_own_file(name: str, text: str) -> bool:
+    """Whether a file of the plugin's folder is one that we have written."""
+    if name == "index.js":
+        return text.startswith(MARK)
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and value.get("description") == _DESCRIPTION
+
+
+def with_plugin(text: str) -> str:
+    """Return OpenClaw's settings with the plugin switched on. Raises NotPlainJson if it cannot."""
+    plugins = _plugins(text)
+    if PLUGIN in _names(plugins, "deny"):
+        raise NotPlainJson(
+            "its plugins.deny names treering", hint="take it out of the list, then run it again"
+        )
+    if plugins is None:
+        return insert(text, parse(text), {"entries": {PLUGIN: {"enabled": True}}}, name="plugins")
+    entries = _member(plugins, "entries")
+    entry = _member(entries, PLUGIN)
+    if entries is None:
+        text = insert(text, plugins, {PLUGIN: {"enabled": True}}, name="entries")
+    elif entry is None:
+        text = insert(text, entries, {"enabled": True}, name=PLUGIN)
+    elif entry.plain() != {"enabled": True}:
+        raise NotPlainJson(
+            "its plugins.entries.treering says something else than we would",
+            hint='set it to {"enabled": true}, or remove it, then run it again',
+        )
+    allowed = _member(_plugins(text), "allow")
+    if allowed is not None and allowed.items is not None and PLUGIN not in allowed.plain():
+        text = insert(text, allowed, PLUGIN)
+    return text
+
+
+def without_plugin(text: str) -> str:
+    """Return OpenClaw's settings without the plugin, and without what held nothing else."""
+    allowed = _member(_plugins(text), "allow")
+    if allowed is not None:
+        ours = next((item for item in allowed.items or [] if item.value == PLUGIN), None)
+        text = remove(text, allowed, ours) if ours else text
+    root, plugins = parse(text), _plugins(text)
+    entries = _member(plugins, "entries")
+    entry = _member(entries, PLUGIN)
+    if plugins is None or entries is None or entry is None:
+        return text
+    if len(entries.children) > 1:
+        return remove(text, entries, entry)
+    if len(plugins.children) > 1:
+        return remove(text, plugins, entries)
+    return remove(text, root, plugins)
+
+
+def remarks(text: str) -> list[str]:
+    """Return what keeps the plugin from being loaded, whatever its own entry says."""
+    enabled = _member(_plugins(text), "enabled")
+    if enabled is not None and enabled.value is False:
+        return ["plugins.enabled is false: OpenClaw loads no plugin until that is changed"]
+    return []
+
+
+def _plugins(text: str) -> Node | None:
+    root = parse(text)
+    if root.members is None:
+        raise NotPlainJson("it holds no object", hint="mend it, then run it again")
+    return _member(root, "plugins")
+
+
+def _member(node: Node | None, name: str) -> Node | None:
+    if node is None:
+        return None
+    if node.members is None:
+        raise NotPlainJson(
+            f"what should hold {name} is no object", hint="mend it, then run it again"
+        )
+    return node.members.get(name)
+
+
+def _names(plugins: Node | None, name: str) -> list[Any]:
+    node = _member(plugins, name)
+    return [item.value for item in (node.items or [])] if node else []

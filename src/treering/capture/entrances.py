@@ -1,0 +1,273 @@
+"""Entrances: what the records of a log tell is recorded in a ledger, each event once."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from uuid_utils import UUID
+
+from treering.errors import Conflict, DuplicateEvent, InvalidInput
+from treering.formats.telling import Outcome, Told
+from treering.model.events import NewEvent
+from treering.model.fields import TIME_MS_MAX, check_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.capture.sessions import Sessions
+    from treering.capture.tallies import Tally
+    from treering.formats.telling import Reader
+    from treering.ledger.ledger import Ledger
+    from treering.ledger.records import Place
+    from treering.model.scopes import Scope
+
+BATCH_EVENTS: Final = 1_000
+"""Events that are recorded at once."""
+BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of a log whose events are recorded at once, if they are fewer."""
+ATTEMPTS_MAX: Final = 3
+"""How often a batch is tried while somebody else takes in the same."""
+_AIMED: Final = frozenset({"session.undone", "context.compacted"})
+"""Kinds that speak of earlier events by their seqs."""
+
+
+class _Waiting(msgspec.Struct):
+    """A record whose events are not recorded yet."""
+
+    outcome: Outcome
+    fresh: int = 0
+    failed: str | None = None
+
+
+class _Fresh(msgspec.Struct):
+    """One event that is not known yet."""
+
+    waiting: _Waiting
+    told: Told
+    event_id: str
+
+
+class Entrance:
+    """Enters what one file tells in a ledger, a batch at a time."""
+
+    def __init__(
+        self, ledger: Ledger, reader: Reader, sessions: Sessions, tally: Tally, *, dry_run: bool
+    ) -> None:
+        self._ledger = ledger
+        self._reader = reader
+        self._sessions = sessions
+        self._tally = tally
+        self._form = tally.format or ""
+        self._dry_run = dry_run
+        self._waiting: list[_Waiting] = []
+        self._events = 0
+        self._bytes = 0
+
+    def add(self, outcome: Outcome) -> None:
+        """Take what became of one record; it is recorded with others, later."""
+        if not outcome.events:
+            self._tally.skip(outcome.skipped or "tells nothing")
+            return
+        if any(told.kind in _AIMED for told in outcome.events):
+            self.flush()  # It speaks of earlier events, which have to have their seqs.
+        self._waiting.append(_Waiting(outcome))
+        self._events += len(outcome.events)
+        self._bytes += outcome.record.end - outcome.record.offset
+        if self._events >= BATCH_EVENTS or self._bytes >= BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Record what waits."""
+        waiting, self._waiting = self._waiting, []
+        self._events = self._bytes = 0
+        by_scope: dict[Scope, list[tuple[_Waiting, Told]]] = {}
+        for one in waiting:
+            for told in one.outcome.events:
+                opening = self._reader.sessions.get(told.session)
+                scope = self._sessions.see(told.session, opening)
+                by_scope.setdefault(scope, []).append((one, told))
+                self._tally.sessions[told.session] = None
+        for scope, pairs in by_scope.items():
+            self._enter(scope, pairs)
+        for one in waiting:
+            if one.failed is not None:
+                self._tally.fail(one.outcome.record, one.failed)
+            elif one.fresh:
+                self._tally.imported += 1
+            else:
+                self._tally.duplicates += 1
+
+    def _enter(self, scope: Scope, pairs: Sequence[tuple[_Waiting, Told]]) -> None:
+        for _ in range(ATTEMPTS_MAX):
+            fresh = self._unknown(scope, pairs)
+            try:
+                self._record(scope, fresh)
+            except (DuplicateEvent, Conflict):
+                continue  # Another takes in the same log, and was faster.
+            except InvalidInput:
+                self._record_singly(scope, fresh)
+            break
+        else:
+            self._record_singly(scope, self._unknown(scope, pairs))
+
+    # Which are new.
+
+    def _unknown(self, scope: Scope, pairs: Sequence[tuple[_Waiting, Told]]) -> list[_Fresh]:
+        candidates = [self._ids(scope, told) for _, told in pairs]
+        every = dict.fromkeys(one for ids in candidates for one in ids)
+        known: dict[str, Place | None] = {**self._ledger.known(scope, list(every))}
+        fresh: list[_Fresh] = []
+        for (waiting, told), ids in zip(pairs, candidates, strict=True):
+            own = ids[0]
+            if own in known or self._is_inherited(scope, told, ids[1:], known):
+                self._sessions.share(scope, told.session, own, known.get(own))
+                continue
+            known[own] = None
+            if self._dry_run and not self._sessions.foresee(scope, own):
+                continue
+            fresh.append(_Fresh(waiting, told, own))
+        return fresh
+
+    def _ids(self, scope: Scope, told: Told) -> list[str]:
+        """Return the id of an event, then those that it has if it is of the past of a fork."""
+        if self._reader.keys_are_global:
+            return [self._id("", told.key)]
+        opening = self._reader.sessions.get(told.session)
+        roots = self._sessions.roots(scope, told.session, opening)
+        return [self._id(root, told.key) for root in (told.session, *roots)]
+
+    def _id(self, session: str, key: str) -> str:
+        # A key that holds everywhere is an id as it is, if a ledger can hold it.
+        return key if not session and _is_id(key) else named_id(self._form, session, key)
+
+    def _is_inherited(
+        self, scope: Scope, told: Told, ids: Sequence[str], known: dict[str, Place | None]
+    ) -> bool:
+        """Whether a fork repeats here what its parent has told: its own words come after that."""
+        if not ids:
+            return False
+        for one in ids:
+            place = known.get(one)
+            if place is not None and self._sessions.inherits(scope, told.session, place):
+                self._sessions.share(scope, told.session, one, place)
+                return True
+        self._sessions.end_replay(scope, told.session)
+        return False
+
+    # Recording.
+
+    def _record(self, scope: Scope, fresh: Sequence[_Fresh]) -> None:
+        ready: list[tuple[_Fresh, NewEvent]] = []
+        for one in fresh:
+            if not self._sessions.is_open(scope, one.told.session):
+                self._append(ready)
+                ready = []
+                self._open(scope, one.told)
+            ready.append((one, self._stated(scope, one)))
+        self._append(ready)
+
+    def _record_singly(self, scope: Scope, fresh: Sequence[_Fresh]) -> None:
+        """Record what can be, where one of many cannot."""
+        for one in fresh:
+            if one.event_id in self._ledger.known(scope, [one.event_id]):
+                continue
+            try:
+                self._record(scope, [one])
+            except (DuplicateEvent, Conflict):
+                continue
+            except InvalidInput as error:
+                one.waiting.failed = f"cannot be recorded: {error}"
+
+    def _append(self, ready: Sequence[tuple[_Fresh, NewEvent]]) -> None:
+        if not ready:
+            return
+        if not self._dry_run:
+            self._ledger.append([event for _, event in ready])
+        for one, event in ready:
+            one.waiting.fresh += 1
+            self._sessions.count(event.scope)
+        self._tally.events += len(ready)
+
+    def _open(self, scope: Scope, told: Told) -> None:
+        opening = self._reader.sessions.get(told.session)
+        after = None
+        if told.after is not None and self._reader.keys_are_global:
+            after = self._id("", told.after)
+        imported_id = named_id(self._form, told.session, "imported")
+        self._sessions.open(
+            scope,
+            told.session,
+            opening,
+            ts_ms=_time(told.ts_ms),
+            after=after,
+            imported_id=imported_id,
+            file=self._tally.file,
+        )
+
+    def _stated(self, scope: Scope, one: _Fresh) -> NewEvent:
+        told = one.told
+        kind, refs, payload = told.kind, told.refs, told.payload
+        if kind in _AIMED:
+            kind, refs, payload = self._aimed(scope, told)
+        return NewEvent(
+            scope=scope,
+            session_id=self._sessions.name(told.session),
+            kind=kind,
+            agent_id=self._sessions.agent(self._reader.sessions.get(told.session)),
+            summary=told.summary,
+            payload=payload,
+            refs=refs,
+            event_id=one.event_id,
+            ts_ms=_time(told.ts_ms),
+            source=told.source,
+            origin=self._form,
+        )
+
+    def _aimed(self, scope: Scope, told: Told) -> tuple[str, Any, Any]:
+        """Return an event that speaks of earlier ones, with their seqs in it."""
+        place = None if told.first is None else self._place(scope, told.session, told.first)
+        refs = dict(told.refs or {})
+        if told.kind == "session.undone":
+            if place is None:
+                told_of = {"record": "rewind", "rewinds_to": told.first}
+                return "ops.observation", {"observed": "rewind"}, told_of
+            return told.kind, {"turns": 1, **refs, "from_seq": place.seq}, None
+        payload = dict(told.payload or {})
+        # A summary that names nothing that is kept stands for all that came before it.
+        through = self._sessions.head_seq(scope, told.session)
+        through = through if place is None else place.seq - 1
+        if through > 0:
+            payload["through_seq"] = refs["through_seq"] = through
+        return told.kind, refs or None, payload
+
+    def _place(self, scope: Scope, session: str, key: str) -> Place | None:
+        """Return where an earlier event of a session stands, in its own part or its parents'."""
+        ids = [self._id("", key)]
+        if not self._reader.keys_are_global:
+            roots = self._sessions.ancestors(scope, session, self._reader.sessions.get(session))
+            ids = [self._id(root, key) for root in (session, *roots)]
+        known = self._ledger.known(scope, ids)
+        return next((known[one] for one in ids if one in known), None)
+
+
+def named_id(form: str, session: str, key: str) -> str:
+    """Return the id of an event of a log: the same for the same key, however often it is read."""
+    told = f"{form}\0{session}\0{key}".encode(errors="surrogatepass")
+    digest = bytearray(sha256(told).digest()[:16])
+    digest[6] = 0x80 | digest[6] & 0x0F
+    digest[8] = 0x80 | digest[8] & 0x3F
+    return str(UUID(bytes=bytes(digest)))
+
+
+def _is_id(key: str) -> bool:
+    try:
+        check_id(key)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _time(ts_ms: int) -> int:
+    return min(max(ts_ms, 1), TIME_MS_MAX)

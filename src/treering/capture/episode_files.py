@@ -1,0 +1,184 @@
+"""Files that other programs append to: read by whole lines, from where the last look ended.
+
+What was read is remembered in a small file beside: how far, of which file, and what it looked like
+there. A file that was cut and has grown again is told from one that only grew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from hashlib import sha256
+from typing import IO, TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from treering.errors import Busy, InvalidInput
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock: run one such command at a time there.
+    fcntl = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CHUNK_BYTES: Final = 256 * 1024
+LINE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""A longer line is passed over, and never held in memory."""
+PRINT_BYTES: Final = 4_096
+"""How much of a file's beginning, and of what was read last, is remembered as a hash."""
+POLL_S: Final = 0.05
+OWNER_FILE: Final = 0o600
+OWNER_FOLDER: Final = 0o700
+
+State = TypeVar("State", bound=msgspec.Struct)
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """One whole line of a file."""
+
+    start: int
+    body: bytes
+    """Without the newline; empty if it is too long."""
+    too_long: bool = False
+
+
+class WholeLines:
+    """The whole lines between two places of a file, a chunk at a time.
+
+    What stands behind the last newline is left for the next look.
+    """
+
+    def __init__(self, stream: IO[bytes], start: int, end: int) -> None:
+        self._stream = stream
+        self._end = end
+        self._read = start
+        self.offset = start
+        """Behind the last whole line."""
+        self._digest, self._sure = sha256(), sha256()
+
+    @property
+    def trailing(self) -> int:
+        """Return how many bytes stand behind the last newline."""
+        return self._read - self.offset
+
+    @property
+    def sha256(self) -> str:
+        """Return the hash of all whole lines, once they were all given."""
+        return self._sure.hexdigest()
+
+    def __iter__(self) -> Iterator[Line]:
+        self._stream.seek(self.offset)
+        held = bytearray()
+        too_long = False
+        while self._read < self._end:
+            chunk = self._stream.read(min(CHUNK_BYTES, self._end - self._read))
+            if not chunk:
+                return
+            *pieces, rest = chunk.split(b"\n")
+            for piece in pieces:
+                if not too_long:
+                    held += piece
+                    too_long = len(held) > LINE_BYTES_MAX
+                start, self.offset = self.offset, self._read + len(piece) + 1
+                self._read = self.offset
+                yield Line(start, b"" if too_long else bytes(held), too_long)
+                held.clear()
+                too_long = False
+            if pieces:
+                self._digest.update(chunk[: len(chunk) - len(rest)])
+                self._sure = self._digest.copy()
+            self._digest.update(rest)
+            self._read += len(rest)
+            if not too_long:
+                held += rest
+                too_long = len(held) > LINE_BYTES_MAX
+            if too_long:
+                held.clear()
+
+
+class Print(msgspec.Struct, frozen=True):
+    """What a file looked like up to the place where it was last read."""
+
+    offset: int
+    head: str
+    tail: str
+
+
+def print_of(stream: IO[bytes], offset: int) -> Print:
+    """Return the print of a file up to ``offset``."""
+    size = min(offset, PRINT_BYTES)
+    head = os.pread(stream.fileno(), size, 0)
+    tail = os.pread(stream.fileno(), size, offset - size)
+    return Print(offset, sha256(head).hexdigest(), sha256(tail).hexdigest())
+
+
+def load_state(path: Path, kind: type[State]) -> State | None:
+    """Return what was remembered in ``path``, None if nothing was. Raises InvalidInput."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"{path} does not say where to go on",
+            hint="remove it to begin anew: what is known already is not doubled",
+        ) from error
+
+
+def save_state(path: Path, state: msgspec.Struct) -> None:
+    """Write ``state`` as a whole, so that it outlasts a power cut."""
+    make_folder(path.parent)
+    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
+    try:
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER_FILE)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those around it that are not there, for their owner alone."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(mode=OWNER_FOLDER, exist_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a name in ``folder`` outlast a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, patience_s: float) -> Iterator[None]:
+    """Hold the lock of the file at ``path``: ``<path>.lock``. Raises Busy after a while."""
+    lock = path.with_name(f"{path.name}.lock")
+    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_FILE)
+    try:
+        until = time.monotonic() + patience_s
+        while fcntl is not None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= until:
+                    raise Busy(
+                        f"another program holds {lock}", hint="let it finish, then run it again"
+                    ) from error
+                time.sleep(POLL_S)
+        yield
+    finally:
+        os.close(descriptor)

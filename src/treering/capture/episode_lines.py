@@ -1,0 +1,212 @@
+"""Lines of a spool: each one event, as other programs write them, made fit for a ledger."""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.capture.episode_bounds import bound, is_dump
+from treering.errors import InvalidInput, InvalidKind
+from treering.model.codec import REFS_BYTES_MAX, decode, encode
+from treering.model.events import SUMMARY_CHARACTERS_MAX, NewEvent
+from treering.model.fields import check_id, check_name, check_time
+from treering.model.kinds import EPISODE_KINDS
+from treering.model.scopes import PUNCTUATION, parse_scope
+
+if TYPE_CHECKING:
+    from treering.capture.episode_bounds import Caps
+    from treering.capture.episode_files import Line
+    from treering.capture.secrets import Guard
+    from treering.model.scopes import Scope
+
+SPOOL_SCHEMA: Final = "openclaw-mem.episodes.spool.v0"
+ORIGIN: Final = "openclaw-mem"
+WITHHELD: Final = "_redacted"
+"""Marks in the refs of an event that content was held back on its way in."""
+ID_DIGITS: Final = 32
+ECHO_CHARACTERS_MAX: Final = 60
+
+_TAG: Final = re.compile(r"\s*\[\s*SCOPE\s*:\s*([^\]]+)\]\s*(.*)", re.IGNORECASE | re.DOTALL)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a line, and what had to be done to it."""
+
+    event: NewEvent
+    payload_cut: bool = False
+    refs_cut: bool = False
+    summary_cut: bool = False
+    redacted: bool = False
+
+
+class LineReader:
+    """Makes events of lines. ``scope`` is that of lines which name none."""
+
+    def __init__(self, *, guard: Guard, caps: Caps, scope: Scope) -> None:
+        self._guard = guard
+        self._caps = caps
+        self._scope = scope
+
+    def read(self, line: Line, *, generation: int, ts_ms: int) -> Taken:
+        """Return the event of ``line``; ``ts_ms`` is its time if it has none of its own.
+
+        Raises NotJson if it is no object, and InvalidInput if it is no event.
+        """
+        stated = _object(line)
+        kind = _kind(stated.get("type"))
+        time_ms = ts_ms if stated.get("ts_ms") is None else _time(stated["ts_ms"])
+        tagged, told = split_scope(_text(stated.get("summary")).replace("\0", " "))
+        named = _text(stated.get("scope"))
+        scope = parse_scope(named) if named else tagged or self._scope
+        session_id = _name(stated.get("session_id"), "session_id")
+        agent_id = _name(stated.get("agent_id"), "agent_id")
+        content, links = stated.get("payload"), stated.get("refs")
+        # Most lines are clean, and one look at the whole tells so.
+        guard = self._guard if self._is_suspicious([told, content, links]) else None
+        summary = told if guard is None else guard.mask_text(told)
+        if not summary:
+            raise InvalidInput("summary is required", hint="say in a few words what happened")
+        summary_cut = len(summary) > SUMMARY_CHARACTERS_MAX
+        cap = self._caps.payload_of(kind)
+        payload = bound(content, cap=cap, reason="payload_cap", guard=guard)
+        refs = bound(links, cap=self._caps.refs, reason="refs_cap", guard=guard)
+        kept, links = payload.value, refs.value
+        redacted = stated.get("redacted") is True
+        # Looked at once more as it is going to be stored: what still tells a secret goes whole.
+        if guard is not None and guard.find_value([kept, links]) is not None:
+            kept, links, redacted = None, None, True
+        elif not redacted and kind.startswith("conversation.") and kept is not None:
+            said = stated["payload"]
+            probe = said.get("text") if isinstance(said, dict) else said
+            if is_dump(f"{summary}\n{probe if isinstance(probe, str) else ''}"):
+                kept, redacted = None, True
+        return Taken(
+            event=NewEvent(
+                scope=scope,
+                session_id=session_id,
+                kind=kind,
+                agent_id=agent_id,
+                summary=_shortened(summary) if summary_cut else summary,
+                payload=kept,
+                refs=_marked(links) if redacted else links,
+                event_id=check_id(_text(stated.get("event_id")) or _made_id(line, generation)),
+                ts_ms=time_ms,
+                origin=ORIGIN,
+            ),
+            payload_cut=payload.was_cut,
+            refs_cut=refs.was_cut,
+            summary_cut=summary_cut,
+            redacted=redacted,
+        )
+
+    def _is_suspicious(self, content: Any) -> bool:
+        try:
+            return self._guard.suspicious(encode(content))
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+            return True
+
+
+class NotJson(InvalidInput):
+    """The line is no JSON object."""
+
+
+def split_scope(text: str) -> tuple[Scope | None, str]:
+    """Return the scope that ``text`` begins with, as ``[SCOPE: acme/app]``, and the rest of it.
+
+    Raises InvalidScope if that names something that cannot be a scope.
+    """
+    found = _TAG.fullmatch(text)
+    if found is None:
+        return None, text.strip()
+    name = found[1].strip()
+    # A tag of nothing but punctuation names nothing.
+    return parse_scope(name) if name.strip(PUNCTUATION) else None, found[2].strip()
+
+
+def storable(value: Any) -> Any:
+    """Return a decoded JSON ``value`` with lone surrogates replaced: no encoding holds them."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_SURROGATE.sub("\ufffd", key): storable(item) for key, item in value.items()}
+    return [storable(item) for item in value] if isinstance(value, list) else value
+
+
+def decode_object(body: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that ``body`` is, None if it is none."""
+    value: Any
+    try:
+        value = decode(body)
+    except (msgspec.MsgspecError, RecursionError):
+        try:
+            value = storable(json.loads(body, parse_constant=_refuse))
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def _refuse(_: str) -> Any:
+    raise ValueError
+
+
+def _object(line: Line) -> dict[str, Any]:
+    stated = None if line.too_long else decode_object(line.body)
+    if stated is None:
+        reason = "too_long" if line.too_long else "invalid_json"
+        raise NotJson(reason, hint="write one JSON object a line")
+    return stated
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, dict | list):
+        return ""
+    return str(value).strip()
+
+
+def _name(value: Any, field: str) -> str:
+    return check_name(_text(value), field)
+
+
+def _kind(value: Any) -> str:
+    name = _text(value).lower()
+    if name not in EPISODE_KINDS:
+        raise InvalidKind(
+            f"invalid type: {name[:ECHO_CHARACTERS_MAX] or '<empty>'};"
+            f" allowed: {', '.join(EPISODE_KINDS)}",
+            hint="write one of them",
+        )
+    return name
+
+
+def _time(value: Any) -> int:
+    try:
+        number = int(value) if not isinstance(value, bool) else None
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None:
+        raise InvalidInput(
+            f"invalid ts_ms: {str(value)[:ECHO_CHARACTERS_MAX]}",
+            hint="give whole milliseconds since 1970",
+        )
+    return check_time(number)
+
+
+def _made_id(line: Line, generation: int) -> str:
+    # A spool that was emptied begins anew: the same line in the same place is another event.
+    place = f"{generation}:{line.start}:" if generation else f"{line.start}:"
+    return f"ep-{sha256(place.encode() + line.body).hexdigest()[:ID_DIGITS]}"
+
+
+def _marked(refs: Any) -> Any:
+    links = refs if isinstance(refs, dict) else {} if refs is None else {"refs": refs}
+    marked = {**links, WITHHELD: True}
+    return marked if len(encode(marked)) <= REFS_BYTES_MAX else {WITHHELD: True}
+
+
+def _shortened(summary: str) -> str:
+    return summary[: SUMMARY_CHARACTERS_MAX - 1] + "…"

@@ -1,0 +1,287 @@
+"""Extraction: what users and agents said in OpenClaw's transcripts, as lines of a spool.
+
+Transcripts are read on from where the last pass ended. A line goes to the spool before it is noted
+as read: a pass that dies repeats a few lines, whose ids make them known.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from copy import copy
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.capture.episode_bounds import is_dump
+from treering.capture.episode_files import (
+    OWNER_FILE,
+    WholeLines,
+    load_state,
+    locked,
+    make_folder,
+    save_state,
+    sync_folder,
+)
+from treering.capture.episode_lines import (
+    ID_DIGITS,
+    SPOOL_SCHEMA,
+    decode_object,
+    split_scope,
+    storable,
+)
+from treering.capture.extraction_sources import (
+    AGENT,
+    ExtractState,
+    FileState,
+    Owners,
+    transcripts,
+)
+from treering.capture.extraction_text import DUMP, cleaned, payload_of, said_in, summary_of
+from treering.errors import InvalidScope, NotFound
+from treering.model.codec import encode
+from treering.model.fields import TIME_MS_MAX
+from treering.model.times import instant
+from treering.spine.words import plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from treering.capture.episode_files import Line
+    from treering.capture.extraction_sources import Owner
+    from treering.capture.secrets import Guard
+    from treering.model.scopes import Scope
+
+BATCH_LINES_MAX: Final = 500
+LOCK_PATIENCE_S: Final = 30.0
+ERRORS_SAMPLE_MAX: Final = 5
+SECONDS_MAX: Final = 100_000_000_000
+"""A smaller number is a time in seconds, unless its name says milliseconds."""
+_TIMES: Final = ("ts_ms", "timestamp_ms", "tsMs", "timestamp", "ts")
+
+
+class Extracted(msgspec.Struct, kw_only=True):
+    """What passes over transcripts did so far: counts and places, never content."""
+
+    files_seen: int = 0
+    files_with_updates: int = 0
+    lines_total: int = 0
+    invalid_json: int = 0
+    unsupported_rows: int = 0
+    emitted: int = 0
+    payload_redacted: int = 0
+    payload_truncated: int = 0
+    sanitized_dropped: int = 0
+    trailing_partial_bytes: int = 0
+    ignored_files: int = 0
+    errors_sample: list[str] = []
+    iterations: int = 0
+
+    def fault(self, place: str, reason: str) -> None:
+        """Note what went amiss, unless there are enough such notes."""
+        if len(self.errors_sample) < ERRORS_SAMPLE_MAX:
+            self.errors_sample.append(f"{place}:{reason}")
+
+
+class Extraction:
+    """Brings what was said below ``root`` to a spool."""
+
+    def __init__(
+        self,
+        root: Path,
+        spool: Path,
+        state: Path,
+        *,
+        guard: Guard,
+        payload_cap: int,
+        summary_characters: int,
+        scope: Scope | None = None,
+    ) -> None:
+        self._root = root
+        self._spool = spool
+        self._state = state
+        self._guard = guard
+        self._payload_cap = payload_cap
+        self._summary_characters = summary_characters
+        self._scope = scope
+
+    def once(self, done: Extracted) -> None:
+        """Bring over what is new, and count it in ``done``. Raises NotFound without a root."""
+        if not self._root.is_dir():
+            raise NotFound(
+                f"there are no transcripts at {self._root}", hint="name it with --sessions-root"
+            )
+        make_folder(self._spool.parent)
+        with locked(self._spool, patience_s=LOCK_PATIENCE_S):
+            known = load_state(self._state, ExtractState) or ExtractState()
+            paths, done.ignored_files = transcripts(self._root)
+            done.files_seen = len(paths)
+            done.trailing_partial_bytes = 0
+            done.iterations += 1
+            by_inode = {one.inode: one for one in known.files.values() if one.inode is not None}
+            owners = Owners(self._scope)
+            files: dict[str, FileState] = {}
+            for path in paths:
+                name = plain(str(path))
+                try:
+                    # One that was put aside goes on where it was, under whatever name it has.
+                    found = by_inode.get(path.stat().st_ino) or known.files.get(name)
+                    place = files[name] = FileState() if found is None else copy(found)
+                    self._read(path, place, owners.of(path), done)
+                except FileNotFoundError:
+                    done.ignored_files += 1
+                    done.fault(name, "vanished")
+            known.schema = ExtractState().schema
+            known.sessions_root, known.files = str(self._root), files
+            known.updated_at = instant(time.time_ns() // 1_000_000)
+            save_state(self._state, known)
+
+    def _read(self, path: Path, place: FileState, owner: Owner, done: Extracted) -> None:
+        with path.open("rb") as stream:
+            place.settle(stream)
+            status = os.fstat(stream.fileno())
+            place.last_ts_ms = place.last_ts_ms or max(1, status.st_mtime_ns // 1_000_000)
+            lines = WholeLines(stream, place.offset, status.st_size)
+            batch: list[bytes] = []
+            before = done.lines_total
+            for line in lines:
+                told = self._told(path, line, place, owner, done)
+                if told is not None:
+                    # Names of files may hold what no encoding does.
+                    batch.append(encode(storable(told)) + b"\n")
+                if len(batch) >= BATCH_LINES_MAX:
+                    done.emitted += self._write(batch)
+                    batch.clear()
+            done.emitted += self._write(batch)
+            done.files_with_updates += done.lines_total > before
+            done.trailing_partial_bytes += lines.trailing
+            if lines.offset != place.offset or place.print is None:
+                place.reached(stream, lines.offset, instant(time.time_ns() // 1_000_000))
+
+    def _told(
+        self, path: Path, line: Line, place: FileState, owner: Owner, done: Extracted
+    ) -> dict[str, Any] | None:
+        """Return the line of the spool for one of a transcript, None if there is none."""
+        if not line.too_long and not line.body.strip():
+            return None
+        done.lines_total += 1
+        row = None if line.too_long else decode_object(line.body)
+        if row is None:
+            done.invalid_json += 1
+            done.fault(
+                plain(f"{path}@{line.start}"), "too_long" if line.too_long else "invalid_json"
+            )
+            return None
+        place.last_ts_ms = _time(row) or place.last_ts_ms
+        said = said_in(row)
+        if said is None:
+            done.unsupported_rows += 1
+            return None
+        kind = f"conversation.{said[0]}"
+        scope, text = _split(said[1])
+        text = cleaned(text)
+        if not text:
+            done.sanitized_dropped += 1
+            return None
+        session = _named(row, "sessionKey", "session_id", "session") or owner.session
+        told: dict[str, Any] = {
+            "schema": SPOOL_SCHEMA,
+            "event_id": _event_id(path, line, row, session, kind, text),
+            "ts_ms": place.last_ts_ms,
+            "scope": _named(row, "scope") or scope or owner.scope,
+            "session_id": session,
+            "agent_id": _named(row, "agentId", "agent_id") or owner.agent or AGENT,
+            "type": kind,
+            "refs": {
+                "source": "session_jsonl_tail",
+                "path": str(path),
+                "offset": line.start,
+                **owner.links,
+            },
+        }
+        return told | self._content(kind, text, done)
+
+    def _content(self, kind: str, text: str, done: Extracted) -> dict[str, Any]:
+        if is_dump(text):
+            done.payload_redacted += 1
+            return {"summary": f"{kind}: {DUMP}", "payload": None, "redacted": True}
+        masked = self._guard.mask_text(text)
+        payload, was_cut = payload_of(masked, self._payload_cap)
+        done.payload_redacted += masked != text
+        done.payload_truncated += was_cut
+        return {
+            "summary": summary_of(kind, masked, self._summary_characters),
+            "payload": payload,
+        }
+
+    def _write(self, lines: list[bytes]) -> int:
+        """Add ``lines`` to the spool, to stay; return how many."""
+        if not lines:
+            return 0
+        is_new = not self._spool.exists()
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        descriptor = os.open(self._spool, flags, OWNER_FILE)
+        try:
+            size = os.fstat(descriptor).st_size
+            # A line that another writer left without an end must not swallow ours.
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            body = b"\n" * torn + b"".join(lines)
+            while body:
+                body = body[os.write(descriptor, body) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if is_new:
+            sync_folder(self._spool.parent)
+        return len(lines)
+
+
+def _event_id(
+    path: Path, line: Line, row: dict[str, Any], session: str, kind: str, text: str
+) -> str:
+    # A row's own id outlasts that its file is moved, or written anew after a compaction.
+    own = _named(row, "id")
+    place = f"{session}:{own}:{kind}" if own else f"{path}:{line.start}:{kind}:{text}"
+    return f"ep-{sha256(place.encode(errors='replace')).hexdigest()[:ID_DIGITS]}"
+
+
+def _named(row: dict[str, Any], *names: str) -> str | None:
+    found = (row.get(name) for name in names)
+    return next((one.strip() for one in found if isinstance(one, str) and one.strip()), None)
+
+
+def _split(text: str) -> tuple[Scope | None, str]:
+    try:
+        return split_scope(text)
+    except InvalidScope:
+        # It stays in the text, for all to see.
+        return None, text
+
+
+def _time(row: dict[str, Any]) -> int | None:
+    """Return the time that a row tells, in milliseconds since 1970."""
+    message = row.get("message")
+    for stated in (row, message if isinstance(message, dict) else {}):
+        for name in _TIMES:
+            found = _instant(stated.get(name), name)
+            if found is not None:
+                return found
+    return None
+
+
+def _instant(value: Any, name: str) -> int | None:
+    if isinstance(value, str) and not value.strip().isdigit():
+        try:
+            moment = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+        value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000
+    try:
+        number = round(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if number < SECONDS_MAX and name in {"timestamp", "ts"}:
+        number *= 1_000
+    return number if 0 < number <= TIME_MS_MAX else None

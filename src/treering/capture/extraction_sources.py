@@ -1,0 +1,157 @@
+"""Transcripts of OpenClaw's agents: where they lie, whose they are, how far they were read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.capture.episode_files import Print, print_of
+from treering.errors import InvalidScope
+from treering.model.scopes import GLOBAL, Scope, parse_scope
+
+if TYPE_CHECKING:
+    from typing import IO
+
+STATE_SCHEMA: Final = "treering.episodes.extract.state.v1"
+STORE: Final = "sessions.json"
+STORE_BYTES_MAX: Final = 16 * 1024 * 1024
+AGENT: Final = "main"
+"""Who speaks where nothing says it."""
+_REPLAYS: Final = (".checkpoint.", ".bak", ".trajectory.")
+"""Parts of the names of files that repeat what others tell."""
+_PUT_ASIDE: Final = (".jsonl.reset.", ".jsonl.deleted.")
+
+
+class FileState(msgspec.Struct, kw_only=True):
+    """How far one transcript was read."""
+
+    offset: int = 0
+    inode: int | None = None
+    size: int = 0
+    updated_at: str | None = None
+    last_ts_ms: int | None = None
+    print: Print | None = None
+
+    def settle(self, stream: IO[bytes]) -> None:
+        """Go back to the beginning if the file is another than it was."""
+        status = os.fstat(stream.fileno())
+        is_same = (
+            self.inode in {None, status.st_ino}
+            and status.st_size >= self.offset
+            and (self.print is None or print_of(stream, self.print.offset) == self.print)
+        )
+        if not is_same:
+            self.offset, self.last_ts_ms = 0, None
+        self.inode = status.st_ino
+
+    def reached(self, stream: IO[bytes], offset: int, at: str) -> None:
+        """Remember that all before ``offset`` is in the spool."""
+        self.offset, self.updated_at = offset, at
+        self.size = os.fstat(stream.fileno()).st_size
+        self.print = print_of(stream, offset)
+
+
+class ExtractState(msgspec.Struct, kw_only=True):
+    """How far all transcripts were read."""
+
+    schema: str = STATE_SCHEMA
+    sessions_root: str = ""
+    files: dict[str, FileState] = {}
+    updated_at: str | None = None
+
+
+def default_root() -> Path:
+    """Return where OpenClaw keeps its agents, each with its sessions."""
+    return Path(os.environ.get("OPENCLAW_STATE_DIR") or "~/.openclaw").expanduser() / "agents"
+
+
+def transcripts(root: Path) -> tuple[list[Path], int]:
+    """Return the transcripts below ``root``, sorted, and how many files were passed over."""
+    found: list[Path] = []
+    ignored = 0
+    for path in sorted(root.rglob("*.jsonl*")):
+        name = path.name
+        is_log = name.endswith(".jsonl") or any(part in name for part in _PUT_ASIDE)
+        if not is_log or any(part in name for part in _REPLAYS) or name.startswith(STORE):
+            ignored += 1
+        elif path.is_file():
+            found.append(path)
+    return found, ignored
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose a transcript is, as far as its place and the store of sessions beside it tell."""
+
+    session: str
+    agent: str | None
+    scope: Scope
+    links: dict[str, str] = {}
+
+
+class Owners:
+    """Finds the owners of transcripts; each store of sessions is read once."""
+
+    def __init__(self, scope: Scope | None) -> None:
+        self._scope = scope
+        self._stores: dict[Path, dict[str, dict[str, Any]]] = {}
+
+    def of(self, path: Path) -> Owner:
+        """Return whose the transcript at ``path`` is."""
+        stem = path.name.partition(".jsonl")[0]
+        entry = self._store(path.parent).get(stem.partition("-topic-")[0], {})
+        key = entry.get("key")
+        agent = _agent_of_key(key) or _agent_of_path(path)
+        links = {
+            name: value
+            for name, value in (("session_key", key), ("channel", entry.get("channel")))
+            if isinstance(value, str) and value
+        }
+        scope = self._scope or _scope_of(agent)
+        return Owner(session=stem, agent=agent, scope=scope, links=links)
+
+    def _store(self, folder: Path) -> dict[str, dict[str, Any]]:
+        found = self._stores.get(folder)
+        if found is None:
+            found = self._stores[folder] = _read_store(folder / STORE)
+        return found
+
+
+def _read_store(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the entries of a store of sessions by session id; none if it cannot be read."""
+    try:
+        if path.stat().st_size > STORE_BYTES_MAX:
+            return {}
+        stated = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+    entries = stated.items() if isinstance(stated, dict) else ()
+    return {
+        entry["sessionId"]: {**entry, "key": key}
+        for key, entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("sessionId"), str)
+    }
+
+
+def _agent_of_key(key: Any) -> str | None:
+    parts = key.split(":") if isinstance(key, str) else []
+    return parts[1] if len(parts) > 2 and parts[0] == "agent" and parts[1] else None
+
+
+def _agent_of_path(path: Path) -> str | None:
+    parts = path.parts
+    # …/agents/<agent>/sessions/<session>.jsonl
+    if len(parts) >= 4 and parts[-2] == "sessions" and parts[-4] == "agents":
+        return parts[-3]
+    return None
+
+
+def _scope_of(agent: str | None) -> Scope:
+    if agent is None:
+        return GLOBAL
+    try:
+        return parse_scope(f"openclaw/{agent}")
+    except InvalidScope:
+        return GLOBAL

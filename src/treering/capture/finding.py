@@ -1,0 +1,69 @@
+"""Finding logs: the files that a path stands for, and those that only repeat others."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+FILES_MAX: Final = 200_000
+"""Files that one call takes in."""
+
+_LOG: Final = re.compile(
+    r"\.(?:jsonl|json|ndjson|sqlite|sqlite3|db)(?:\.zst|\.gz|\.(?:reset|deleted)\..*)?$"
+)
+"""Names of files in a folder that are looked into; what they are is told by their content."""
+
+_REPEATS: Final = (
+    (re.compile(r"\.trajectory\.jsonl$"), "a trajectory, which repeats its session"),
+    (re.compile(r"\.checkpoint\.[^/]*$"), "a checkpoint, which repeats its session"),
+    (re.compile(r"\.bak(?:[.-][^/]*)?$|\.full\.bak$"), "a backup"),
+    (re.compile(r"^sessions\.json$"), "an index of sessions"),
+)
+"""Files beside logs that are no logs, and what they are."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A file that may be a log."""
+
+    path: Path
+    left_out: str | None = None
+    """What it is instead, if its name says that it only repeats others."""
+
+
+def find_files(paths: Sequence[Path]) -> list[Found]:
+    """Return the files that ``paths`` stand for; in a folder, those that may be logs.
+
+    A file that is named itself is always among them. Raises InvalidInput if one is not there.
+    """
+    found: dict[Path, Found] = {}
+    for path in paths:
+        if path.is_dir():
+            for one in _inside(path):
+                found.setdefault(one.path, one)
+        elif path.exists():
+            found[path] = Found(path)
+        else:
+            raise InvalidInput(f"{path} is not there", hint="name a log, or a folder of logs")
+        if len(found) > FILES_MAX:
+            raise InvalidInput(
+                f"{path} holds more than {FILES_MAX:,} files", hint="name a smaller folder"
+            )
+    return list(found.values())
+
+
+def _inside(folder: Path) -> Iterator[Found]:
+    for root, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            left_out = next((what for shape, what in _REPEATS if shape.search(name)), None)
+            if left_out is not None or _LOG.search(name):
+                yield Found(Path(root) / name, left_out)

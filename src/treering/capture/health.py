@@ -1,0 +1,144 @@
+"""How logs are doing on disk: whether they are taken in, whether they are whole."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from treering.capture.bookmarks import read_bookmark
+from treering.capture.finding import find_files
+from treering.capture.intake import BOOKMARK_SCOPE
+from treering.capture.surveys import survey
+from treering.errors import TreeringError
+from treering.formats.sources import Source
+from treering.model.codec import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from treering.ledger.ledger import Ledger
+
+FILES_MAX: Final = 2_000
+"""So many logs are looked into, the newest first."""
+TAIL_BYTES_MAX: Final = 64 * 1024
+WRITTEN_S: Final = 120
+"""A log that was written to so lately may be in the middle of a line."""
+
+LogState = Literal["current", "new", "grown", "unknown"]
+"""current: all of it is taken in; new: nothing is; grown: not its end; unknown: no log of ours."""
+
+_LINED: Final = (".jsonl", ".ndjson")
+
+
+class LogHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How one log is doing."""
+
+    path: Path
+    size: int
+    mtime_ms: int
+    state: LogState
+    damage: str | None = None
+    """What is wrong with its end, in a few words."""
+
+
+def log_files(root: Path) -> list[tuple[Path, os.stat_result]]:
+    """Return the files in a folder that may be logs, the newest first."""
+    found = []
+    for one in find_files([root]):
+        if one.left_out is None:
+            try:
+                found.append((one.path, one.path.stat()))
+            except OSError:
+                continue  # It is gone since.
+    return sorted(found, key=lambda pair: (-pair[1].st_mtime_ns, str(pair[0])))
+
+
+def look_at(
+    files: Sequence[tuple[Path, os.stat_result]],
+    ledger: Ledger | None,
+    *,
+    scopes: Sequence[str] = (),
+    now_ms: int,
+) -> Iterator[LogHealth]:
+    """Give how each of ``files`` is doing, the first so many.
+
+    It is looked up in ``ledger`` how far they were read, by imports on their own account and by
+    those into one of ``scopes``.
+    """
+    for path, status in files[:FILES_MAX]:
+        mtime_ms = status.st_mtime_ns // 1_000_000
+        settled = now_ms - mtime_ms > WRITTEN_S * 1_000
+        yield LogHealth(
+            path=path,
+            size=status.st_size,
+            mtime_ms=mtime_ms,
+            state=_state(path, status, ledger, scopes),
+            damage=damage_in(path) if settled else None,
+        )
+
+
+def damage_in(path: Path) -> str | None:
+    """Return what is wrong with the end of a log of lines; None if nothing is, or nobody can tell.
+
+    Only the last bytes are read.
+    """
+    if path.suffix not in _LINED:
+        return None
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            start = stream.seek(max(size - TAIL_BYTES_MAX, 0))
+            end = stream.read(TAIL_BYTES_MAX)
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    body = end.rstrip(b"\r\n\t ")
+    if body.endswith(b"\x00"):
+        return "it ends in NUL bytes"
+    at = body.rfind(b"\n")
+    if not body or (at < 0 and start > 0):
+        return None  # There is nothing, or the last line begins further up.
+    try:
+        decode(body[at + 1 :].removeprefix(b"\xef\xbb\xbf"))
+    except (ValueError, RecursionError, TreeringError):
+        return "its last line is torn"
+    return None
+
+
+def folder_in(path: Path) -> str | None:
+    """Return the folder that a log says it was written in. Raises InvalidInput if it is none."""
+    found = survey(_source(path, path.stat()), None)
+    return None if found is None else found.folder
+
+
+def _state(
+    path: Path, status: os.stat_result, ledger: Ledger | None, scopes: Sequence[str]
+) -> LogState:
+    source = _source(path, status)
+    known = False
+    if ledger is not None:
+        for scope in dict.fromkeys((BOOKMARK_SCOPE, *scopes)):
+            bookmark = read_bookmark(ledger.bookmarks(scope).find(str(path.resolve())))
+            if bookmark is not None and bookmark.is_current(source):
+                return "current"
+            known = known or bookmark is not None
+    if known:
+        return "grown"
+    try:
+        found = survey(source, None)
+    except (TreeringError, OSError):
+        return "unknown"
+    # Of databases and exports nothing is noted: whether they are taken in cannot be told.
+    return "new" if found is not None and found.sort == "log" else "unknown"
+
+
+def _source(path: Path, status: os.stat_result) -> Source:
+    return Source(
+        path=path,
+        size=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        device=status.st_dev,
+        inode=status.st_ino,
+    )

@@ -1,0 +1,134 @@
+"""Receipts of a spool that was taken in: counts and places, never content."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from treering.capture.episode_lines import SPOOL_SCHEMA
+from treering.model.codec import PAYLOAD_BYTES_MAX
+
+ERRORS_SAMPLE_MAX: Final = 5
+
+Upkeep = Literal["none", "truncate", "rotate"]
+"""What becomes of a spool that was read to its end."""
+Recovery = Literal[
+    "reset_to_zero_source_replaced",
+    "reset_to_zero_source_shrunk",
+    "reset_to_zero_source_rewritten",
+    "reset_to_zero_other_ledger",
+]
+"""Why a spool is read from its beginning again."""
+
+
+class Source(msgspec.Struct, kw_only=True):
+    """What was read, and how far."""
+
+    file: str
+    state: str
+    start_offset: int = 0
+    next_offset: int = 0
+    snapshot_size: int = 0
+    offset_recovery: Recovery | None = None
+    trailing_partial_bytes: int = 0
+    """Of a last line that has no newline yet; it is read again."""
+    processed_sha256: str = ""
+    spool_schema: str = SPOOL_SCHEMA
+
+
+class Lines(msgspec.Struct, kw_only=True):
+    """What became of the lines."""
+
+    total: int = 0
+    """All but the blank ones."""
+    blank: int = 0
+    invalid_json: int = 0
+    invalid_event: int = 0
+    duplicates: int = 0
+
+
+class Bounds(msgspec.Struct, kw_only=True):
+    """What was cut or held back, and the caps by which."""
+
+    payload_cap_bytes: int
+    conversation_payload_cap_bytes: int
+    payload_hard_cap_bytes: int = PAYLOAD_BYTES_MAX
+    refs_cap_bytes: int
+    payload_truncated: int = 0
+    refs_truncated: int = 0
+    summary_truncated: int = 0
+    redacted_late: int = 0
+
+
+class Maintenance(msgspec.Struct, kw_only=True):
+    """What became of the file."""
+
+    requested: Upkeep = "none"
+    applied: Literal["none", "truncated", "rotated"] = "none"
+    reason: str | None = None
+    """Why it was left as it is, though asked for."""
+    rotated_to: str | None = None
+
+
+class IngestReceipt(msgspec.Struct, kw_only=True):
+    """What one pass over a spool did: lines are inserted, duplicates or invalid."""
+
+    source: Source
+    lines: Lines
+    inserted: int = 0
+    bounded: Bounds
+    maintenance: Maintenance
+    errors_sample: list[str] = []
+
+    def fault(self, offset: int, reason: str) -> None:
+        """Note why a line was not taken, unless there are enough such notes."""
+        if len(self.errors_sample) < ERRORS_SAMPLE_MAX:
+            self.errors_sample.append(f"line@{offset}: {reason}")
+
+
+class Aggregate(msgspec.Struct, kw_only=True):
+    """All passes over a spool that was followed, together."""
+
+    passes: int = 0
+    lines: Lines
+    inserted: int = 0
+    payload_truncated: int = 0
+    refs_truncated: int = 0
+    summary_truncated: int = 0
+    redacted_late: int = 0
+
+    def add(self, receipt: IngestReceipt) -> None:
+        """Count a further pass."""
+        self.passes += 1
+        self.inserted += receipt.inserted
+        for name in Lines.__struct_fields__:
+            setattr(self.lines, name, getattr(self.lines, name) + getattr(receipt.lines, name))
+        for name in ("payload_truncated", "refs_truncated", "summary_truncated", "redacted_late"):
+            setattr(self, name, getattr(self, name) + getattr(receipt.bounded, name))
+
+
+class Following(msgspec.Struct, kw_only=True):
+    """How a spool was followed."""
+
+    enabled: bool = True
+    poll_interval_ms: int
+    idle_exit_seconds: float
+    stop_reason: Literal["idle_timeout", "interrupted"] | None = None
+
+
+class IdleRotation(msgspec.Struct, kw_only=True):
+    """How often a spool was put aside because nobody wrote to it."""
+
+    enabled: bool
+    attempts: int = 0
+    rotated: int = 0
+    rotated_to: list[str] = []
+
+
+class FollowReceipt(IngestReceipt, kw_only=True):
+    """The last pass over a spool that was followed, and all of them together."""
+
+    follow: Following
+    aggregate: Aggregate
+    rotate_on_idle: IdleRotation

@@ -1,0 +1,243 @@
+"""Hooks installed into other agents and removed again: planned first, then done as a whole.
+
+A plan says what each file holds before and after, so that it can be shown instead of done. What is
+replaced has a backup beside it, and taking the hooks out gives back the same bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.capture import agents_settings_openclaw as openclaw
+from treering.capture.agents_settings import (
+    HOOKED,
+    Hooked,
+    found_hooks,
+    with_hooks,
+    without_hooks,
+)
+from treering.capture.agents_settings_text import NotPlainJson
+from treering.capture.installing_files import (
+    Change,
+    Done,
+    backups,
+    decoded,
+    read_settings,
+    replace,
+)
+from treering.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+AGENTS: Final = (*HOOKED, openclaw.AGENT)
+_EMPTY: Final = "{}\n"
+"""What settings that are not there are taken to say."""
+_NO_DECISIONS: Final = "{name} has no hook that tells of permissions"
+_BOM: Final = "\ufeff"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done for one agent."""
+
+    agent: str
+    name: str
+    settings: Path
+    changes: list[Change]
+    remarks: list[str] = []
+    next_steps: list[str] = []
+
+
+def plan_install(
+    agent: str,
+    *,
+    program: Path,
+    spool: Path,
+    home: Path,
+    environment: Mapping[str, str],
+    decisions: bool = False,
+) -> Plan:
+    """Plan how ``agent`` is told of ``program``. Raises InvalidInput if that is not safe."""
+    if agent == openclaw.AGENT:
+        plan = _plan_openclaw(spool, home, environment)
+        notes = [_NO_DECISIONS.format(name=plan.name)] if decisions else []
+        return msgspec.structs.replace(plan, remarks=[*notes, *plan.remarks])
+    hooked = _hooked(agent)
+    settings = hooked.settings(home, environment)
+    _check_folder(hooked.name, settings.parent, hooked.variable)
+    change = _edit(settings, lambda text: with_hooks(text, hooked, program, decisions=decisions))
+    notes = [hooked.decisions_note] if decisions and hooked.decisions_note else []
+    if decisions and not hooked.decisions:
+        notes = [_NO_DECISIONS.format(name=hooked.name)]
+    return Plan(
+        agent=agent,
+        name=hooked.name,
+        settings=settings,
+        changes=[change] if change else [],
+        remarks=notes,
+        next_steps=list(hooked.next_steps) if change else [],
+    )
+
+
+def plan_uninstall(agent: str, *, home: Path, environment: Mapping[str, str]) -> Plan:
+    """Plan how what ``plan_install`` put in is taken out; nothing else is."""
+    if agent == openclaw.AGENT:
+        return _plan_openclaw_removal(home, environment)
+    hooked = _hooked(agent)
+    settings = hooked.settings(home, environment)
+    change = _edit(settings, lambda text: without_hooks(text, hooked))
+    if change is not None:
+        program, decisions = found_hooks((change.before or b"").decode().removeprefix(_BOM), hooked)
+        change = _given_back(
+            change, lambda text: with_hooks(text, hooked, program, decisions=decisions)
+        )
+    return Plan(
+        agent=agent, name=hooked.name, settings=settings, changes=[change] if change else []
+    )
+
+
+def carry_out(plan: Plan, *, stamp: str) -> list[Done]:
+    """Do what is planned; ``stamp`` is part of the names of backups.
+
+    Raises StorageError if a file has changed since, or cannot be written.
+    """
+    return [replace(change, stamp=stamp) for change in plan.changes]
+
+
+def diff(plan: Plan) -> str:
+    """Return what is planned as a unified diff."""
+    lines: list[str] = []
+    for change in plan.changes:
+        before, after = (
+            (body or b"").decode("utf-8", "replace").splitlines(keepends=True)
+            for body in (change.before, change.after)
+        )
+        old = "/dev/null" if change.before is None else str(change.path)
+        new = "/dev/null" if change.after is None else str(change.path)
+        for line in difflib.unified_diff(before, after, old, new):
+            ending = "" if line.endswith("\n") else "\n\\ no newline at the end\n"
+            lines += [line + ending]
+    return "".join(lines)
+
+
+def _hooked(agent: str) -> Hooked:
+    if agent not in HOOKED:
+        raise InvalidInput(f"unknown agent: {agent}", hint=f"name one of {', '.join(AGENTS)}")
+    return HOOKED[agent]
+
+
+def _check_folder(name: str, folder: Path, variable: str) -> None:
+    if not folder.is_dir():
+        raise NotFound(
+            f"{name} has no folder {folder}",
+            hint=f"start {name} once, or name its folder with {variable}",
+        )
+
+
+def _edit(settings: Path, change: Callable[[str], str]) -> Change | None:
+    """Return the change of a settings file, None if it stays as it is."""
+    path = Path(os.path.realpath(settings))
+    before = read_settings(path)
+    text = _EMPTY if before is None else decoded(settings, before)
+    bom = _BOM if text.startswith(_BOM) else ""
+    text = text.removeprefix(_BOM)
+    try:
+        after = change(text if text.strip() else _EMPTY)
+    except NotPlainJson as error:
+        raise InvalidInput(
+            f"{settings} was left as it is: {error}", hint=error.hint or "mend it, then try again"
+        ) from error
+    if after == (text if text.strip() else _EMPTY):
+        return None
+    return Change(path=path, before=before, after=(bom + after).encode())
+
+
+def _given_back(change: Change, again: Callable[[str], str]) -> Change:
+    """Return the change of an uninstallation, with the very bytes from before if they are known.
+
+    They are what turns into the file as it is, if it is done ``again``: a backup, or none at all.
+    """
+    for body in backups(change.path):
+        if _becomes(body, change.before, again):
+            return msgspec.structs.replace(change, after=body)
+    if _becomes(None, change.before, again):
+        return msgspec.structs.replace(change, after=None, is_ours=True)
+    return change
+
+
+def _becomes(body: bytes | None, after: bytes | None, again: Callable[[str], str]) -> bool:
+    try:
+        text = _EMPTY if body is None else body.decode()
+        bom = _BOM if text.startswith(_BOM) else ""
+        text = text.removeprefix(_BOM)
+        return (bom + again(text if text.strip() else _EMPTY)).encode() == after
+    except (InvalidInput, UnicodeDecodeError):
+        return False
+
+
+def _openclaw_folder(home: Path, environment: Mapping[str, str]) -> tuple[Path, Path]:
+    """Return OpenClaw's folder and its settings."""
+    named = environment.get("OPENCLAW_STATE_DIR", "").strip()
+    base = environment.get("OPENCLAW_HOME", "").strip()
+    folder = (
+        Path(named).expanduser()
+        if named
+        else (Path(base).expanduser() if base else home) / ".openclaw"
+    )
+    settings = environment.get("OPENCLAW_CONFIG_PATH", "").strip()
+    return folder, Path(settings).expanduser() if settings else folder / "openclaw.json"
+
+
+def _plan_openclaw(spool: Path, home: Path, environment: Mapping[str, str]) -> Plan:
+    folder, settings = _openclaw_folder(home, environment)
+    _check_folder(openclaw.NAME, folder, "OPENCLAW_STATE_DIR")
+    change = _edit(settings, openclaw.with_plugin)
+    place = Path(os.path.realpath(folder / "extensions" / openclaw.PLUGIN))
+    changes = []
+    for name, text in openclaw.plugin_files(spool).items():
+        path = place / name
+        before = read_settings(path)
+        if before is not None and not openclaw.is_own_file(name, decoded(path, before)):
+            raise InvalidInput(
+                f"{path} is not ours", hint="move that plugin elsewhere, then run it again"
+            )
+        if before != text.encode():
+            changes.append(Change(path=path, before=before, after=text.encode(), is_ours=True))
+    # The settings come last: they must not name a plugin that is not there yet.
+    changes += [change] if change else []
+    body = change.after if change else read_settings(Path(os.path.realpath(settings)))
+    return Plan(
+        agent=openclaw.AGENT,
+        name=openclaw.NAME,
+        settings=settings,
+        changes=changes,
+        remarks=openclaw.remarks((body or b"{}").decode().removeprefix(_BOM)),
+        next_steps=["restart the gateway, as in: openclaw gateway restart"] if changes else [],
+    )
+
+
+def _plan_openclaw_removal(home: Path, environment: Mapping[str, str]) -> Plan:
+    folder, settings = _openclaw_folder(home, environment)
+    change = _edit(settings, openclaw.without_plugin)
+    changes = [_given_back(change, openclaw.with_plugin)] if change else []
+    place = Path(os.path.realpath(folder / "extensions" / openclaw.PLUGIN))
+    for name in openclaw.plugin_files(folder):
+        before = read_settings(place / name)
+        if before is not None and openclaw.is_own_file(name, decoded(place / name, before)):
+            changes.append(
+                Change(
+                    path=place / name, before=before, after=None, is_ours=True, in_own_folder=True
+                )
+            )
+    return Plan(
+        agent=openclaw.AGENT,
+        name=openclaw.NAME,
+        settings=settings,
+        changes=changes,
+        next_steps=["restart the gateway, as in: openclaw gateway restart"] if changes else [],
+    )

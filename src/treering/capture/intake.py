@@ -1,0 +1,140 @@
+"""Taking in the logs that agents write: every line accounted for, nothing taken twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from treering.capture.finding import find_files
+from treering.capture.readings import Reading
+from treering.capture.surveys import survey
+from treering.capture.tallies import Tally, in_all
+from treering.errors import InvalidInput, NotFound
+from treering.formats.sources import source_at
+from treering.model.intakes import SourceReceipt
+from treering.model.scopes import parse_scope
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Sequence
+
+    from treering.capture.finding import Found
+    from treering.capture.surveys import Survey
+    from treering.ledger.ledger import Ledger
+    from treering.model.intakes import IntakeReceipt
+
+BOOKMARK_SCOPE = "treering"
+"""Where it is noted how far files were read whose sessions belong to scopes of their own."""
+
+
+class Rows(Protocol):
+    """Reads the rows of a table of somebody else's SQLite file."""
+
+    def __call__(self, path: Path) -> Iterator[dict[str, Any]]:
+        """Return each row by the names of its columns. Raises InvalidInput."""
+
+
+def take_logs(
+    ledger: Ledger,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    scope: str | None = None,
+    since_ms: int | None = None,
+    dry_run: bool = False,
+    again: bool = False,
+    live: bool = False,
+    rows: Rows | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> IntakeReceipt:
+    """Take in logs of agents: see ``treering.import_logs``."""
+    intake = Intake(
+        ledger, scope=scope, dry_run=dry_run, again=again, live=live, rows=rows, progress=progress
+    )
+    return intake.take(find_files([Path(path) for path in paths]), since_ms=since_ms)
+
+
+class Intake:
+    """One round of taking in."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        scope: str | None,
+        dry_run: bool,
+        again: bool,
+        live: bool,
+        rows: Rows | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self._ledger = ledger.masking()
+        self._scope = None if scope is None else parse_scope(scope)
+        self._dry_run = dry_run
+        self._again = again
+        self._live = live
+        self._rows = rows
+        self._progress = progress
+        self._bookmarks = ledger.bookmarks(self._scope or BOOKMARK_SCOPE)
+        self._foreseen: set[tuple[str, str]] = set()
+        self._done = 0
+        self._total = 0
+
+    def take(self, files: Sequence[Found], *, since_ms: int | None) -> IntakeReceipt:
+        """Take in ``files``, those first that others may go on from."""
+        receipts: list[SourceReceipt] = []
+        surveys: list[Survey] = []
+        for found in files:
+            told = self._look(found, since_ms)
+            if told is None:
+                continue
+            if isinstance(told, SourceReceipt):
+                receipts.append(told)
+            else:
+                surveys.append(told)
+        self._total = sum(one.source.size for one in surveys)
+        sessions: set[tuple[str, str]] = set()
+        opened: set[tuple[str, str]] = set()
+        subagents: set[tuple[str, str]] = set()
+        by_scope: Counter[str] = Counter()
+        for one in sorted(surveys, key=lambda one: one.order):
+            reading = Reading(
+                self._ledger, one, self._bookmarks, scope=self._scope, dry_run=self._dry_run,
+                live=self._live, rows=self._rows, foreseen=self._foreseen, advance=self._advance,
+            )  # fmt: skip
+            receipts.append(reading.take())
+            sessions |= reading.sessions.seen
+            opened |= reading.sessions.opened
+            subagents |= reading.sessions.subagents
+            by_scope.update(reading.sessions.events)
+        return in_all(
+            receipts,
+            dry_run=self._dry_run,
+            sessions=len(sessions - subagents),
+            sessions_new=len(opened - subagents),
+            subagents=len(subagents),
+            by_scope=dict(by_scope),
+        )
+
+    def _look(self, found: Found, since_ms: int | None) -> SourceReceipt | Survey | None:
+        """Return what is to be read of a file; what became of it, if nothing is; None if old."""
+        tally = Tally(str(found.path), None)
+        if found.left_out is not None:
+            return tally.receipt("refused", found.left_out)
+        try:
+            source = source_at(found.path)
+            if since_ms is not None and source.mtime_ns < since_ms * 1_000_000:
+                return None
+            note = None if self._again else self._bookmarks.find(str(found.path.resolve()))
+            return survey(source, note) or tally.receipt("unchanged")
+        except (InvalidInput, NotFound, OSError) as error:
+            return tally.receipt("refused", _reason(error))
+
+    def _advance(self, done: int) -> None:
+        self._done += done
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

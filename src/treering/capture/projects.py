@@ -1,0 +1,57 @@
+"""Which project a folder belongs to: what the scope of a session is named after."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from treering.model.scopes import parse_scope
+
+if TYPE_CHECKING:
+    from treering.model.scopes import Scope
+
+_REMOTE: Final = re.compile(r"(?:^|[/:])([^/:]+/[^/:]+?)(?:\.git)?/?$")
+"""The last two names of a remote's address: who, and what."""
+FOLDERS_MAX: Final = 4_096
+"""Folders whose projects are remembered."""
+
+
+def project_name(folder: Path) -> str:
+    """Return what a folder's project is called: its git remote, else its own name."""
+    root = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
+    return _remote(root / ".git") or root.name
+
+
+@lru_cache(maxsize=FOLDERS_MAX)
+def scope_of(folder: str) -> Scope:
+    """Return the scope that a session belongs to which worked in ``folder``.
+
+    The folder may be gone by now, or have been on another machine; then its name is what is left.
+    Raises InvalidScope if that cannot name a scope.
+    """
+    return parse_scope(project_name(Path(folder.replace("\\", "/"))))
+
+
+def _remote(git: Path) -> str | None:
+    """Return owner and name of the repository that ``git`` was cloned from, if it says so."""
+    settings = configparser.ConfigParser(strict=False, interpolation=None)
+    try:
+        settings.read_string((_common(git) / "config").read_text(errors="replace"))
+    except (OSError, configparser.Error):
+        return None
+    address = settings.get('remote "origin"', "url", fallback="")
+    found = _REMOTE.search(address)
+    return found[1] if found else None
+
+
+def _common(git: Path) -> Path:
+    """Return the folder of a repository's settings; a work tree has a file that leads there."""
+    if git.is_dir():
+        return git
+    target = git.read_text(errors="replace").partition("gitdir:")[2].strip()
+    found = (git.parent / target).resolve()
+    common = found / "commondir"
+    return (found / common.read_text().strip()).resolve() if common.is_file() else found

@@ -1,0 +1,221 @@
+"""Reading one log: its records told, entered, counted, and a bookmark left behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+
+import msgspec
+
+from treering.capture.bookmarks import STATE_BYTES_MAX, Bookmark
+from treering.capture.entrances import Entrance
+from treering.capture.sessions import Sessions
+from treering.capture.tallies import Tally
+from treering.errors import Busy, InvalidInput, NotFound
+from treering.formats.records import read_records
+from treering.formats.records.pieces import TORN
+from treering.formats.sources import fingerprint, open_source, tail_print
+from treering.formats.telling import Record
+from treering.model.codec import encode
+from treering.model.intakes import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from treering.capture.intake import Rows
+    from treering.capture.surveys import Survey
+    from treering.formats.telling import Reader
+    from treering.ledger.bookmarks import Bookmarks
+    from treering.ledger.ledger import Ledger
+    from treering.model.intakes import SourceReceipt, SourceState
+    from treering.model.scopes import Scope
+
+ADVANCE_BYTES: Final = 1024 * 1024
+"""How often it is told how far a file was read."""
+
+
+class Reading:
+    """Reads one file into a ledger."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        survey: Survey,
+        bookmarks: Bookmarks,
+        *,
+        scope: Scope | None,
+        dry_run: bool,
+        live: bool,
+        rows: Rows | None,
+        foreseen: set[tuple[str, str]],
+        advance: Callable[[int], None],
+    ) -> None:
+        self._ledger = ledger
+        self._survey = survey
+        self._bookmarks = bookmarks
+        self._scope = scope
+        self._dry_run = dry_run
+        self._live = live
+        self._rows = rows
+        self._advance = advance
+        self._tally = Tally(str(survey.source.path), survey.name)
+        self.sessions = Sessions(
+            ledger, scope=scope, form=survey.name, dry_run=dry_run, foreseen=foreseen
+        )
+        self.sessions.folder = survey.folder
+
+    def take(self) -> SourceReceipt:
+        """Take in what is new in the file; what is amiss with it is in the receipt."""
+        try:
+            if self._survey.sort == "native":
+                return self._restore()
+            if self._survey.sort == "database":
+                return self._take_rows()
+            return self._take_log()
+        except (InvalidInput, OSError) as error:
+            return self._tally.receipt("refused", str(error))
+
+    def _take_log(self) -> SourceReceipt:
+        source = self._survey.source
+        with open_source(source.path) as stream:
+            reader, bookmark = self._reader(stream)
+            offset, line = (bookmark.offset, bookmark.line) if bookmark else (0, 1)
+            state: SourceState = "grown" if bookmark else "read"
+            stream.seek(offset)
+            records = read_records(stream, offset=offset, line=line, final=not self._live)
+            end = self._enter(reader, records, offset, line)
+            self._keep(stream, reader, *end)
+        return self._tally.receipt(state)
+
+    def _take_rows(self) -> SourceReceipt:
+        if self._rows is None:
+            raise InvalidInput("this is a database", hint="take it in by `treering import`")
+        self._enter(self._make_reader(), _records(self._rows, self._survey.source.path), 0, 1)
+        return self._tally.receipt("read")
+
+    def _restore(self) -> SourceReceipt:
+        """Take in an export of our own, as it is."""
+        tally, path = self._tally, self._survey.source.path
+        if self._dry_run:
+            with open_source(path) as stream:
+                tally.lines = sum(1 for _ in stream)
+            tally.skip("an export of Treering: its lines are checked when it is restored")
+            tally.skipped.update(dict.fromkeys(tally.skipped, tally.lines - 1))
+            return tally.receipt("read")
+        with open_source(path) as stream:
+            self._check_scope(stream)
+            told = self._ledger.restore(stream, progress=self._advance)
+        tally.lines, tally.imported, tally.duplicates = told.lines, told.imported, told.duplicates
+        tally.events, tally.errors, tally.bytes = told.imported, told.errors, path.stat().st_size
+        if told.other:
+            tally.skipped["frames the events"] = told.other
+        tally.faults = [
+            Fault(file=tally.file, line=one.line, offset=one.offset, reason=one.reason)
+            for one in told.errors_sample
+        ]
+        return tally.receipt("read")
+
+    def _check_scope(self, stream: BinaryIO) -> None:
+        """Raise InvalidInput if an export is of another scope than the one that was named."""
+        first = next(read_records(stream), None)
+        stream.seek(0)
+        scope = first.value.get("scope") if first and isinstance(first.value, dict) else None
+        if self._scope is not None and scope != self._scope:
+            raise InvalidInput(
+                f"it is an export of scope {scope}, not of {self._scope}",
+                hint="an export is restored to its own scope: leave --scope out",
+            )
+
+    # A log.
+
+    def _reader(self, stream: BinaryIO) -> tuple[Reader, Bookmark | None]:
+        """Return a reader, and where it goes on; it begins anew where it cannot."""
+        reader, bookmark = self._make_reader(), self._survey.bookmark
+        if (
+            bookmark is None
+            or bookmark.format != self._survey.name
+            or not stream.seekable()
+            or not bookmark.goes_on(self._survey.source, stream)
+        ):
+            return reader, None
+        try:
+            reader.resume(bookmark.state)
+        except ValueError:
+            return self._make_reader(), None
+        reader.sessions.update(bookmark.sessions)
+        self.sessions.scopes.update(bookmark.scopes)
+        return reader, bookmark
+
+    def _make_reader(self) -> Reader:
+        form = self._survey.format
+        assert form is not None  # noqa: S101  (only exports of our own have none)
+        return form.READER(self._survey.source.path)
+
+    def _enter(
+        self, reader: Reader, records: Iterator[Record], offset: int, line: int
+    ) -> tuple[int, int]:
+        """Enter what ``records`` tell; return how far they were read, but for a torn end."""
+        tally = self._tally
+        entrance = Entrance(self._ledger, reader, self.sessions, tally, dry_run=self._dry_run)
+        start, told = offset, offset
+        torn: Record | None = None
+        for record in records:
+            tally.see(record)
+            torn = record if record.fault == TORN else None
+            offset, line = record.end, record.line + 1
+            if record.fault is not None:
+                tally.fail(record, record.fault)
+            else:
+                self._tell(reader, entrance, record)
+            if offset - told >= ADVANCE_BYTES:
+                self._advance(offset - told)
+                told = offset
+        for outcome in reader.finish():
+            entrance.add(outcome)
+        entrance.flush()
+        self._advance(offset - told)
+        tally.bytes = offset - start
+        # A torn end may be whole the next time.
+        return (offset, line) if torn is None else (torn.offset, torn.line)
+
+    def _tell(self, reader: Reader, entrance: Entrance, record: Record) -> None:
+        try:
+            outcomes = reader.read(record)
+        except Exception as error:  # noqa: BLE001  (one odd record must not cost all the others)
+            self._tally.fail(record, f"not understood: {type(error).__name__}: {error}")
+            return
+        for outcome in outcomes:
+            entrance.add(outcome)
+
+    def _keep(self, stream: BinaryIO, reader: Reader, offset: int, line: int) -> None:
+        if self._dry_run:
+            return
+        source = self._survey.source
+        state = reader.state() if stream.seekable() else None
+        if state is not None and len(encode(state)) > STATE_BYTES_MAX:
+            state = None
+        bookmark = Bookmark(
+            size=source.size,
+            mtime_ns=source.mtime_ns,
+            device=source.device,
+            inode=source.inode,
+            offset=offset,
+            line=line,
+            head=fingerprint(stream, source.size) if stream.seekable() else "",
+            tail=tail_print(stream, offset) if stream.seekable() else "",
+            format=self._survey.name,
+            state=state,
+            sessions={} if state is None else reader.sessions,
+            scopes={} if state is None else self.sessions.scopes,
+        )
+        note = cast("Any", msgspec.to_builtins(bookmark))
+        self._bookmarks.keep(str(source.path.resolve()), note)
+
+
+def _records(rows: Rows, path: Path) -> Iterator[Record]:
+    """Give the rows of a database as records, by their numbers."""
+    try:
+        for number, row in enumerate(rows(path), start=1):
+            yield Record(row, number, number, number + 1)
+    except (Busy, NotFound) as error:
+        raise InvalidInput(str(error), hint=error.hint or "try again") from error

@@ -1,0 +1,222 @@
+"""The spool drained: transcripts that hooks have named are taken in, decisions noted.
+
+A part of the spool is moved away, read, acted on and then removed, in this order. What is cut off
+in the middle is read again: whoever takes it in knows what it has already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.capture.spool_lines import (
+    Decision,
+    Wake,
+    decision,
+    read_wakes,
+    side_file,
+    transcripts,
+)
+from treering.errors import StorageError, TreeringError
+from treering.hook import SUFFIX, spool_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from treering.capture.secrets import Guard
+
+LOCK: Final = "drain.lock"
+UNREAD: Final = "unread.log"
+"""Where lines are kept that are none of ours."""
+AWAY: Final = ".draining"
+BARRIER_S_MAX: Final = 2.0
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A transcript that could not be taken in."""
+
+    path: str
+    error: str
+
+
+class DrainReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What was in the spool, and what became of it."""
+
+    lines: int = 0
+    transcripts: int = 0
+    """How many different transcripts were taken in."""
+    missing: list[str] = []
+    """Transcripts that are not there, yet or any more."""
+    refused: list[Refused] = []
+    decisions: int = 0
+    unread: int = 0
+    """Lines that are none of ours; they are kept in ``unread.log``."""
+    taken: list[Any] = []
+    """What ``take`` gave back."""
+    is_busy: bool = False
+    """Whether another process drains the spool just now; then nothing was done."""
+
+
+def default_spool() -> Path:
+    """Return the folder that hooks write to."""
+    return Path(spool_folder())
+
+
+def is_waiting(folder: Path) -> bool:
+    """Whether there is something to drain."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(
+                entry.name.endswith(AWAY)
+                or (entry.name.endswith(SUFFIX) and entry.stat().st_size > 0)
+                for entry in entries
+            )
+    except OSError:
+        return False
+
+
+def drain(
+    folder: Path,
+    *,
+    take: Callable[[Sequence[Path]], Any],
+    note: Callable[[Decision], Any],
+    guard: Guard,
+) -> DrainReceipt:
+    """Act on all that is in the spool, then remove it.
+
+    ``take`` is handed the transcripts, ``note`` each decision; both may be handed what they know
+    already. If they raise a StorageError, all stays for the next time, and it is raised.
+    """
+    if not is_waiting(folder):
+        return DrainReceipt()
+    with _only_one(folder) as is_only:
+        if not is_only:
+            return DrainReceipt(is_busy=True)
+        parts = _set_aside(folder)
+        return _act(folder, parts, take, note, guard)
+
+
+@contextlib.contextmanager
+def _only_one(folder: Path) -> Iterator[bool]:
+    """Give whether nobody else drains; as long as this lasts, nobody will."""
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def _set_aside(folder: Path) -> list[Path]:
+    """Move away what hooks have written, and return all that is away, the oldest first."""
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_symlink() or not path.is_file():
+                continue
+            away = path.with_name(f"{path.name}.{time.time_ns()}{AWAY}")
+            path.rename(away)
+            _let_finish(away)
+    return sorted(folder.glob(f"*{AWAY}"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+
+
+def _let_finish(path: Path) -> None:
+    """Wait for hooks that are writing to ``path`` just now; no other will begin to."""
+    deadline = time.monotonic() + BARRIER_S_MAX
+    with path.open("rb") as stream:
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < deadline:
+                    time.sleep(0.002)
+                    continue
+            except OSError:
+                # A disk without locks: a moment has to do.
+                time.sleep(0.05)
+            return
+
+
+def _act(
+    folder: Path,
+    parts: list[Path],
+    take: Callable[[Sequence[Path]], Any],
+    note: Callable[[Decision], Any],
+    guard: Guard,
+) -> DrainReceipt:
+    lines = 0
+    named: dict[Path, None] = {}
+    noted: list[Decision] = []
+    beside: list[Path] = []
+    strange: list[bytes] = []
+    for part in parts:
+        for wake in read_wakes(part):
+            if not isinstance(wake, Wake):
+                strange.append(wake)
+                continue
+            lines += 1
+            named |= dict.fromkeys(transcripts(wake))
+            told = decision(wake, folder, guard)
+            noted += [told] if told else []
+            path = side_file(wake, folder)
+            beside += [path] if path else []
+    there = [path for path in named if path.is_file()]
+    taken, refused = _take_in(there, take)
+    for found in noted:
+        note(found)
+    _keep(folder / UNREAD, strange)
+    for path in [*parts, *beside]:
+        path.unlink(missing_ok=True)
+    return DrainReceipt(
+        lines=lines,
+        transcripts=len(there) - len(refused),
+        missing=[str(path) for path in named if path not in there],
+        refused=refused,
+        decisions=len(noted),
+        unread=len(strange),
+        taken=taken,
+    )
+
+
+def _take_in(
+    paths: list[Path], take: Callable[[Sequence[Path]], Any]
+) -> tuple[list[Any], list[Refused]]:
+    """Take all in at once; if one of them is refused, each by itself."""
+    if not paths:
+        return [], []
+    try:
+        return [take(paths)], []
+    except StorageError:
+        raise
+    except (TreeringError, OSError):
+        pass
+    taken: list[Any] = []
+    refused: list[Refused] = []
+    for path in paths:
+        try:
+            taken.append(take([path]))
+        except StorageError:
+            raise
+        except (TreeringError, OSError) as error:
+            refused.append(Refused(str(path), str(error)))
+    return taken, refused
+
+
+def _keep(path: Path, lines: Iterable[bytes]) -> None:
+    body = b"".join(line + b"\n" for line in lines)
+    if not body:
+        return
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, body)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,145 @@
+"""The lines of the spool: what hooks of other agents have told, one call a line."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.formats.telling import Opening, Told
+from treering.hook import DECISIONS, SCHEMA, SIDE_FOLDER
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.capture.secrets import Guard
+
+SIDE_BYTES_MAX: Final = 16_777_216
+_TRANSCRIPTS: Final = ("agent_transcript_path",)
+"""Where a hook names another transcript than the session's own."""
+
+
+class Wake(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a hook."""
+
+    agent: str
+    ts_ms: int
+    event: str | None = None
+    session_id: str | None = None
+    transcript_path: str | None = None
+    cwd: str | None = None
+    content: Any = None
+    content_file: str | None = None
+    """The file, beside the spool, that holds what was too long for a line."""
+    fault: str | None = None
+    """What was wrong with what the hook was given."""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """That a permission was asked for or denied, which no transcript tells."""
+
+    opening: Opening
+    told: Told
+    transcript: str | None
+    """The session's own, which says where the session belongs."""
+
+
+class _Line(Wake, frozen=True, kw_only=True):
+    schema: str
+
+
+_DECODER: Final = msgspec.json.Decoder(_Line)
+
+
+def read_wakes(path: Path) -> Iterator[Wake | bytes]:
+    """Give the lines of a part of the spool; one that is none comes as its bytes."""
+    with path.open("rb") as stream:
+        for line in stream:
+            text = line.strip(b" \t\r\n\0")
+            if not text:
+                continue
+            try:
+                wake = _DECODER.decode(text)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                yield text
+                continue
+            yield wake if wake.schema == SCHEMA else text
+
+
+def transcripts(wake: Wake) -> list[Path]:
+    """Return the transcripts that a call names, whether they are there or not."""
+    more = wake.content if isinstance(wake.content, dict) else {}
+    named = [wake.transcript_path, *(more.get(name) for name in _TRANSCRIPTS)]
+    # An empty or relative path would be looked for wherever the drainer happens to run.
+    return [
+        Path(text).expanduser()
+        for text in named
+        if isinstance(text, str) and text.startswith(("/", "~/")) and "\0" not in text
+    ]
+
+
+def side_file(wake: Wake, folder: Path) -> Path | None:
+    """Return the file that holds the content of a call, if it has one."""
+    if wake.content_file is None:
+        return None
+    name = Path(wake.content_file).name
+    return folder / SIDE_FOLDER / name if name else None
+
+
+def decision(wake: Wake, folder: Path, guard: Guard) -> Decision | None:
+    """Return the decision that a call tells of, with its secrets masked; None if it is another."""
+    if wake.event not in DECISIONS or not wake.session_id:
+        return None
+    content = _content(wake, folder)
+    tool = content.get("tool_name")
+    name = tool if isinstance(tool, str) and tool.strip() else "a tool"
+    verdict = "denied" if wake.event == "PermissionDenied" else "asked"
+    told = {
+        "decision": verdict,
+        "tool": name,
+        "input": content.get("tool_input"),
+        "reason": content.get("reason"),
+        "call_id": content.get("tool_use_id"),
+        "mode": content.get("permission_mode"),
+    }
+    payload = {key: value for key, value in told.items() if value is not None}
+    safe = ("decision", "tool", "call_id")
+    refs: dict[str, Any] = {key: value for key, value in payload.items() if key in safe}
+    return Decision(
+        opening=Opening(session=wake.session_id, agent=wake.agent, cwd=wake.cwd),
+        told=Told(
+            session=wake.session_id,
+            key=_key(wake, content),
+            kind="ops.decision",
+            summary=shorten(guard.mask_text(f"permission {verdict}: {name}")),
+            ts_ms=max(1, wake.ts_ms),
+            payload=guard.mask_value(payload),
+            refs=_mapping(guard.mask_value(refs)),
+        ),
+        transcript=wake.transcript_path,
+    )
+
+
+def _content(wake: Wake, folder: Path) -> dict[str, Any]:
+    path = side_file(wake, folder)
+    if path is None:
+        return _mapping(wake.content)
+    try:
+        with path.open("rb") as stream:
+            return _mapping(msgspec.json.decode(stream.read(SIDE_BYTES_MAX)))
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        # Drained before, and the end of that was cut off; or never written whole.
+        return {}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _key(wake: Wake, content: dict[str, Any]) -> str:
+    """Name a decision the same whenever its line is read."""
+    told = [wake.agent, wake.session_id, wake.event, wake.ts_ms, content]
+    return hashlib.sha256(msgspec.json.encode(told, order="sorted")).hexdigest()[:32]

@@ -1,0 +1,59 @@
+"""Decisions from the spool, recorded in the sessions that they belong to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treering.capture.bookmarks import read_bookmark
+from treering.capture.entrances import named_id
+from treering.capture.intake import BOOKMARK_SCOPE
+from treering.capture.sessions import Sessions
+from treering.errors import DuplicateEvent
+from treering.model.scopes import parse_scope
+
+if TYPE_CHECKING:
+    from treering.capture.spool_lines import Decision
+    from treering.ledger.ledger import Ledger
+
+
+def note_decision(ledger: Ledger, decision: Decision, *, scope: str | None = None) -> None:
+    """Record a decision, once, however often it is handed over."""
+    opening, told = decision.opening, decision.told
+    chosen = None if scope is None else parse_scope(scope)
+    form = opening.agent
+    sessions = Sessions(ledger, scope=chosen, form=form, dry_run=False, foreseen=set())
+    if chosen is None:
+        sessions.scopes |= _scopes(ledger, decision.transcript)
+    where = sessions.scope_of(told.session, opening)
+    sessions.open(
+        where,
+        told.session,
+        opening,
+        ts_ms=told.ts_ms,
+        after=None,
+        imported_id=named_id(form, told.session, "imported"),
+        file=decision.transcript or "",
+    )
+    handle = ledger.session(sessions.name(told.session), scope=where, agent=sessions.agent(opening))
+    try:
+        handle.record(
+            told.kind,
+            told.summary,
+            payload=told.payload,
+            refs=told.refs,
+            event_id=named_id(form, told.session, told.key),
+            ts_ms=told.ts_ms,
+            origin=form,
+        )
+    except DuplicateEvent:
+        return
+
+
+def _scopes(ledger: Ledger, transcript: str | None) -> dict[str, str]:
+    """Return where sessions of a transcript went: a hook may run in another folder than theirs."""
+    if transcript is None:
+        return {}
+    note = ledger.bookmarks(parse_scope(BOOKMARK_SCOPE)).find(str(Path(transcript).resolve()))
+    bookmark = read_bookmark(note)
+    return dict(bookmark.scopes) if bookmark else {}

@@ -1,0 +1,220 @@
+"""Activity: what went on in a scope in a period, in numbers.
+
+Times of tools are kept to three digits, so that any number of them takes little room.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.derive.reports import (
+    REPORT,
+    Report,
+    Sums,
+    Tokens,
+    by_model,
+    in_all,
+    larger,
+    report_of,
+)
+from treering.model.events import Event
+from treering.model.views import ModelUsage, Spent
+
+if TYPE_CHECKING:
+    from treering.model.events import Header
+    from treering.model.tool_records import ToolRecord
+
+CALLS_KNOWN_MAX: Final = 10_000
+"""Calls of models that are remembered, in case that they are reported again."""
+_DIGITS: Final = 1_000
+_CODED: Final = frozenset({"ops.alert", "ops.error", "ops.receipt", "ops.warning"})
+_CODE_NAMES: Final = ("code", "receipt", "hook", "deliverer", "error_class")
+_NO_CODE: Final = "(no code)"
+
+
+class ToolActivity(msgspec.Struct, frozen=True, kw_only=True):
+    """How the calls of one tool went."""
+
+    tool: str | None
+    calls: int
+    ok: int
+    failed: int
+    synthetic: int
+    open: int
+    failure_rate: float | None
+    """Of the calls that are over, the part that failed or got no result; None if none is."""
+    p50_ms: int | None
+    p95_ms: int | None
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """What went on."""
+
+    events: int
+    sessions: int
+    """That anything happened in."""
+    sessions_opened: int
+    turns: int
+    runs_failed: int
+    """Interrupted ones included."""
+    by_kind: dict[str, int]
+    tools: list[ToolActivity]
+    """Those that were called most first."""
+    all_tools: ToolActivity
+    usage: Spent
+    by_model: tuple[ModelUsage, ...]
+    alerts: dict[str, int]
+    """By code; so are all that follow."""
+    errors: dict[str, int]
+    warnings: dict[str, int]
+    receipts: dict[str, int]
+
+    def numbers(self) -> dict[str, float | None]:
+        """Return what is worth comparing with another period."""
+        spent, every = self.usage, self.all_tools
+        cost = None if spent.cost_usd is None or not spent.calls else float(spent.cost_usd)
+        return {
+            "sessions": self.sessions,
+            "turns": self.turns,
+            "events": self.events,
+            "runs_failed": self.runs_failed,
+            "tool_calls": every.calls,
+            "failure_rate": every.failure_rate,
+            "p50_ms": every.p50_ms,
+            "p95_ms": every.p95_ms,
+            "tokens": spent.total_tokens,
+            "cost_usd": cost,
+            "alerts": sum(self.alerts.values()),
+            "errors": sum(self.errors.values()),
+            "receipts": sum(self.receipts.values()),
+        }
+
+
+class Tally:
+    """Activity so far. Events come in the order of time, tool records in any."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[str] = Counter()
+        self._sessions: set[str] = set()
+        self._codes: dict[str, Counter[str]] = {kind: Counter() for kind in _CODED}
+        self._tools: dict[str | None, _Calls] = {}
+        self._spent: Sums = {}
+        self._reported: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
+
+    def take(self, header: Header) -> None:
+        """Count an event. One that reports usage has to come with its payload."""
+        self._kinds[header.kind] += 1
+        self._sessions.add(header.session_id)
+        if header.kind in _CODED:
+            self._codes[header.kind][_code(header)] += 1
+        elif header.kind == REPORT and isinstance(header, Event):
+            self._report(header)
+
+    def take_call(self, record: ToolRecord) -> None:
+        """Count a tool call."""
+        self._tools.setdefault(record.tool, _Calls()).take(record)
+
+    def activity(self) -> Activity:
+        """Return what went on."""
+        every = _Calls()
+        for calls in self._tools.values():
+            every.add(calls)
+        ranked = sorted(self._tools.items(), key=lambda one: (-one[1].total, one[0] or ""))
+        kinds = self._kinds
+        return Activity(
+            events=kinds.total(),
+            sessions=len(self._sessions),
+            sessions_opened=kinds["session.opened"] + kinds["session.forked"],
+            turns=kinds["conversation.user"],
+            runs_failed=kinds["run.failed"] + kinds["run.interrupted"],
+            by_kind=dict(sorted(kinds.items())),
+            tools=[calls.activity(tool) for tool, calls in ranked],
+            all_tools=every.activity(None),
+            usage=in_all(self._spent),
+            by_model=by_model(self._spent),
+            alerts=dict(self._codes["ops.alert"].most_common()),
+            errors=dict(self._codes["ops.error"].most_common()),
+            warnings=dict(self._codes["ops.warning"].most_common()),
+            receipts=dict(self._codes["ops.receipt"].most_common()),
+        )
+
+    def _report(self, event: Event) -> None:
+        """Count what a call used, once: of several reports of it the largest."""
+        report = report_of(event)
+        if report is None:
+            return
+        known = None
+        if report.call is not None:
+            call = (event.session_id, *report.call)
+            known = self._reported.pop(call, None)
+            self._reported[call] = report if known is None else larger(known, report)
+            report = self._reported[call]
+            if len(self._reported) > CALLS_KNOWN_MAX:
+                self._reported.popitem(last=False)
+        if known is not None:
+            self._spent.setdefault(known.name, Tokens()).add(known.tokens, -1)
+        self._spent.setdefault(report.name, Tokens()).add(report.tokens)
+
+
+class _Calls:
+    """How the calls of a tool went so far."""
+
+    def __init__(self) -> None:
+        self._statuses: Counter[str] = Counter()
+        self._times: Counter[int] = Counter()
+
+    @property
+    def total(self) -> int:
+        return self._statuses.total()
+
+    def take(self, record: ToolRecord) -> None:
+        self._statuses[record.status] += 1
+        if record.duration_ms is not None and record.status in {"ok", "failed"}:
+            self._times[_rounded(record.duration_ms)] += 1
+
+    def add(self, other: _Calls) -> None:
+        self._statuses += other._statuses
+        self._times += other._times
+
+    def activity(self, tool: str | None) -> ToolActivity:
+        found = self._statuses
+        over = found["ok"] + found["failed"] + found["synthetic"]
+        return ToolActivity(
+            tool=tool,
+            calls=self.total,
+            ok=found["ok"],
+            failed=found["failed"],
+            synthetic=found["synthetic"],
+            open=found["open"],
+            failure_rate=(found["failed"] + found["synthetic"]) / over if over else None,
+            p50_ms=self._percentile(50),
+            p95_ms=self._percentile(95),
+        )
+
+    def _percentile(self, percent: int) -> int | None:
+        """Return the least time that so many of a hundred calls did not exceed."""
+        rank, seen = -(-self._times.total() * percent // 100), 0
+        for time, count in sorted(self._times.items()):
+            seen += count
+            if seen >= rank:
+                return time
+        return None
+
+
+def _rounded(milliseconds: int) -> int:
+    """Return a time to three digits; less than a second is exact."""
+    unit = 1
+    while milliseconds >= _DIGITS * unit:
+        unit *= 10
+    return milliseconds // unit * unit
+
+
+def _code(header: Header) -> str:
+    """Return the code that an event names."""
+    refs = header.refs if isinstance(header.refs, dict) else {}
+    return next(
+        (told for name in _CODE_NAMES if isinstance(told := refs.get(name), str) and told), _NO_CODE
+    )

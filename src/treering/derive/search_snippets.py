@@ -1,0 +1,122 @@
+"""Snippets: what an event says around the words that were looked for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.model.search_words import holds_inside, words_in
+from treering.model.searches import SNIPPET_CHARACTERS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.model.search_queries import Term
+
+_BEFORE: Final = 60
+"""Characters that are shown before the first match."""
+_SPANS_MAX: Final = 20
+_BLANKS: Final = re.compile(r"\s+")
+_CUT: Final = "…"
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """Where the terms of a query stand in a text."""
+
+    spans: list[tuple[int, int]]
+    found: int
+    """How many of the terms are there."""
+    nearness: float
+    """1 if they stand side by side and in order, towards 0 the further they are apart."""
+
+
+def sight(text: str, terms: Sequence[Term]) -> Sighting:
+    """Look for ``terms`` in a text."""
+    words = list(words_in(text))
+    spelt = [word.word for word in words]
+    places = [_places(spelt, term) for term in terms]
+    spans: list[tuple[int, int]] = []
+    found = 0
+    for term, at in zip(terms, places, strict=True):
+        inside = None if at or term.inside is None else holds_inside(text, term.inside)
+        found += bool(at) or inside is not None
+        spans += [
+            (words[one].start, words[one + len(term.words) - 1].end) for one in at[:_SPANS_MAX]
+        ]
+        if inside is not None:
+            spans.append(inside)
+    return Sighting(_merged(spans), found, _nearness(places, terms))
+
+
+def snippet_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
+    """Return a text on one line around its first match, and where matches stand in it."""
+    start = max(spans[0][0] - _BEFORE, 0) if spans else 0
+    if start:
+        # From the beginning of a word, if one begins soon.
+        blank = text.find(" ", start, spans[0][0])
+        start = start if blank < 0 else blank + 1
+    shown, at, marked = _CUT if start else "", start, list[tuple[int, int]]()
+    for first, last in spans:
+        if first < at or len(shown) >= SNIPPET_CHARACTERS_MAX:
+            continue
+        shown += _BLANKS.sub(" ", text[at:first])
+        begin = len(shown)
+        shown += _BLANKS.sub(" ", text[first:last])
+        if len(shown) > SNIPPET_CHARACTERS_MAX - 1:
+            break
+        marked.append((begin, len(shown)))
+        at = last
+    shown += _BLANKS.sub(" ", text[at : at + SNIPPET_CHARACTERS_MAX])
+    stripped = shown.rstrip()
+    if len(stripped) > SNIPPET_CHARACTERS_MAX or at + SNIPPET_CHARACTERS_MAX < len(text):
+        stripped = stripped[: SNIPPET_CHARACTERS_MAX - 1] + _CUT
+    lead = len(stripped) - len(stripped.lstrip())
+    return stripped[lead:], [
+        (one - lead, other - lead) for one, other in marked if other <= len(stripped)
+    ]
+
+
+def _places(spelt: list[str], term: Term) -> list[int]:
+    """Return where a term begins among words."""
+    wanted, last = term.words[:-1], term.words[-1]
+    length = len(term.words)
+    found = []
+    for at in range(len(spelt) - length + 1):
+        word = spelt[at + length - 1]
+        if (word == last or (term.is_prefix and word.startswith(last))) and all(
+            spelt[at + offset] == one for offset, one in enumerate(wanted)
+        ):
+            found.append(at)
+    return found
+
+
+def _nearness(places: list[list[int]], terms: Sequence[Term]) -> float:
+    if len(places) < 2:
+        return 1.0 if places and places[0] else 0.0
+    near = 0.0
+    for index in range(len(places) - 1):
+        gap = _gap(places[index], places[index + 1], len(terms[index].words))
+        near += 0.0 if gap is None else 1.0 / (1.0 + gap / 4.0)
+    return near / (len(places) - 1)
+
+
+def _gap(here: list[int], there: list[int], length: int) -> int | None:
+    """Return how many words lie between the nearest two; backwards counts as one more."""
+    best = None
+    for one in here[:_SPANS_MAX]:
+        for other in there[:_SPANS_MAX]:
+            gap = other - one - length if other > one else one - other
+            best = gap if best is None else min(best, gap)
+    return None if best is None else max(best, 0)
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if merged and first < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged

@@ -1,0 +1,174 @@
+"""The words by which an event is found: what it says, the files it names, the tool it is about."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.model.kinds import ERASURE_KINDS
+from treering.model.search_words import grams_in, pieces_in, spelt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from treering.model.events import Event, Header
+
+TEXT_CHARACTERS_MAX: Final = 4_000
+"""Of one event; of a longer one its beginning and its end are found."""
+_TAIL_CHARACTERS: Final = 1_000
+WIDE_CHARACTERS_MAX: Final = 64_000
+"""What is looked at before it is clipped, so that a secret is masked whole."""
+STRINGS_MAX: Final = 2_000
+FILES_MAX: Final = 50
+FILE_CHARACTERS_MAX: Final = 400
+GRAMS_MAX: Final = 2_000
+DEPTH_MAX: Final = 20
+_UNREADABLE: Final = 256
+"""A string that goes on so long without a blank is no text."""
+
+_PASSED_OVER: Final = frozenset({
+    "call_id", "data", "duration_ms", "encrypted_content", "id", "message_id", "parentUuid",
+    "requestId", "request_id", "session_id", "sessionId", "signature", "status", "thoughtSignature",
+    "timestamp", "type", "uuid",
+})  # fmt: skip
+"""Fields that name or measure, and say nothing."""
+_PATHS: Final = frozenset({
+    "absolute_path", "dir_path", "file", "file_name", "file_path", "filePath", "filename", "files",
+    "notebook_path", "path", "paths", "relative_workspace_path", "target_file",
+})  # fmt: skip
+_COMMANDS: Final = frozenset({"cmd", "command", "commands", "input", "patch", "script"})
+_PATCHED: Final = re.compile(
+    r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$|^(?:\+\+\+|---) [ab]/(\S+)",
+    re.MULTILINE,
+)
+_IN_COMMANDS: Final = re.compile(
+    r"(?<![\w./:~-])(?:~|\.{1,2})?(?:/?[\w.@+-]+/)+[\w.@+-]+|(?<![\w./:-])[\w-]+\.[A-Za-z]\w{0,5}\b"
+)
+_BLANKS: Final = re.compile(r"\s")
+
+
+class SearchText(msgspec.Struct, frozen=True, gc=False):
+    """Words with blanks between them, each in its one spelling."""
+
+    words: str
+    pieces: str
+    """Parts of names that are joined by capitals."""
+    files: str
+    grams: str
+    """All that is three characters long in names of code."""
+    tool: str | None
+
+
+def is_searchable(event: Header) -> bool:
+    """Whether anything can be found in an event."""
+    return event.kind not in ERASURE_KINDS and not event.redacted and not event.expired
+
+
+def search_text(event: Event) -> SearchText:
+    """Return the words of an event. Its secrets are masked already."""
+    text, files = text_of(event), files_in(event)
+    joined = f"{text}\n{' '.join(files)}" if files else text
+    return SearchText(
+        words=spelt(text),
+        pieces=" ".join(dict.fromkeys(pieces_in(joined))),
+        # A word that stands nowhere keeps a phrase from going on into the next file.
+        files=" _ ".join(map(spelt, files)),
+        grams=" ".join(sorted(grams_in(joined))[:GRAMS_MAX]),
+        tool=tool_of(event),
+    )
+
+
+def text_of(event: Event) -> str:
+    """Return what an event says, its beginning and its end."""
+    told = "\n".join(_strings(event.payload))
+    summary = event.summary
+    if not told:
+        text = summary
+    elif summary[:40].rstrip(" …") in told:
+        text = told
+    else:
+        text = f"{summary}\n{told}"
+    if len(text) <= TEXT_CHARACTERS_MAX:
+        return text
+    head = TEXT_CHARACTERS_MAX - _TAIL_CHARACTERS
+    return f"{text[:head]}\n…\n{text[-_TAIL_CHARACTERS:]}"
+
+
+def tool_of(event: Event) -> str | None:
+    """Return the tool that an event names."""
+    if not event.kind.startswith("tool."):
+        return None
+    for part in (event.payload, event.refs):
+        if isinstance(part, dict):
+            for name in ("name", "tool"):
+                if isinstance(part.get(name), str) and part[name]:
+                    return str(part[name])
+    return None
+
+
+def files_in(event: Event) -> list[str]:
+    """Return the files that a tool was given, or that refs name, each once."""
+    found: dict[str, None] = {}
+    given = event.payload if isinstance(event.payload, dict) else {}
+    asked = given.get("input", given.get("arguments", given)) if event.kind == "tool.call" else None
+    for part in (event.refs, asked):
+        for path in _files(part, "", 0):
+            if 0 < len(path) <= FILE_CHARACTERS_MAX:
+                found[path] = None
+            if len(found) >= FILES_MAX:
+                return list(found)
+    return list(found)
+
+
+def _files(value: Any, name: str, depth: int) -> Iterator[str]:
+    if depth > DEPTH_MAX:
+        return
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _files(item, key, depth + 1)
+    elif isinstance(value, list):
+        for item in value[:STRINGS_MAX]:
+            yield from _files(item, name, depth + 1)
+    elif isinstance(value, str):
+        if name in _PATHS:
+            yield value.strip()
+        elif name in _COMMANDS or not name:
+            text = value[:WIDE_CHARACTERS_MAX]
+            yield from (one or two for one, two in _PATCHED.findall(text))
+            if name != "patch":
+                yield from _IN_COMMANDS.findall(text[:TEXT_CHARACTERS_MAX])
+
+
+def _strings(payload: Any) -> list[str]:
+    """Return the texts that a payload holds, in order, as far as there is room for them."""
+    found: list[str] = []
+    room = WIDE_CHARACTERS_MAX
+    for text in _walked(payload, 0):
+        if len(text) > _UNREADABLE and not _BLANKS.search(text[:_UNREADABLE]) and text.isascii():
+            continue
+        kept = text if len(text) <= room else f"{text[: room // 2]}\n…\n{text[-(room // 2) :]}"
+        found.append(kept)
+        room -= len(kept)
+        if room <= 0 or len(found) >= STRINGS_MAX:
+            break
+    return found
+
+
+def _walked(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        if depth <= DEPTH_MAX:
+            for item in _items(value):
+                yield from _walked(item, depth + 1)
+    elif isinstance(value, str):
+        if value:
+            yield value
+    elif isinstance(value, int | float) and not isinstance(value, bool) and depth:
+        yield str(value)
+
+
+def _items(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    if isinstance(value, list):
+        return value
+    return (item for key, item in value.items() if key not in _PASSED_OVER)

@@ -1,0 +1,128 @@
+"""Episodic: the append-only log of one session, as Apeira keeps it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from treering.formats.apeira.json import copy, stringify
+from treering.formats.apeira.reading import (
+    check_episode,
+    load_episodes,
+    load_lines,
+    new_episode,
+    next_after,
+    select,
+)
+from treering.formats.apeira.slices import check_start, make_slice, normalize_items
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from treering.formats.apeira.reading import Episode
+    from treering.formats.apeira.slices import Normalize, Slice
+
+
+class Episodic:
+    """A log of episodes: plain dicts, numbered from 1, never changed.
+
+    What is given and what is handed out are copies.
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # It grows.
+
+    def __init__(self, jsonl: str | Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Begin with nothing, with JSONL, or with episodes whose ids stay as they are.
+
+        Lines that are no episodes are left out, and one episode behind the rest tells of them.
+        """
+        self._episodes = load_lines(jsonl) if isinstance(jsonl, str) else load_episodes(jsonl or ())
+        self._next_id = next_after(max((episode["id"] for episode in self._episodes), default=0))
+        self._next_id = max(self._next_id, 1)
+
+    def __repr__(self) -> str:
+        return f"Episodic({len(self._episodes)} episodes)"
+
+    def __len__(self) -> int:
+        return len(self._episodes)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both write the same bytes."""
+        return isinstance(other, Episodic) and self.to_jsonl() == other.to_jsonl()
+
+    # Writing.
+
+    def append(self, episode: Mapping[str, Any]) -> Episode:
+        """Add an episode and return it with its id. Its source is runtime unless it says."""
+        check_episode(episode)
+        added = new_episode(episode, self._next_id)
+        self._next_id = next_after(self._next_id)
+        self._episodes.append(added)
+        return _copy_of(added)
+
+    def append_items(
+        self, items: Sequence[Any], *, source: str | None = None, turn_id: str | None = None
+    ) -> list[Episode]:
+        """Add an episode for each of ``items``: messages, calls and outputs."""
+        stated = {} if source is None else {"source": source}
+        stated |= {} if turn_id is None else {"turnId": turn_id}
+        return [
+            self.append({"meta": stated, "payload": {"item": item}, "type": "item"})
+            for item in items
+        ]
+
+    # Reading.
+
+    def read(
+        self,
+        *,
+        from_id: float | None = None,
+        type: str | Sequence[str] | None = None,  # noqa: A002  (the original's word)
+        turn_id: str | None = None,
+        limit: float | None = None,
+    ) -> list[Episode]:
+        """Return the episodes that are asked for, oldest first; the last 100 if nothing is.
+
+        ``from_id`` is exclusive, so 0 gives the whole log. ``limit`` counts from the end, after
+        all else; what is not a positive number gives nothing.
+        """
+        found = select(self._episodes, from_id=from_id, of_types=type, turn_id=turn_id, limit=limit)
+        return [_copy_of(episode) for episode in found]
+
+    def to_jsonl(self) -> str:
+        """Return the log, a line for each episode, without a newline at its end."""
+        return "\n".join(map(stringify, self._episodes))
+
+    def fork(self) -> Episodic:
+        """Return another log that begins with the same episodes."""
+        return Episodic(self._episodes)
+
+    def slice(
+        self,
+        *,
+        start: Mapping[str, Any] | None = None,
+        max_tokens: float | None = None,
+        reserve_output_tokens: float | None = None,
+        turn_id: str | None = None,
+        normalize: Normalize | None = None,
+        extensions: Sequence[Any] = (),
+    ) -> Slice:
+        """Return the items for one model call; ``extensions`` stand behind them, kept nowhere.
+
+        ``start`` is ``{"type": "beginning"}`` or ``{"type": "last-boundary", "reason": …}``. If
+        the last turn used more than the budget, the log starts again at its last checkpoint or
+        interrupt, else at the turn, else nowhere.
+        """
+        return make_slice(
+            self.read(from_id=0),
+            start=check_start(start),
+            max_tokens=max_tokens,
+            reserve_output_tokens=reserve_output_tokens,
+            turn_id=turn_id,
+            normalize=normalize or normalize_items,
+            extensions=extensions,
+        )
+
+
+def _copy_of(episode: Episode) -> Episode:
+    copied: Episode = copy(episode)
+    return copied

@@ -1,0 +1,262 @@
+"""An episode as an event of the ledger, and an event as an episode.
+
+The event says in the ledger's own terms what happened. What these terms leave out is kept in its
+payload under ``apeira``: the number of the episode if all else can be told from the event, or its
+line, so that every episode comes back to the byte.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.errors import InvalidInput
+from treering.formats.apeira.json import NotJson, copy, parse, stringify
+from treering.formats.apeira.reading import parse_episode
+from treering.formats.apeira.slices import USAGE_EVENT
+from treering.model.codec import canonical, decode, encode
+from treering.model.fields import check_name
+from treering.model.parts import part_of
+from treering.spine.entries import Entry
+from treering.spine.words import plain, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from treering.formats.apeira.reading import Episode
+    from treering.model.events import Event
+
+OWN_FIELD: Final = "apeira"
+"""The field of a payload that says what the ledger's own fields do not."""
+
+_LEDGER_SOURCES: Final = {
+    "user": "user", "agent": "agent", "model": "agent", "tool": "tool", "runtime": "system",
+}  # fmt: skip
+_SOURCES: Final = {"user": "user", "agent": "model", "tool": "tool", "system": "runtime"}
+"""Who an episode is said to come from when the ledger was told first."""
+_BOUNDARIES: Final = {
+    "checkpoint": "boundary.checkpoint",
+    "interrupt": "boundary.interrupt",
+    "overflow": "boundary.overflow",
+    "intent": "boundary.intent",
+    "segment": "boundary.segment",
+}
+_REASONS: Final = {kind: reason for reason, kind in _BOUNDARIES.items()}
+_ROLES: Final = {"conversation.user": "user", "conversation.assistant": "assistant"}
+_SAYINGS: Final = {role: kind for kind, role in _ROLES.items()}
+_USAGE: Final = {
+    "inputTokens": "input_tokens", "outputTokens": "output_tokens", "totalTokens": "total_tokens",
+}  # fmt: skip
+
+
+def entry_of(episode: Episode, tools: Mapping[str, str]) -> Entry:
+    """Return ``episode`` as it is recorded; ``tools`` are the names of calls before it, by id."""
+    told = episode["meta"] if isinstance(episode["meta"], dict) else {}
+    origin = name_in(told, "source")
+    kind, summary, payload = _content(episode, tools)
+    own = {"id": episode["id"]}
+    # The stored form is compared: canonical JSON sorts keys, and with them an input's.
+    stored = decode(encode({**payload, OWN_FIELD: own}))
+    line = stringify(episode)
+    if line != _line(kind, summary, stored, origin, name_in(told, "turnId")):
+        own = {"line": line}
+    return Entry(
+        kind=kind,
+        summary=summary,
+        payload={**payload, OWN_FIELD: own},
+        refs=_refs(kind, payload),
+        origin=origin,
+        source=_LEDGER_SOURCES.get(origin or ""),
+    )
+
+
+def episode_of(event: Event) -> Episode | None:
+    """Return ``event`` as an episode; without an id if it was not one before.
+
+    None if it says nothing that a log of episodes tells.
+    """
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    own = payload.get(OWN_FIELD)
+    own = own if isinstance(own, dict) else {}
+    try:
+        if isinstance(own.get("line"), str):
+            return parse_episode(own["line"])
+    except NotJson:
+        pass  # It was masked, and the mask broke it: the event still says what happened.
+    known = type(own.get("id")) is int
+    source = event.origin if known else _SOURCES[event.source]
+    rebuilt = _rebuild(event.kind, event.summary, payload, source, event.turn_id)
+    return rebuilt | {"id": own["id"]} if rebuilt is not None and known else rebuilt
+
+
+def name_in(value: Mapping[str, Any], field: str) -> str | None:
+    """Return a field that the ledger can use as a name, None if it cannot."""
+    try:
+        return check_name(value.get(field), field)  # type: ignore[arg-type]  # It looks.
+    except InvalidInput:
+        return None
+
+
+def item_in(episode: Episode) -> dict[str, Any]:
+    """Return the item of an episode, empty if it has none."""
+    payload = episode["payload"]
+    item = payload.get("item") if isinstance(payload, dict) else None
+    return item if episode["type"] == "item" and isinstance(item, dict) else {}
+
+
+# From an episode.
+
+
+def _content(episode: Episode, tools: Mapping[str, str]) -> tuple[str, str, dict[str, Any]]:
+    """Return the kind, the summary and the payload of the event that ``episode`` is."""
+    payload = episode["payload"] if isinstance(episode["payload"], dict) else {}
+    if episode["type"] == "item":
+        return _item_content(item_in(episode), tools)
+    if episode["type"] == "boundary":
+        reason, title = payload.get("reason"), payload.get("title")
+        if isinstance(reason, str) and reason in _BOUNDARIES:
+            words = plain(title) if isinstance(title, str) else reason
+            content = payload.get("content")
+            told = {"content": plain(content)} if isinstance(content, str) else {}
+            return _BOUNDARIES[reason], _line_of(words), {"title": words, **told}
+        return "ops.observation", "boundary of another kind", {}
+    event, stated = payload.get("event"), payload.get("data")
+    if event == USAGE_EVENT and isinstance(stated, dict):
+        counts = {
+            ours: stated[theirs]
+            for theirs, ours in _USAGE.items()
+            if type(stated.get(theirs)) in {int, float} and _storable(stated[theirs])
+        }
+        return "usage.reported", "usage reported", counts
+    name = plain(event) if isinstance(event, str) else "unnamed"
+    told = {"data": stated} if stated is not None and _storable(stated) else {}
+    return "ops.observation", _line_of(name), {"event": name, **told}
+
+
+def _item_content(
+    item: dict[str, Any], tools: Mapping[str, str]
+) -> tuple[str, str, dict[str, Any]]:
+    sort, role = item.get("type"), item.get("role")
+    call_id, tool = name_in(item, "call_id"), name_in(item, "name")
+    if sort in ("message", None) and isinstance(role, str) and role in _SAYINGS:
+        text = plain(_words(item.get("content")))
+        return _SAYINGS[role], _line_of(text), {"text": text}
+    if sort == "function_call" and call_id and tool:
+        told = {"call_id": call_id, "name": tool, "input": _input(item.get("arguments"))}
+        return "tool.call", f"{tool} called", told
+    if sort == "function_call_output" and call_id:
+        name, output = tools.get(call_id), item.get("output")
+        kept = output if _storable(output) else plain(stringify(output))
+        told = {"call_id": call_id, "name": name, "status": "ok", "output": kept}
+        return "tool.result", f"{name or 'a tool'} returned", told
+    named = plain(sort) if isinstance(sort, str) else "unnamed"
+    return "ops.observation", _line_of(f"item: {named}"), {"item": named}
+
+
+def _words(content: Any) -> str:
+    """Return the text of a message; of parts, that of those which have one."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _input(arguments: Any) -> Any:
+    """Return the input of a call: arguments are JSON in a text, or whatever somebody wrote."""
+    if not isinstance(arguments, str):
+        return arguments if _storable(arguments) else None
+    try:
+        found = parse(arguments)
+    except NotJson:
+        return plain(arguments)
+    return found if isinstance(found, dict | list) and _storable(found) else plain(arguments)
+
+
+def _refs(kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what may be shown of ``payload``."""
+    named = {**payload, "tool": payload.get("name")} if kind.startswith("tool.") else payload
+    return part_of(kind, named).as_refs() or None
+
+
+def _line_of(text: str) -> str:
+    return shorten(text.replace("\0", "\ufffd"))
+
+
+def _storable(value: Any) -> bool:
+    try:
+        canonical([value], "value")
+    except InvalidInput:
+        return False
+    return True
+
+
+# From an event.
+
+
+def _line(
+    kind: str, summary: str, payload: dict[str, Any], source: str | None, turn_id: str | None
+) -> str | None:
+    """Return the line of the episode that would be made of such an event."""
+    rebuilt = _rebuild(kind, summary, payload, source, turn_id)
+    own = {"id": payload[OWN_FIELD]["id"]}
+    return None if rebuilt is None else stringify(copy(rebuilt | own))
+
+
+def _rebuild(
+    kind: str, summary: str, payload: dict[str, Any], source: str | None, turn_id: str | None
+) -> Episode | None:
+    sort, content = _telling(kind, summary, payload)
+    if sort is None:
+        return None
+    told = {"source": source} | ({} if turn_id is None else {"turnId": turn_id})
+    return {"meta": told, "payload": content, "type": sort}
+
+
+def _telling(kind: str, summary: str, payload: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return the type and the payload of the episode that such an event is."""
+    if kind in _ROLES:
+        text = payload.get("text")
+        content = text if isinstance(text, str) else summary
+        return "item", {"item": {"content": content, "role": _ROLES[kind], "type": "message"}}
+    if kind == "tool.call":
+        called = {"call_id": payload.get("call_id"), "name": payload.get("name")}
+        arguments = _arguments(payload.get("input"))
+        return "item", {"item": {"arguments": arguments, **called, "type": "function_call"}}
+    if kind == "tool.result":
+        item = {"call_id": payload.get("call_id"), "output": _output(payload)}
+        return "item", {"item": {**item, "type": "function_call_output"}}
+    if kind in _REASONS:
+        told = {"content": payload["content"]} if "content" in payload else {}
+        title = payload.get("title", summary)
+        return "boundary", {**told, "reason": _REASONS[kind], "title": title}
+    if kind == "usage.reported":
+        counts = part_of(kind, payload).as_payload()
+        return "meta", {"data": counts, "event": USAGE_EVENT}
+    if kind.split(".", 1)[0] in _BOOKKEEPING:
+        return None, {}
+    stated = {key: value for key, value in payload.items() if key != OWN_FIELD}
+    if kind == "ops.observation" and "event" in stated:
+        told = {"data": stated["data"]} if "data" in stated else {}
+        return "meta", {**told, "event": stated["event"]}
+    return "meta", {"data": {"summary": summary, **stated}, "event": kind}
+
+
+_BOOKKEEPING: Final = frozenset({"run", "session", "inbox", "ledger", "context"})
+"""Kinds, by their first word, that tell of how a ledger is kept and not of what happened."""
+
+
+def _arguments(given: Any) -> str:
+    if given is None:
+        return "{}"
+    return given if isinstance(given, str) else stringify(copy(given))
+
+
+def _output(payload: dict[str, Any]) -> Any:
+    output = payload.get("output")
+    if "output" not in payload and isinstance(payload.get("error"), dict):
+        output = payload["error"].get("message")
+    parts = output if isinstance(output, list) else [None]
+    # A list goes as it is only if it is one of parts, as models take them.
+    if isinstance(output, str) or all(isinstance(one, dict) and "type" in one for one in parts):
+        return output
+    return stringify(copy(output))

@@ -1,0 +1,204 @@
+"""Slices: the items of a log that one model call is given.
+
+Pure functions over plain dicts. They do what Apeira's own code does, its oddities included: for a
+context that is always legal and fits, ask a session of the ledger.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.formats.apeira.json import text_of, units, units_text
+from treering.formats.apeira.reading import turn_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from treering.formats.apeira.reading import Episode
+
+    Normalize = Callable[[list[Any]], list[Any]]
+    """Makes a list of items fit for a model."""
+
+OUTPUT_UNITS_MAX: Final = 8_000
+"""Longer outputs of tools are cut; counted in UTF-16 units."""
+KEPT_UNITS: Final = 4_000
+"""What is left of them at either end."""
+USAGE_EVENT: Final = "turn.usage"
+RESTART_REASONS: Final = frozenset({"checkpoint", "interrupt"})
+"""Boundaries from which a log that is over its budget starts again."""
+HIDDEN_REASONS: Final = frozenset({"intent", "segment"})
+"""Boundaries that no model sees."""
+BEGINNING: Final = {"type": "beginning"}
+_STARTS: Final = frozenset({"beginning", "last-boundary"})
+_USAGE: Final = ("inputTokens", "outputTokens", "totalTokens")
+# A tuple: what an item calls its type may be anything.
+_TOOL_ITEMS: Final = ("function_call", "function_call_output")
+_UNSAID: Final = "undefined"
+
+
+class SliceExtent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is known of a slice."""
+
+    item_count: int
+    truncated: bool
+    """Whether the budget cut something off; what ``start`` left out does not count."""
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True):
+    """Items for one model call."""
+
+    items: list[Any]
+    meta: SliceExtent
+
+
+def make_slice(
+    episodes: Sequence[Episode],
+    *,
+    start: Mapping[str, Any],
+    max_tokens: float | None,
+    reserve_output_tokens: float | None,
+    turn_id: str | None,
+    normalize: Normalize,
+    extensions: Sequence[Any],
+) -> Slice:
+    """Return the items of ``episodes`` from ``start`` on, within the budget."""
+    started = _from_start(episodes, start)
+    at = _restart(started, max_tokens, reserve_output_tokens or 0, turn_id)
+    items = normalize([*_items_of(started[at:]), *extensions])
+    return Slice(items=items, meta=SliceExtent(item_count=len(items), truncated=at > 0))
+
+
+def normalize_items(items: Sequence[Any]) -> list[Any]:
+    """Return ``items`` without outputs that answer no call before them, and with long ones cut.
+
+    An output that comes twice stays twice; a call without an output stays.
+    """
+    called: set[str] = set()
+    kept: list[Any] = []
+    for item in items:
+        kind = item.get("type") if isinstance(item, dict) else None
+        if kind not in _TOOL_ITEMS:
+            kept.append(item)
+            continue
+        call_id = item.get("call_id")
+        if kind == "function_call":
+            called |= {call_id} if isinstance(call_id, str) else set()
+            kept.append(item)
+        elif isinstance(call_id, str) and call_id in called:
+            kept.append(_with_short_output(item))
+    return kept
+
+
+def shorten_output(output: Any) -> Any:
+    """Return the head and the tail of a long text with a mark between; all else as it is.
+
+    The mark is not counted: a text of 8,001 units comes out longer.
+    """
+    if not isinstance(output, str) or 2 * len(output) <= OUTPUT_UNITS_MAX:
+        return output
+    whole = units(output)
+    length = len(whole) // 2
+    if length <= OUTPUT_UNITS_MAX:
+        return output
+    head, tail = units_text(whole[: 2 * KEPT_UNITS]), units_text(whole[-2 * KEPT_UNITS :])
+    return f"{head}\n\n(truncated: {length - 2 * KEPT_UNITS} chars omitted)\n\n{tail}"
+
+
+def boundary_message(payload: Any) -> dict[str, Any] | None:
+    """Return what a model is told of a boundary; None if it is none of its business."""
+    told = payload if isinstance(payload, dict) else {}
+    reason = told.get("reason", _UNSAID)
+    if isinstance(reason, str) and reason in HIDDEN_REASONS:
+        return None
+    content = told.get("content")
+    words = text_of(told.get("title", _UNSAID) if content is None else content)
+    mark = text_of(reason)
+    return {"content": f"<{mark}>\n{words}\n</{mark}>", "role": "user", "type": "message"}
+
+
+def check_start(start: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return where a slice starts: the beginning if nobody says. Raises InvalidInput."""
+    if start is None:
+        return BEGINNING
+    if start.get("type") not in _STARTS:
+        raise InvalidInput(
+            f"a slice cannot start at {start.get('type')!r}",
+            hint='use {"type": "beginning"} or {"type": "last-boundary"}',
+        )
+    return start
+
+
+def _with_short_output(item: dict[str, Any]) -> dict[str, Any]:
+    return {**item, "output": shorten_output(item["output"])} if "output" in item else item
+
+
+def _from_start(episodes: Sequence[Episode], start: Mapping[str, Any]) -> Sequence[Episode]:
+    if start["type"] == "beginning":
+        return episodes
+    reason = start.get("reason")
+    wanted = None if reason is None else frozenset({reason})
+    return episodes[max(_last_boundary(episodes, wanted), 0) :]
+
+
+def _restart(
+    episodes: Sequence[Episode], max_tokens: float | None, reserved: float, turn_id: str | None
+) -> int:
+    """Return where the episodes begin that are let in.
+
+    The budget is compared with what the last turn used, so a log is cut one turn late.
+    """
+    if max_tokens is None or not math.isfinite(max_tokens):
+        return 0
+    budget = max_tokens - reserved
+    if budget <= 0:
+        return len(episodes)
+    used = _last_input_tokens(episodes)
+    if used is None or used <= budget:
+        return 0
+    boundary = _last_boundary(episodes, RESTART_REASONS)
+    if boundary >= 0:
+        return boundary
+    turns = (at for at, episode in enumerate(episodes) if turn_of(episode) == turn_id)
+    return len(episodes) if turn_id is None else next(turns, len(episodes))
+
+
+def _last_input_tokens(episodes: Sequence[Episode]) -> float | None:
+    """Return what the latest report of usage says; an unsound one hides those before it."""
+    for episode in reversed(episodes):
+        payload = _payload_of(episode)
+        if episode["type"] == "meta" and payload.get("event") == USAGE_EVENT:
+            told = payload.get("data")
+            counts = [told.get(name) for name in _USAGE] if isinstance(told, dict) else [None]
+            sound = all(type(count) in {int, float} for count in counts)
+            return counts[0] if sound else None
+    return None
+
+
+def _last_boundary(episodes: Sequence[Episode], reasons: frozenset[str] | None) -> int:
+    """Return where the last boundary for one of ``reasons`` stands, or -1."""
+    for at in range(len(episodes) - 1, -1, -1):
+        if episodes[at]["type"] == "boundary":
+            reason = _payload_of(episodes[at]).get("reason")
+            if reasons is None or (isinstance(reason, str) and reason in reasons):
+                return at
+    return -1
+
+
+def _items_of(episodes: Sequence[Episode]) -> Iterator[Any]:
+    for episode in episodes:
+        if episode["type"] == "item":
+            yield _payload_of(episode).get("item")
+        elif episode["type"] == "boundary":
+            message = boundary_message(episode["payload"])
+            if message is not None:
+                yield message
+
+
+def _payload_of(episode: Episode) -> dict[str, Any]:
+    """Return the payload; a list, which has no fields, is as good as empty."""
+    payload = episode["payload"]
+    return payload if isinstance(payload, dict) else {}

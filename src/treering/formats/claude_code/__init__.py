@@ -1,0 +1,264 @@
+"""Claude Code: the log of a session, its subagents' and those of sessions that went on from it."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+
+from treering.formats.claude_code.blocks import (
+    call_of_task,
+    numbered,
+    said_by_assistant,
+    said_by_user,
+)
+from treering.formats.claude_code.chains import remember, rewound
+from treering.formats.claude_code.lines import (
+    NAME,
+    Line,
+    Piece,
+    is_line,
+    lines_in,
+    name_in,
+    observed,
+    spelt,
+    time_in,
+)
+from treering.formats.claude_code.notes import noted, titled
+from treering.formats.claude_code.past import Past, restored, written
+from treering.formats.telling import Opening, Outcome, Told
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import PurePath
+
+    from treering.formats.telling import Record
+
+__all__ = ["NAME", "READER", "ClaudeCodeReader", "recognises"]
+
+HELD_MAX: Final = 256
+"""Lines at the beginning of a file that wait for one that says where it belongs."""
+
+_AGENT_FILE: Final = re.compile(r"agent-(?P<id>.+)")
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def recognises(values: Sequence[Any]) -> bool:
+    """Whether ``values`` begin a log of Claude Code's."""
+    lines = [line for value in values for line in lines_in(value)]
+    return 2 * sum(map(is_line, lines)) > len(lines)
+
+
+class ClaudeCodeReader:
+    """Reads one file. Lines are told in their order, whatever their times are."""
+
+    keys_are_global: ClassVar[bool] = True
+
+    def __init__(self, path: PurePath | None = None) -> None:
+        stem = path.name.split(".jsonl")[0].removesuffix(".json") if path is not None else ""
+        agent = _AGENT_FILE.fullmatch(stem)
+        self._agent = agent["id"] if agent else None
+        folder = path.parent if path is not None else None
+        above = folder.parent.name if folder is not None and folder.name == "subagents" else ""
+        self._stem = above if agent else stem
+        """The session that the file is named after."""
+        self._past = Past()
+        self._held: list[Record] = []
+
+    @property
+    def sessions(self) -> dict[str, Opening]:
+        """Return the sessions told of so far."""
+        return self._past.sessions
+
+    def read(self, record: Record) -> list[Outcome]:
+        """Return what ``record`` tells; the first of a file wait until its session is known."""
+        if self._past.settled:
+            return [self._outcome(record)]
+        self._held.append(record)
+        enough = len(self._held) >= HELD_MAX or any(map(_settles, lines_in(record.value)))
+        return self._release() if enough else []
+
+    def finish(self) -> list[Outcome]:
+        """Return what is told by lines that waited in vain."""
+        return self._release()
+
+    def state(self) -> Any:
+        """Return what is remembered; None while lines are held back."""
+        return None if self._held else written(self._past)
+
+    def resume(self, state: Any) -> None:
+        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        self._past, self._held = restored(state), []
+
+    def _release(self) -> list[Outcome]:
+        if not self._held:
+            return []
+        held, self._held = self._held, []
+        self._settle([value for record in held for value in _dicts_in(record.value)])
+        return [self._outcome(record) for record in held]
+
+    def _settle(self, values: Sequence[dict[str, Any]]) -> None:
+        """Learn from the first lines what those without a session, a folder or a time belong to."""
+        past = self._past
+        past.settled = True
+        told = next(filter(None, (name_in(one, "sessionId", "session_id") for one in values)), None)
+        named = name_in({"stem": self._stem}, "stem")
+        past.session = named if named and _UUID.fullmatch(named) else told or named
+        if past.session is None:
+            past.session = f"{NAME}-{sha256(spelt(values[:1])).hexdigest()[:16]}"
+        past.cwd = next((one["cwd"] for one in values if isinstance(one.get("cwd"), str)), None)
+        past.ts_ms = next(filter(None, map(time_in, values)), 1)
+        past.key = past.session
+
+    # One record.
+
+    def _outcome(self, record: Record) -> Outcome:
+        events: list[Told] = []
+        reason = "nothing in it"
+        for value in lines_in(record.value):
+            told, reason = self._tell(value if isinstance(value, dict) else {"value": value})
+            events += told
+        return Outcome(record=record, events=events, skipped=None if events else reason)
+
+    def _tell(self, value: dict[str, Any]) -> tuple[list[Told], str]:
+        past = self._past
+        line = self._line(value)
+        self._open(line)
+        repeated: str | None = None
+        reason = "nothing is said in it"
+        if line.sort == "user" and line.message:
+            pieces = said_by_user(line, past)
+        elif line.sort == "assistant" and line.message:
+            pieces, repeated = said_by_assistant(line, past)
+            reason = "it repeats a part of the same message" if repeated else reason
+        elif line.sort == "unknown":
+            pieces = [observed(line, line.sort)]
+        else:
+            pieces = noted(line, past)
+            reason = "the title is the same"
+        if line.own_id in past.leaves:
+            title = past.leaves.pop(line.own_id)
+            piece = titled(title, line.session, past, chosen=False, key=f"{line.key}.title")
+            pieces = [*pieces, piece]
+        events = rewound(line, pieces, past) + _named(line, pieces, past.key_of(line.parent))
+        remember(line, pieces, past, repeated, told=any(one.key == line.key for one in events))
+        return events, reason
+
+    def _line(self, value: dict[str, Any]) -> Line:
+        past = self._past
+        past.ts_ms = time_in(value) or past.ts_ms
+        past.session = name_in(value, "sessionId", "session_id") or past.session
+        own_id = name_in(value, "uuid")
+        # A fork may name its lines anew; they say whose copies they are.
+        key = name_in(value.get("forkedFrom"), "messageUuid") or own_id or self._key_of(value)
+        parent = name_in(value, "parentUuid") or name_in(value, "logicalParentUuid")
+        past.key = key
+        return Line(
+            value=value,
+            sort=name_in(value, "type") or "unknown",
+            key=key,
+            own_id=own_id,
+            parent=parent,
+            session=self._session_of(value, parent, key),
+            ts_ms=past.ts_ms,
+        )
+
+    def _key_of(self, value: dict[str, Any]) -> str:
+        """Return a name for a line without an id: by what it says and what it stands behind."""
+        told = {
+            name: part for name, part in value.items() if name not in {"sessionId", "session_id"}
+        }
+        return sha256(spelt([self._past.key, told])).hexdigest()[:32]
+
+    def _session_of(self, value: dict[str, Any], parent: str | None, key: str) -> str:
+        past = self._past
+        session = past.session or NAME
+        if not name_in(value, "sessionId", "session_id") and _UUID.fullmatch(self._stem):
+            session = self._stem
+        caller = name_in(value, "parent_tool_use_id")
+        if not (self._agent or caller or value.get("isSidechain") is True):
+            return session
+        agent = name_in(value, "agentId") or self._agent or caller
+        if agent is None:
+            known = past.session_of(parent)
+            if known is not None and known.startswith(f"{session}/agent-"):
+                return known
+        return f"{session}/agent-{agent or key}"
+
+    # Sessions.
+
+    def _open(self, line: Line) -> None:
+        known = self._past.sessions.get(line.session)
+        cwd = line.value.get("cwd")
+        cwd = cwd if isinstance(cwd, str) and cwd else None
+        if known is None:
+            known = self._opening(line)
+        elif known.cwd is not None or cwd is None:
+            return
+        opening = msgspec.structs.replace(
+            known, cwd=cwd or self._past.cwd, about=known.about | _about(line.value)
+        )
+        self._past.sessions[line.session] = opening
+
+    def _opening(self, line: Line) -> Opening:
+        parent, is_child, _ = line.session.rpartition("/agent-")
+        if not is_child:
+            forked = name_in(line.value.get("forkedFrom"), "sessionId")
+            forked = None if forked == line.session else forked
+            return Opening(session=line.session, agent=NAME, forked_from=forked)
+        caller = name_in(line.value, "parent_tool_use_id")
+        call_id, sort = call_of_task(line, self._past)
+        sort = sort or name_in(line.value, "attributionAgent", "agentType")
+        return Opening(
+            session=line.session,
+            agent=f"{NAME}:{sort}" if sort else NAME,
+            parent=parent,
+            call_id=caller or call_id,
+        )
+
+
+def _named(line: Line, pieces: Sequence[Piece], after: str | None) -> list[Told]:
+    """Return the events of a line: the first has its name, the others are numbered."""
+    events: list[Told] = []
+    number = 0
+    for piece in pieces:
+        key = piece.key or numbered(line.key, number)
+        number += piece.key is None
+        events.append(
+            Told(
+                session=line.session,
+                key=key,
+                kind=piece.kind,
+                summary=piece.summary,
+                ts_ms=line.ts_ms,
+                payload=piece.payload,
+                refs=piece.refs or None,
+                after=after,
+                first=piece.first,
+            )
+        )
+    return events
+
+
+def _about(value: dict[str, Any]) -> dict[str, Any]:
+    told = {
+        "version": name_in(value, "version"),
+        "git_branch": name_in(value, "gitBranch"),
+        "entrypoint": name_in(value, "entrypoint"),
+        "slug": name_in(value, "slug"),
+    }
+    return {name: found for name, found in told.items() if found is not None}
+
+
+def _settles(value: Any) -> bool:
+    """Whether a line says enough to know where the lines before it belong."""
+    return isinstance(value, dict) and ("cwd" in value or "message" in value)
+
+
+def _dicts_in(value: Any) -> list[dict[str, Any]]:
+    return [line for line in lines_in(value) if isinstance(line, dict)]
+
+
+READER: Final = ClaudeCodeReader

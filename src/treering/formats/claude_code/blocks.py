@@ -1,0 +1,255 @@
+"""What was said in a line: texts, thoughts, calls, results, and what they used."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.formats.claude_code.lines import (
+    NAME,
+    Piece,
+    blocks_of,
+    brief,
+    name_in,
+    observed,
+    spelt,
+    text_of,
+)
+from treering.formats.claude_code.past import CALLS_MAX, MESSAGES_MAX, Compaction, Task, keep
+from treering.formats.claude_code.results import (
+    INTERRUPTED,
+    TASK_TOOLS,
+    call_in,
+    called,
+    interrupted,
+    returned,
+)
+from treering.formats.claude_code.usage import used
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from treering.formats.claude_code.lines import Line
+    from treering.formats.claude_code.past import Past
+
+NOBODY: Final = "<synthetic>"
+"""The model of answers that no model gave."""
+NO_CONTENT: Final = "(no content)"
+"""Written where an answer is empty."""
+
+_WRAPPED: Final = re.compile(
+    r"\s*<(?:(?P<command>command-(?:name|message|args))"
+    r"|(?P<output>(?:local-command|bash)-(?:stdout|stderr|input|caveat))"
+    r"|(?P<notice>task-notification|user-memory-input)"
+    r"|(?P<aside>system-reminder|ide_opened_file|ide_selection|ide_diagnostics))>"
+)
+"""Texts in the user's place that nobody wrote as a message."""
+
+
+def said_by_user(line: Line, past: Past) -> list[Piece]:
+    """Return what a user line tells: a prompt, results, or neither."""
+    content = line.message.get("content")
+    if line.value.get("isCompactSummary") is True:
+        return [_summarised(line, past)]
+    blocks = blocks_of(content)
+    if _is_injected(line) and not any(map(_is_result, blocks)):
+        return [observed(line, "injected")]
+    pieces: list[Piece] = []
+    words: list[str] = []
+    attached: list[dict[str, Any]] = []
+    detail = line.value.get("toolUseResult")
+    for block in blocks:
+        sort, text = block.get("type"), block.get("text")
+        if _is_result(block):
+            pieces += returned(block, line, past.calls, detail)
+            past.tasks.pop(str(block.get("tool_use_id")), None)
+            detail = None
+        elif sort != "text" or not isinstance(text, str):
+            attached.append(block)
+        elif text.strip():
+            aside = _aside(line, text)
+            if text.startswith(INTERRUPTED):
+                pieces.append(interrupted("interrupted by the user", text))
+            elif aside is not None:
+                pieces.append(_set_aside(line, text, aside))
+            else:
+                words.append(text)
+    return [*pieces, _prompt("\n".join(words), attached)] if words or attached else pieces
+
+
+def said_by_assistant(line: Line, past: Past) -> tuple[list[Piece], str | None]:
+    """Return what an assistant's line tells, and the key of what it only says again."""
+    if line.value.get("isApiErrorMessage") is True:
+        return [_error(line)], None
+    model = name_in(line.message, "model")
+    if model == NOBODY:
+        return [observed(line, "synthetic answer")], None
+    pieces: list[Piece] = []
+    repeated: str | None = None
+    for block in blocks_of(line.message.get("content")):
+        before = _said_before(block, line, past, len(pieces))
+        if before is not None:
+            repeated = before
+        else:
+            pieces += _answered(block, line, past)
+    return [*pieces, *used(line, past)], repeated
+
+
+def call_of_task(line: Line, past: Past) -> tuple[str | None, str | None]:
+    """Return the call that a subagent's first line answers to, and what sort of agent it is."""
+    asked = _digest(text_of(line.message.get("content")))
+    found = [call_id for call_id, task in past.tasks.items() if task.prompt == asked]
+    if not found and len(past.tasks) == 1:
+        found = list(past.tasks)
+    if not found:
+        return None, None
+    return found[0], past.tasks.pop(found[0]).sort
+
+
+def _is_result(block: dict[str, Any]) -> bool:
+    return str(block.get("type")).endswith("tool_result")
+
+
+# The user's.
+
+
+def _is_injected(line: Line) -> bool:
+    """Whether a line is in the user's place, and not by the user."""
+    return any(line.value.get(mark) is True for mark in ("isMeta", "isVisibleInTranscriptOnly"))
+
+
+def _prompt(text: str, attached: list[dict[str, Any]]) -> Piece:
+    sorts = ", ".join(str(block.get("type") or "attachment") for block in attached)
+    words = text or f"({sorts})"
+    return Piece(
+        kind="conversation.user",
+        summary=brief(words),
+        payload={"text": words} | ({"attachments": attached} if attached else {}),
+        refs={"characters": len(text)},
+    )
+
+
+def _aside(line: Line, text: str) -> str | None:
+    """Return what a text is that is no message of the user's; None if it is one."""
+    origin = line.value.get("origin")
+    if isinstance(origin, dict) and origin.get("kind") == "task-notification":
+        return "task-notification"
+    found = _WRAPPED.match(text)
+    if found is None:
+        return None
+    if found["command"]:
+        return "command"
+    if found["aside"]:
+        # A reminder may stand in front of what the user wrote.
+        return "injected" if text.rstrip().endswith(f"</{found['aside']}>") else None
+    return "command output" if found["output"] else found["notice"]
+
+
+def _set_aside(line: Line, text: str, what: str) -> Piece:
+    content = line.message.get("content")
+    if isinstance(content, str) or len(blocks_of(content)) == 1:
+        return observed(line, what)
+    return Piece(
+        kind="ops.observation",
+        summary=shorten(what),
+        payload={"record": line.sort, "text": text},
+        refs={"observed": what},
+    )
+
+
+def _summarised(line: Line, past: Past) -> Piece:
+    known = past.compactions.pop(line.session, None) or Compaction()
+    text = text_of(line.message.get("content"))
+    told = {} if known.tokens is None else {"from_tokens": known.tokens}
+    return Piece(
+        kind="context.compacted",
+        summary=brief(text),
+        payload={"summary": text, "by": NAME, **told},
+        refs={"by": NAME, **told},
+        first=known.first,
+    )
+
+
+# The assistant's.
+
+
+def _answered(block: dict[str, Any], line: Line, past: Past) -> list[Piece]:
+    sort, text = str(block.get("type")), block.get("text")
+    if sort == "text" and isinstance(text, str):
+        return [_answer(text, line)] if text.strip() not in {"", NO_CONTENT} else []
+    if sort.endswith("tool_use"):
+        call_id, tool = call_in(block)
+        if call_id and tool:
+            keep(past.calls, call_id, tool, CALLS_MAX)
+            if tool in TASK_TOOLS:
+                _remember_task(call_id, block.get("input"), past)
+        return [called(block, line)]
+    if _is_result(block):
+        return returned(block, line, past.calls, None)
+    shared = {"message_id": name_in(line.message, "id")} if name_in(line.message, "id") else {}
+    if sort in {"thinking", "redacted_thinking"}:
+        thought = {name: told for name, told in block.items() if name != "type"}
+        if not any(thought.values()):
+            return []
+        payload = {"thinking": "", **thought}
+        refs = {"observed": "thinking", **shared}
+        return [Piece(kind="ops.observation", summary="thinking", payload=payload, refs=refs)]
+    payload = {**block, "record": sort}
+    refs = {"observed": shorten(sort, 100), **shared}
+    return [Piece(kind="ops.observation", summary=shorten(sort), payload=payload, refs=refs)]
+
+
+def _answer(text: str, line: Line) -> Piece:
+    told = {
+        "model": name_in(line.message, "model"),
+        "stop_reason": name_in(line.message, "stop_reason"),
+        "message_id": name_in(line.message, "id"),
+    }
+    known = {name: value for name, value in told.items() if value is not None}
+    return Piece(
+        kind="conversation.assistant",
+        summary=brief(text),
+        payload={"text": text, **known},
+        refs={"characters": len(text), **known},
+    )
+
+
+def _error(line: Line) -> Piece:
+    words = text_of(line.message.get("content"))
+    status = line.value.get("apiErrorStatus")
+    code = name_in(line.value, "error") or (status if type(status) is int else None)
+    return Piece(
+        kind="ops.error",
+        summary=brief(words),
+        payload={**line.value, "record": line.sort, "text": words},
+        refs={} if code is None else {"code": str(code)},
+    )
+
+
+def _said_before(block: dict[str, Any], line: Line, past: Past, number: int) -> str | None:
+    """Return the key under which the same part of the same message was told, if it was."""
+    message_id = name_in(line.message, "id")
+    if message_id is None:
+        return None
+    of = f"{past.number(line.session)}:{message_id}"
+    told = past.blocks.get(of, {})
+    digest = _digest(block)
+    if digest in told:
+        return told[digest]
+    keep(past.blocks, of, told | {digest: numbered(line.key, number)}, MESSAGES_MAX)
+    return None
+
+
+def numbered(key: str, number: int) -> str:
+    """Return the key of one of the events of a line."""
+    return f"{key}.{number}" if number else key
+
+
+def _remember_task(call_id: str, given: Any, past: Past) -> None:
+    fields = given if isinstance(given, dict) else {}
+    task = Task(_digest(str(fields.get("prompt") or "")), name_in(fields, "subagent_type"))
+    keep(past.tasks, call_id, task, CALLS_MAX)
+
+
+def _digest(value: Any) -> str:
+    return sha256(spelt(value)).hexdigest()[:12]

@@ -1,0 +1,73 @@
+"""What follows what: lines name the one before them, and a user may go back to any of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.formats.claude_code.past import NODES_MAX, Follower, Node, keep
+from treering.formats.telling import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.formats.claude_code.lines import Line, Piece
+    from treering.formats.claude_code.past import Past
+
+_PROMPT: Final = "conversation.user"
+_SPOKEN: Final = ("conversation.", "tool.", "boundary.")
+"""Kinds that are part of the conversation."""
+_TURNED: Final = ("context.", "compaction.")
+"""Kinds that it starts anew from: nobody goes back over them by going on."""
+
+
+def rewound(line: Line, pieces: Sequence[Piece], past: Past) -> list[Told]:
+    """Return that the user went back, if a prompt follows what something followed before.
+
+    Parallel calls branch, too; a prompt does not, unless the user goes back.
+    """
+    prompt = any(piece.kind == _PROMPT for piece in pieces)
+    if not prompt or line.parent is None or line.own_id in past.nodes:
+        return []
+    first = past.behind(line.parent, line.session)
+    if first is None or first == line.key:
+        return []
+    to = past.key_of(line.parent)
+    return [
+        Told(
+            session=line.session,
+            key=f"{line.key}.undo",
+            kind="session.undone",
+            summary="went back to an earlier message",
+            ts_ms=line.ts_ms,
+            payload={"to": to},
+            source="user",
+            after=to,
+            first=first,
+        )
+    ]
+
+
+def remember(
+    line: Line, pieces: Sequence[Piece], past: Past, repeated: str | None, *, told: bool
+) -> None:
+    """Keep in mind where ``line`` stands.
+
+    ``repeated`` is the key of what it only says again; ``told`` is whether it has an event of its
+    own name.
+    """
+    if line.own_id is None:
+        return
+    session = past.number(line.session)
+    kinds = [piece.kind for piece in pieces]
+    spoken = any(kind.startswith(_SPOKEN) for kind in kinds)
+    if line.parent is not None and spoken and told:
+        past.follow(line.parent, Follower(line.key, session), prompt=_PROMPT in kinds)
+    key, stem = line.key, ""
+    if not told:
+        key = repeated or past.key_of(line.parent) or line.key
+        stem = "" if repeated is None else repeated.partition(".")[0]
+    turned = any(kind.startswith(_TURNED) for kind in kinds)
+    if not (spoken or turned or stem) and line.parent is not None:
+        stem = past.stem_of(line.parent)
+    node = Node(session, "" if key == line.own_id else key, "" if stem == line.own_id else stem)
+    keep(past.nodes, line.own_id, node, NODES_MAX)

@@ -1,0 +1,251 @@
+"""A session of any origin as a log that Claude Code goes on from.
+
+The messages are those that a model is shown: every call with its result right behind it.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import msgspec
+
+from treering.context.dialects.names import COMMON, tool_names
+from treering.context.dialects.turns import CONTINUED, answered, arguments_of, is_blank
+from treering.context.pairing import pair
+from treering.derive.visible import Hidden
+from treering.formats.claude_code.results import INTERRUPTED
+from treering.model.messages import AssistantMessage, UserMessage
+from treering.model.times import instant
+from treering.model.tools import SyntheticPolicy
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from treering.model.events import Event
+    from treering.model.messages import Call, ModelMessage, Result
+
+VERSION: Final = "2.1.0"
+"""The version of Claude Code that such lines are like."""
+UNKNOWN_MODEL: Final = "unknown"
+
+_RESULT_BLOCKS: Final = frozenset({"text", "image"})
+_NOTHING_USED: Final = {"input_tokens": 0, "output_tokens": 0}
+
+
+def write_session(
+    events: Iterable[Event],
+    *,
+    session_id: str,
+    cwd: str,
+    version: str = VERSION,
+    git_branch: str | None = None,
+    policy: SyntheticPolicy | None = None,
+) -> Iterator[bytes]:
+    """Yield the lines of a session whose ``events`` are given in order, each with its newline.
+
+    What was undone is left out; calls without a result get one that says so; results without a
+    call are dropped. The same events give the same lines.
+    """
+    shown = _shown(events)
+    messages, _ = pair(shown, policy or SyntheticPolicy())
+    lines = _Lines(
+        {
+            "isSidechain": False,
+            "userType": "external",
+            "cwd": cwd,
+            "sessionId": session_id,
+            "version": version,
+            "gitBranch": git_branch or "",
+        },
+        {event.event_id: event for event in shown},
+        tool_names(messages, COMMON),
+    )
+    compactions = [event for event in shown if _summary_in(event)]
+    if messages and not isinstance(messages[0], UserMessage) and not compactions:
+        yield lines.user(CONTINUED, "start", isMeta=True)
+    for message in messages:
+        while compactions and compactions[0].seq < message.seq:
+            yield from lines.compaction(compactions.pop(0))
+        yield from lines.message(message)
+    for event in compactions:
+        yield from lines.compaction(event)
+    title = _title(shown)
+    if title is not None:
+        told = {"type": "custom-title", "customTitle": title, "sessionId": session_id}
+        yield msgspec.json.encode(told) + b"\n"
+
+
+class _Lines:
+    """Lines that follow each other."""
+
+    def __init__(
+        self, shared: dict[str, Any], events: dict[str, Event], names: dict[str, str]
+    ) -> None:
+        self._shared = shared
+        self._events = events
+        self._names = names
+        self._last: str | None = None
+        self._ts_ms = next((event.ts_ms for event in events.values()), 1)
+
+    def message(self, message: ModelMessage) -> Iterator[bytes]:
+        """Yield the lines of one message."""
+        source = self._source(message.event_ids)
+        name = message.event_ids[0] if message.event_ids else f"seq {message.seq}"
+        if isinstance(message, AssistantMessage):
+            yield from self._answer(message, name, source)
+        elif message.mark == "interrupt":
+            yield self.user([_text(_interruption(source))], name)
+        elif not is_blank(message.text):
+            yield self.user(self._prompt(message.text, source), name)
+
+    def compaction(self, event: Event) -> Iterator[bytes]:
+        """Yield the two lines that tell of a compaction."""
+        self._ts_ms = event.ts_ms
+        told = {"trigger": "auto", "preTokens": (event.payload or {}).get("from_tokens") or 0}
+        before, self._last = self._last, None
+        yield self._line(
+            f"{event.event_id} boundary",
+            {
+                "logicalParentUuid": before,
+                "type": "system",
+                "subtype": "compact_boundary",
+                "content": "Conversation compacted",
+                "level": "info",
+                "compactMetadata": told,
+            },
+        )
+        yield self.user(
+            _summary_in(event),
+            event.event_id,
+            isCompactSummary=True,
+            isVisibleInTranscriptOnly=True,
+        )
+
+    def user(self, content: Any, name: str, **more: Any) -> bytes:
+        """Return a line in the user's place."""
+        message = {"role": "user", "content": content}
+        return self._line(name, {"type": "user", "message": message, **more})
+
+    def _answer(
+        self, message: AssistantMessage, name: str, source: Event | None
+    ) -> Iterator[bytes]:
+        texts = [] if is_blank(message.text) else [_text(message.text)]
+        calls = [self._call(call) for call in message.calls]
+        stop_reason = "tool_use" if calls else "end_turn"
+        shared = {
+            "id": f"msg_{_digest(self._shared['sessionId'], name)[:24]}",
+            "type": "message",
+            "role": "assistant",
+            "model": _model(source),
+            "stop_sequence": None,
+            "usage": _NOTHING_USED,
+        }
+        uuids: list[str | None] = []
+        blocks = [*texts, *calls]
+        for number, block in enumerate(blocks, 1):
+            last = number == len(blocks)
+            told = {**shared, "content": [block], "stop_reason": stop_reason if last else None}
+            yield self._line(f"{name} {number}", {"type": "assistant", "message": told})
+            uuids.append(self._last)
+        for (call, result), asked in zip(answered(message), uuids[len(texts) :], strict=True):
+            yield self._result(call, result, asked, f"{name} {call.call_id}")
+
+    def _call(self, call: Call) -> dict[str, Any]:
+        name, given = self._names[call.tool], arguments_of(call)
+        return {"type": "tool_use", "id": call.call_id, "name": name, "input": given}
+
+    def _result(self, call: Call, result: Result, asked: str | None, name: str) -> bytes:
+        source = self._source((result.event_id,) if result.event_id else ())
+        payload = source.payload if source is not None else None
+        payload = payload if isinstance(payload, dict) else {}
+        block: dict[str, Any] = {
+            "type": "tool_result",
+            "tool_use_id": call.call_id,
+            "content": _blocks_in(payload.get("output")) or result.output,
+        }
+        if result.is_error:
+            block["is_error"] = True
+        detail = payload.get("detail")
+        more = {} if detail is None else {"toolUseResult": detail}
+        return self.user([block], name, sourceToolAssistantUUID=asked, **more)
+
+    def _prompt(self, text: str, source: Event | None) -> Any:
+        payload = source.payload if source is not None else None
+        attached = payload.get("attachments") if isinstance(payload, dict) else None
+        return [_text(text), *attached] if isinstance(attached, list) else text
+
+    def _source(self, event_ids: Iterable[str]) -> Event | None:
+        """Return the first event that something is told by, and keep its time."""
+        source = next((self._events[one] for one in event_ids if one in self._events), None)
+        self._ts_ms = self._ts_ms if source is None else source.ts_ms
+        return source
+
+    def _line(self, name: str, told: dict[str, Any]) -> bytes:
+        parent = self._last
+        digest = _digest(self._shared["sessionId"], name)
+        self._last = str(UUID(digest[:32], version=4))
+        line = {
+            "parentUuid": parent,
+            **self._shared,
+            **told,
+            "uuid": self._last,
+            "timestamp": instant(self._ts_ms),
+        }
+        return msgspec.json.encode(line) + b"\n"
+
+
+def _shown(events: Iterable[Event]) -> list[Event]:
+    """Return ``events`` without what was undone."""
+    hidden = Hidden()
+    found = [event for event in reversed(list(events)) if hidden.passes(event)]
+    found.reverse()
+    return found
+
+
+def _summary_in(event: Event) -> str:
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    summary = payload.get("summary") if event.kind == "context.compacted" else None
+    return summary if isinstance(summary, str) and not is_blank(summary) else ""
+
+
+def _title(events: Iterable[Event]) -> str | None:
+    titles = [
+        event.payload.get("title")
+        for event in events
+        if event.kind == "session.titled" and isinstance(event.payload, dict)
+    ]
+    return titles[-1] if titles and isinstance(titles[-1], str) else None
+
+
+def _interruption(source: Event | None) -> str:
+    """Return the words by which Claude Code knows an interrupt."""
+    payload = source.payload if source is not None else None
+    told = payload.get("content") if isinstance(payload, dict) else None
+    if isinstance(told, str) and told.startswith(INTERRUPTED):
+        return told
+    return f"{INTERRUPTED}]"
+
+
+def _model(source: Event | None) -> str:
+    refs = source.refs if source is not None else None
+    model = refs.get("model") if isinstance(refs, dict) else None
+    return shorten(model, 100) if isinstance(model, str) else UNKNOWN_MODEL
+
+
+def _blocks_in(output: Any) -> list[Any] | None:
+    """Return an output that is in Anthropic's blocks already."""
+    if not isinstance(output, list) or not output:
+        return None
+    sorts = {part.get("type") if isinstance(part, dict) else None for part in output}
+    return output if sorts <= _RESULT_BLOCKS else None
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _digest(*names: str) -> str:
+    return sha256("\0".join(names).encode(errors="surrogatepass")).hexdigest()

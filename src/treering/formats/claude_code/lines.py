@@ -1,0 +1,163 @@
+"""The lines of a Claude Code log: which values are such, and what every one of them may say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from treering.model.codec import encode
+from treering.model.fields import TIME_MS_MAX
+from treering.spine.words import shorten
+
+NAME: Final = "claude-code"
+ID_CHARACTERS_MAX: Final = 100
+"""The longest id of a line, a session or an agent; others are taken for none."""
+CALL_ID_CHARACTERS_MAX: Final = 400
+"""The longest id of a call that results are found by."""
+LOOKED_AT_CHARACTERS: Final = 2_000
+"""A summary is made of no more: outputs may have millions."""
+
+SPOKEN: Final = frozenset({"user", "assistant"})
+_NOTED: Final = frozenset({
+    "agent-name", "ai-title", "attachment", "custom-title", "file-history-snapshot", "last-prompt",
+    "mode", "permission-mode", "pr-link", "progress", "queue-operation", "summary", "system",
+})  # fmt: skip
+"""Types of lines beside what was said."""
+_MARKS: Final = ("sessionId", "session_id", "parentUuid", "leafUuid", "snapshot", "attachment")
+"""What at least one of is in such a line."""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a log, and where it belongs."""
+
+    value: dict[str, Any]
+    sort: str
+    """Its type."""
+    key: str
+    """Names its first event."""
+    own_id: str | None
+    """What other lines call it; None if it has no id."""
+    parent: str | None
+    """The line that it follows, as the log calls it."""
+    session: str
+    ts_ms: int
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """Return what is said in it, empty if nothing is."""
+        found = self.value.get("message")
+        return found if isinstance(found, dict) else {}
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a line, before it has a name."""
+
+    kind: str
+    summary: str
+    payload: Any
+    refs: dict[str, Any] = {}
+    key: str | None = None
+    """Its own name, if it is not numbered within the line."""
+    first: str | None = None
+
+
+def is_line(value: Any) -> bool:
+    """Whether ``value`` is a line of such a log, as far as one can tell of it alone."""
+    if not isinstance(value, dict):
+        return False
+    sort, message = value.get("type"), value.get("message")
+    if not isinstance(sort, str):
+        return False
+    if sort in SPOKEN:
+        return isinstance(message, dict) and "content" in message
+    return sort in _NOTED and any(mark in value for mark in _MARKS)
+
+
+def lines_in(value: Any) -> list[Any]:
+    """Return the lines that a value holds: itself, or those of an export in one piece."""
+    if isinstance(value, dict) and "type" not in value:
+        listed = next((part for part in value.values() if _all_lines(part)), None)
+        return [value] if listed is None else listed
+    return value if _all_lines(value) else [value]
+
+
+def observed(line: Line, what: str, **told: Any) -> Piece:
+    """Return a line as it is, as something that was seen."""
+    return Piece(
+        kind="ops.observation",
+        summary=shorten(what),
+        payload={**line.value, "record": line.sort, **told},
+        refs={"observed": what},
+    )
+
+
+def name_in(value: Any, *fields: str, most: int = ID_CHARACTERS_MAX) -> str | None:
+    """Return the first of ``fields`` that can name something, in ``most`` characters."""
+    if isinstance(value, dict):
+        for field in fields:
+            found = value.get(field)
+            if (
+                isinstance(found, str)
+                and found.strip()
+                and len(found) <= most
+                and found.isprintable()
+            ):
+                return found
+    return None
+
+
+def time_in(value: dict[str, Any]) -> int | None:
+    """Return when a line was written; that of a snapshot is inside it."""
+    snapshot = value.get("snapshot")
+    inside = snapshot.get("timestamp") if isinstance(snapshot, dict) else None
+    for told in (value.get("timestamp"), inside):
+        found = _milliseconds(told)
+        if found is not None and 0 < found <= TIME_MS_MAX:
+            return found
+    return None
+
+
+def blocks_of(content: Any) -> list[dict[str, Any]]:
+    """Return the blocks of a content; a text is one block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    parts = content if isinstance(content, list) else []
+    return [
+        part if isinstance(part, dict) else {"type": "text", "text": part}
+        for part in parts
+        if isinstance(part, dict | str)
+    ]
+
+
+def text_of(content: Any) -> str:
+    """Return the texts of a content."""
+    texts = (block.get("text") for block in blocks_of(content))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def brief(text: str) -> str:
+    """Return the beginning of ``text`` as a summary, however long it is."""
+    return shorten(text[:LOOKED_AT_CHARACTERS])
+
+
+def spelt(value: Any) -> bytes:
+    """Return the one spelling of ``value``, to tell it from others."""
+    return encode(value)
+
+
+def _all_lines(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(is_line, value[:20]))
+
+
+def _milliseconds(told: Any) -> int | None:
+    if type(told) is int:
+        return told
+    if not isinstance(told, str):
+        return None
+    try:
+        found = datetime.fromisoformat(told)
+        return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,92 @@
+"""Lines beside what was said: titles, compactions, errors, and whatever else is noted down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.derive.tool_facts import sound
+from treering.formats.claude_code.lines import ID_CHARACTERS_MAX, Piece, name_in, observed
+from treering.formats.claude_code.past import TITLES_MAX, Compaction, Title, keep
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from treering.formats.claude_code.lines import Line
+    from treering.formats.claude_code.past import Past
+
+_TITLES: Final = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
+"""The field of each type of line that holds a title."""
+
+
+def noted(line: Line, past: Past) -> list[Piece]:
+    """Return what a line tells that nobody said. One without pieces repeats a title."""
+    if line.sort in _TITLES:
+        return _named(line, past)
+    if line.sort != "system":
+        return [observed(line, _what(line))]
+    subtype = name_in(line.value, "subtype")
+    if subtype == "compact_boundary":
+        return [_compacted(line, past)]
+    if subtype == "api_error":
+        return [_failed(line)]
+    return [observed(line, f"system.{subtype}" if subtype else "system")]
+
+
+def titled(title: str, session: str, past: Past, *, chosen: bool, key: str | None = None) -> Piece:
+    """Return what a session is called from now on."""
+    keep(past.titles, session, Title(title, chosen), TITLES_MAX)
+    return Piece(kind="session.titled", summary=title, payload={"title": title}, key=key)
+
+
+def _named(line: Line, past: Past) -> list[Piece]:
+    words = line.value.get(_TITLES[line.sort])
+    if not isinstance(words, str) or not words.strip():
+        return [observed(line, line.sort)]
+    title = shorten(words)
+    if line.sort == "summary":
+        leaf = name_in(line.value, "leafUuid")
+        if leaf is None or past.session_of(leaf) != line.session:
+            # It may be another session's, or this one's whose end is yet to be read.
+            if leaf is not None:
+                keep(past.leaves, leaf, title, TITLES_MAX)
+            return [observed(line, line.sort)]
+    known = past.titles.get(line.session)
+    chosen = line.sort == "custom-title"
+    if known is not None and known.title == title:
+        return []
+    if known is not None and known.chosen and not chosen:
+        return [observed(line, line.sort)]
+    return [titled(title, line.session, past, chosen=chosen)]
+
+
+def _compacted(line: Line, past: Past) -> Piece:
+    told = line.value.get("compactMetadata")
+    told = told if isinstance(told, dict) else {}
+    before = told.get("preTokens")
+    tokens = sound(before) if type(before) is int else None
+    first = name_in(told.get("preservedSegment"), "headUuid")
+    keep(past.compactions, line.session, Compaction(tokens, past.key_of(first)), TITLES_MAX)
+    return Piece(
+        kind="compaction.ended",
+        summary="conversation compacted",
+        payload={**line.value, "record": line.sort},
+        refs={} if tokens is None else {"tokens_before": tokens},
+    )
+
+
+def _failed(line: Line) -> Piece:
+    cause: Any = line.value.get("error") or line.value.get("cause") or line.value.get("content")
+    status = cause.get("status") if isinstance(cause, dict) else None
+    words = cause if isinstance(cause, str) else "the provider returned an error"
+    return Piece(
+        kind="ops.error",
+        summary=shorten(words),
+        payload={**line.value, "record": line.sort},
+        refs={} if type(status) is not int else {"code": str(status)},
+    )
+
+
+def _what(line: Line) -> str:
+    """Return the type of a line, and of what is attached to it."""
+    inside = line.value.get(line.sort) or line.value.get("data")
+    sort = name_in(inside, "type")
+    return shorten(f"{line.sort}.{sort}" if sort else line.sort, ID_CHARACTERS_MAX)

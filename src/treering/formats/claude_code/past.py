@@ -1,0 +1,150 @@
+"""What a reader of Claude Code's logs remembers of the lines before: a little, however many.
+
+Everything here is bounded and can be written down, so that a log is read on where it was left.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from treering.formats.telling import Opening
+
+STATE_BYTES_MAX: Final = 64 * 1024
+NODES_MAX: Final = 160
+"""Lines that later ones may follow."""
+FOLLOWED_MAX: Final = 120
+PROMPTED_MAX: Final = 160
+"""Prompts that may be returned to: further back than anything else."""
+CALLS_MAX: Final = 100
+MESSAGES_MAX: Final = 16
+"""Messages whose parts may still come again."""
+TITLES_MAX: Final = 16
+
+Value = TypeVar("Value")
+
+
+class Node(msgspec.Struct, frozen=True, array_like=True):
+    """A line that others may follow."""
+
+    session: int
+    key: str = ""
+    """What stands for it, if it is not named by its own id."""
+    stem: str = ""
+    """The line of the conversation that it belongs to, if it is none itself."""
+
+
+class Follower(msgspec.Struct, frozen=True, array_like=True):
+    """The first event behind a line of the conversation."""
+
+    key: str
+    session: int
+
+
+class Task(msgspec.Struct, frozen=True, array_like=True):
+    """A call that sets a subagent to work."""
+
+    prompt: str
+    """A digest of what it is told to do."""
+    sort: str | None = None
+
+
+class Title(msgspec.Struct, frozen=True, array_like=True):
+    """What a session is called."""
+
+    title: str
+    chosen: bool
+    """Whether a person chose it."""
+
+
+class Compaction(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of a compaction before its summary comes."""
+
+    tokens: int | None = None
+    first: str | None = None
+    """The first line that is kept."""
+
+
+class Past(msgspec.Struct, kw_only=True):
+    """All that is remembered."""
+
+    sessions: dict[str, Opening] = {}
+    session: str | None = None
+    """The session of the file so far."""
+    cwd: str | None = None
+    ts_ms: int = 0
+    key: str = ""
+    """The name of the last line: what has no id is named after it."""
+    settled: bool = False
+    """Whether the session of the file is known."""
+    nodes: dict[str, Node] = {}
+    followed: dict[str, Follower] = {}
+    prompted: dict[str, Follower] = {}
+    calls: dict[str, str] = {}
+    """The tools of calls, by id."""
+    tasks: dict[str, Task] = {}
+    usage: dict[str, tuple[int, int]] = {}
+    """The most tokens that were reported of a message: in all, and of its answer."""
+    blocks: dict[str, dict[str, str]] = {}
+    """Of each message, the keys of its parts by their digests."""
+    compactions: dict[str, Compaction] = {}
+    titles: dict[str, Title] = {}
+    leaves: dict[str, str] = {}
+    """Titles for sessions whose last line has not been read yet, by its id."""
+
+    def number(self, session: str) -> int:
+        """Return the number of a session that is open."""
+        return list(self.sessions).index(session)
+
+    def key_of(self, line_id: str | None) -> str | None:
+        """Return the key of the event that a line is known by."""
+        node = self.nodes.get(line_id or "")
+        return line_id if node is None else node.key or line_id
+
+    def stem_of(self, line_id: str) -> str:
+        """Return the line of the conversation that a line belongs to."""
+        node = self.nodes.get(line_id)
+        return line_id if node is None else node.stem or line_id
+
+    def session_of(self, line_id: str | None) -> str | None:
+        """Return the session of a line, None if it is not known any more."""
+        node = self.nodes.get(line_id or "")
+        return None if node is None else list(self.sessions)[node.session]
+
+    def behind(self, line_id: str, session: str) -> str | None:
+        """Return the key of the first event of ``session`` that follows a line, if any does."""
+        stem = self.stem_of(line_id)
+        found = self.followed.get(stem) or self.prompted.get(stem)
+        return found.key if found is not None and found.session == self.number(session) else None
+
+    def follow(self, line_id: str, follower: Follower, *, prompt: bool) -> None:
+        """Remember what came behind a line, if nothing did before."""
+        stem = self.stem_of(line_id)
+        first = self.followed.get(stem) or follower
+        if stem not in self.followed:
+            keep(self.followed, stem, first, FOLLOWED_MAX)
+        if prompt and stem not in self.prompted:
+            keep(self.prompted, stem, first, PROMPTED_MAX)
+
+
+def keep(kept: dict[str, Value], name: str, value: Value, most: int) -> None:
+    """Put ``value`` last, and let go of the first ones beyond ``most``."""
+    kept.pop(name, None)
+    kept[name] = value
+    while len(kept) > most:
+        del kept[next(iter(kept))]
+
+
+def written(past: Past) -> Any:
+    """Return ``past`` as JSON, None if it is too large to be written down."""
+    told = msgspec.to_builtins(past)
+    return told if len(msgspec.json.encode(told)) <= STATE_BYTES_MAX else None
+
+
+def restored(told: Any) -> Past:
+    """Return the past that was written down. Raises ValueError if it is none."""
+    try:
+        return msgspec.convert(told, Past)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"this is no state of a Claude Code log: {error}") from error

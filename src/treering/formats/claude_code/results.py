@@ -1,0 +1,149 @@
+"""Tool calls and their results, as Claude Code writes them down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.derive.tool_facts import COUNT_MAX
+from treering.formats.claude_code.lines import (
+    CALL_ID_CHARACTERS_MAX,
+    Piece,
+    brief,
+    name_in,
+    text_of,
+)
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from treering.formats.claude_code.lines import Line
+
+INTERRUPTED: Final = "[Request interrupted by user"
+"""How a line begins that says so."""
+TASK_TOOLS: Final = frozenset({"Task", "Agent"})
+"""Tools that set a subagent to work."""
+
+_REFUSALS: Final = (
+    "The user doesn't want to proceed",
+    "The user doesn't want to take this action",
+)
+_HINTS: Final = (
+    "command", "file_path", "notebook_path", "path", "pattern", "query", "url", "skill",
+    "description", "prompt",
+)  # fmt: skip
+"""Fields of an input that tell most about a call, the best first."""
+_DURATIONS: Final = ("durationMs", "totalDurationMs", "duration_ms")
+
+
+def called(block: dict[str, Any], line: Line) -> Piece:
+    """Return a call of a tool."""
+    call_id, tool = call_in(block)
+    given = block.get("input")
+    refs = {"call_id": call_id, "tool": tool, "message_id": name_in(line.message, "id")}
+    return Piece(
+        kind="tool.call",
+        summary=brief(_call_words(tool or "a tool", given)),
+        payload={"call_id": block.get("id"), "name": block.get("name"), "input": given},
+        refs=_known(refs),
+    )
+
+
+def call_in(block: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Return the id of a call and its tool, as far as they can be used as names."""
+    return name_in(block, "id", most=CALL_ID_CHARACTERS_MAX), name_in(block, "name")
+
+
+def returned(
+    block: dict[str, Any], line: Line, tools: Mapping[str, str], detail: Any
+) -> list[Piece]:
+    """Return the result of a call, and the interrupt beside it if it was refused.
+
+    ``detail`` is what the log says of it beside the block.
+    """
+    call_id = name_in(block, "tool_use_id", most=CALL_ID_CHARACTERS_MAX)
+    tool = tools.get(call_id or "")
+    output = block.get("content")
+    words = text_of(output)
+    denial = _denial(line, words) if block.get("is_error") is not False else None
+    failed = block.get("is_error") is True or denial is not None
+    status = "failed" if failed else "ok"
+    duration_ms = _duration(detail)
+    more = _more(detail, words)
+    error = {"class": "Denied" if denial else "ToolError", "message": brief(words)}
+    named = {"call_id": block.get("tool_use_id"), **_known({"name": tool})}
+    told = _known({"error": error if failed else None, "duration_ms": duration_ms, "detail": more})
+    refs = {
+        "call_id": call_id,
+        "tool": tool,
+        "status": status,
+        "duration_ms": duration_ms,
+        "error_class": error["class"] if failed else None,
+        "child": _child(line, detail),
+    }
+    result = Piece(
+        kind="tool.result",
+        summary=brief(f"{tool or 'a tool'} {'failed' if failed else 'returned'}: {words}"),
+        payload={**named, "status": status, "output": "" if output is None else output, **told},
+        refs=_known(refs),
+    )
+    return [result] if denial is None else [result, interrupted(denial, words)]
+
+
+def interrupted(title: str, words: str) -> Piece:
+    """Return that the user stopped what was going on."""
+    return Piece(
+        kind="boundary.interrupt",
+        summary=shorten(title),
+        payload={"title": title, "content": words},
+    )
+
+
+def _denial(line: Line, words: str) -> str | None:
+    kind = name_in(line.value, "toolDenialKind")
+    if kind is not None:
+        return f"tool call denied: {kind}"
+    refused = any(words.startswith(refusal) for refusal in _REFUSALS)
+    return "tool call denied by the user" if refused else None
+
+
+def _call_words(tool: str, given: Any) -> str:
+    fields = given if isinstance(given, dict) else {}
+    for hint in (*_HINTS, *fields):
+        told = fields.get(hint)
+        if isinstance(told, str) and told.strip():
+            return f"{tool}: {told}"
+    return tool
+
+
+def _child(line: Line, detail: Any) -> str | None:
+    """Return the session of the subagent that a result tells of."""
+    agent = name_in(detail, "agentId")
+    return None if agent is None else f"{line.session}/agent-{agent}"
+
+
+def _duration(detail: Any) -> int | None:
+    if isinstance(detail, dict):
+        for field in _DURATIONS:
+            found = detail.get(field)
+            if isinstance(found, int | float) and 0 <= found <= COUNT_MAX:
+                return round(found)
+    return None
+
+
+def _more(detail: Any, words: str) -> Any:
+    """Return what ``detail`` says beyond the words of the result; None if it only repeats them."""
+    if isinstance(detail, str):
+        return None if detail.removeprefix("Error: ").strip() == words.strip() else detail
+    if isinstance(detail, dict):
+        rest = {name: told for name, told in detail.items() if not _repeats(told, words)}
+        return rest if any(rest.values()) else None
+    return detail
+
+
+def _repeats(told: Any, words: str) -> bool:
+    return isinstance(told, str) and told.strip() == words.strip() != ""
+
+
+def _known(told: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if value is not None}

@@ -1,0 +1,71 @@
+"""What messages used, as Claude Code writes it down: on every line of a message, and growing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.derive.tool_facts import sound
+from treering.formats.claude_code.lines import Piece, name_in
+from treering.formats.claude_code.past import MESSAGES_MAX, keep
+
+if TYPE_CHECKING:
+    from treering.formats.claude_code.lines import Line
+    from treering.formats.claude_code.past import Past
+
+_COUNTS: Final = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_input_tokens": "cached_tokens",
+    "cache_creation_input_tokens": "cache_creation_tokens",
+}
+
+
+def used(line: Line, past: Past) -> list[Piece]:
+    """Return what the message of a line used, if that is more than was told of it before."""
+    given = line.message.get("usage")
+    given = given if isinstance(given, dict) else {}
+    counts = {ours: _count(given.get(theirs)) for theirs, ours in _COUNTS.items()}
+    total = sum(counts.values())
+    message_id, request_id = _call(line, past)
+    call = f"{message_id or ''}:{request_id or ''}"
+    most, received = past.usage.get(call, (0, -1)) if message_id else (0, -1)
+    if total <= most:
+        return []
+    key = f"{line.key}.usage"
+    if message_id:
+        keep(past.usage, call, (total, counts["output_tokens"]), MESSAGES_MAX)
+        key = f"usage:{call}:{counts['output_tokens']}"
+        key += f":{total}" if received == counts["output_tokens"] else ""
+    # What came from a cache, or went into one, is counted apart from the rest of the input.
+    written = counts.pop("cache_creation_tokens")
+    counts["input_tokens"] += counts["cached_tokens"] + written
+    named = {
+        "model": name_in(line.message, "model"),
+        "provider": "anthropic",
+        "message_id": message_id,
+        "request_id": request_id,
+    }
+    told: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    told |= counts | {"cache_creation_tokens": written, "total_tokens": total}
+    return [
+        Piece(
+            kind="usage.reported",
+            summary=f"{total} tokens used",
+            payload={"usage": given},
+            refs=told,
+            key=key,
+        )
+    ]
+
+
+def _call(line: Line, past: Past) -> tuple[str | None, str | None]:
+    """Return the ids of message and request; a copy may have lost the latter."""
+    message_id, request_id = name_in(line.message, "id"), name_in(line.value, "requestId")
+    if message_id is None or request_id is not None:
+        return message_id, request_id
+    known = next((call for call in past.usage if call.startswith(f"{message_id}:")), "")
+    return message_id, known.removeprefix(f"{message_id}:") or None
+
+
+def _count(value: Any) -> int:
+    return sound(value) or 0 if type(value) is int else 0

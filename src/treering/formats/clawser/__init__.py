@@ -1,0 +1,33 @@
+"""Clawser: its event log, its workspaces on disk, and both as sessions of a ledger.
+
+log = EventLog.from_jsonl(text)
+log.derive_session_history("You are a pilot.")
+to_session(log, session)
+"""
+
+from __future__ import annotations
+
+from treering.formats.clawser.checkpoints import Checkpoint, checkpoint_of, events_of
+from treering.formats.clawser.conversations import Card, Conversation, PassedOver
+from treering.formats.clawser.log import EventLog, Reading, read_jsonl
+from treering.formats.clawser.sessions import Taken, from_session, to_session
+from treering.formats.clawser.text import BadLine
+from treering.formats.clawser.workspaces import Restored, Workspace
+
+__all__ = [
+    "BadLine",
+    "Card",
+    "Checkpoint",
+    "Conversation",
+    "EventLog",
+    "PassedOver",
+    "Reading",
+    "Restored",
+    "Taken",
+    "Workspace",
+    "checkpoint_of",
+    "events_of",
+    "from_session",
+    "read_jsonl",
+    "to_session",
+]

@@ -1,0 +1,169 @@
+"""One conversation of Clawser's on disk, in each of the versions in which it may lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.formats.clawser.checkpoints import Checkpoint, events_of
+from treering.formats.clawser.files import read_bytes
+from treering.formats.clawser.log import EventLog, read_jsonl
+from treering.formats.clawser.text import BadLine, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Version = Literal["v2", "v1", "v0"]
+_OWN_FIELDS: Final = frozenset(
+    {"id", "title", "created", "updated", "event_count", "model", "name", "lastUsed"}
+)
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``meta.json`` says of a conversation."""
+
+    id: str
+    title: str
+    created: int | None
+    updated: int | None
+    event_count: int
+    model: str | None = None
+    more: dict[str, Any] = {}
+    """Fields that this version does not know; they are kept."""
+
+
+class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that should have been read and could not."""
+
+    path: Path
+    message: str
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as it was read, and what could not be."""
+
+    card: Card
+    log: EventLog
+    version: Version
+    path: Path
+    bad: int = 0
+    """How many lines are no events."""
+    bad_lines: tuple[BadLine, ...] = ()
+    """The first of them."""
+    passed_over: tuple[PassedOver, ...] = ()
+
+
+def read_folder(folder: Path) -> Conversation:
+    """Return what a folder of v2 holds. Raises InvalidInput if no events are left in it."""
+    path = folder / "events.jsonl"
+    if not path.exists():
+        raise InvalidInput("it has no events.jsonl", hint="restore it from a backup")
+    found = read_jsonl(read_bytes(path))
+    if found.bad and not found.log.size:
+        raise InvalidInput(
+            f"none of {found.bad} lines is an event", hint="restore it from a backup"
+        )
+    card, broken = card_at(folder, found.log, folder.name)
+    return Conversation(
+        card=card, log=found.log, version="v2", path=path, bad=found.bad, bad_lines=found.bad_lines,
+        passed_over=broken,
+    )  # fmt: skip
+
+
+def card_at(folder: Path, log: EventLog, name: str) -> tuple[Card, tuple[PassedOver, ...]]:
+    """Return what is known of a conversation: by its ``meta.json``, or else by its events."""
+    path = folder / "meta.json"
+    stated: dict[str, Any] = {}
+    broken: tuple[PassedOver, ...] = ()
+    if path.exists():
+        try:
+            stated = _read_object(path)
+        except (InvalidInput, OSError) as error:
+            broken = (PassedOver(path=path, message=str(error)),)
+    return _card(stated, log, name), broken
+
+
+def _card(stated: dict[str, Any], log: EventLog, name: str) -> Card:
+    first, last = times_of(log)
+    title = stated.get("title", stated.get("name"))
+    created = stated.get("created")
+    updated = stated.get("updated", stated.get("lastUsed"))
+    model = stated.get("model")
+    return Card(
+        id=name,
+        title=title if isinstance(title, str) else name,
+        created=created if type(created) is int else first,
+        updated=updated if type(updated) is int else last,
+        event_count=log.size,
+        model=model if isinstance(model, str) else None,
+        more={key: value for key, value in stated.items() if key not in _OWN_FIELDS},
+    )
+
+
+def card_fields(card: Card) -> dict[str, Any]:
+    """Return what ``meta.json`` is to say."""
+    stated = {name: getattr(card, name) for name in Card.__struct_fields__ if name != "more"}
+    return {**{name: one for name, one in stated.items() if one is not None}, **card.more}
+
+
+def read_blob(path: Path) -> Conversation:
+    """Return what a file of v1 holds, beside the folders. Raises InvalidInput if it is none."""
+    stated = _read_object(path)
+    if not stated.get("checkpoint"):
+        raise InvalidInput("it has no checkpoint", hint="restore it from a backup")
+    checkpoint = Checkpoint.from_json(stated["checkpoint"])
+    del stated["checkpoint"]
+    times = (checkpoint.timestamp, stated.get("lastUsed"), stated.get("created"))
+    return _migrated(checkpoint, path, "v1", stated, times)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        found = parse(read_bytes(path).decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise InvalidInput("not UTF-8", hint="restore it from a backup") from None
+    if not isinstance(found, dict):
+        raise InvalidInput("not an object", hint="restore it from a backup")
+    return found
+
+
+def read_checkpoint_v1(path: Path) -> Conversation:
+    """Return what a checkpoint of v1 holds. Raises InvalidInput if it is none."""
+    checkpoint = Checkpoint.from_bytes(read_bytes(path))
+    return _migrated(checkpoint, path, "v1", {}, (checkpoint.timestamp,))
+
+
+def read_checkpoint_v0(path: Path) -> Conversation:
+    """Return what a checkpoint of v0 holds. Raises InvalidInput if it is none."""
+    checkpoint = Checkpoint.from_bytes(read_bytes(path))
+    return _migrated(checkpoint, path, "v0", {}, (checkpoint.timestamp,))
+
+
+def _migrated(
+    checkpoint: Checkpoint,
+    path: Path,
+    version: Version,
+    stated: dict[str, Any],
+    times: Sequence[Any],
+) -> Conversation:
+    # Not the clock: whoever reads it twice gets the same events.
+    file_ms = path.stat().st_mtime_ns // 1_000_000
+    at_ms = next((time for time in times if type(time) is int), file_ms)
+    log = events_of(checkpoint, at_ms=at_ms)
+    return Conversation(card=_card(stated, log, path.stem), log=log, version=version, path=path)
+
+
+def times_of(log: EventLog) -> tuple[int | None, int | None]:
+    """Return the times of the first event and of the last, as far as they say."""
+
+    def stated(events: Sequence[Any]) -> Iterator[int]:
+        for event in events:
+            time = event.get("timestamp") if isinstance(event, dict) else None
+            if type(time) is int:
+                yield time
+
+    events = log.events
+    return next(stated(events), None), next(stated(events[::-1]), None)

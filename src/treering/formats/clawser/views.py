@@ -1,0 +1,206 @@
+"""What is derived from Clawser's events: messages, tool calls, goals, turns.
+
+Pure functions over the events as they lie in a log. They do what Clawser does, odd things included;
+where Clawser would stop with an error, a missing value is taken for an empty one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from treering.errors import InvalidInput
+from treering.formats.clawser.text import stringify, truthy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+
+INVALID_TIME: Final = "Invalid Date"
+_BROWSER_TIME_MS_MAX: Final = 8_640_000_000_000_000
+_DAY_S: Final = 86_400
+_YEAR_9999_S: Final = 253_402_300_799 - _DAY_S
+_YEAR_1_S: Final = -62_135_596_800 + _DAY_S
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_ABSENT: Final[Any] = object()
+
+
+def session_history(
+    events: Sequence[Any], system_prompt: str | None = None
+) -> list[dict[str, Any]]:
+    """Return the messages of a model call.
+
+    A tool call belongs to the last answer since the user spoke, wherever its results stand, and is
+    dropped if there is none; a result is always there.
+    """
+    history: list[dict[str, Any]] = []
+    if system_prompt:
+        history.append({"role": "system", "content": system_prompt})
+    answer: dict[str, Any] | None = None
+    for event in events:
+        content = content_of(event)
+        match type_of(event):
+            case "user_message":
+                answer = None
+                history.append(_present(role="user", content=content.get("content", _ABSENT)))
+            case "agent_message":
+                said = content.get("content")
+                answer = {"role": "assistant", "content": said if truthy(said) else ""}
+                history.append(answer)
+            case "tool_call" if answer is not None:
+                answer.setdefault("tool_calls", []).append(_asked(content))
+            case "tool_result":
+                history.append(_answered(content))
+    return history
+
+
+def tool_call_log(events: Sequence[Any], *, time_zone: str = "UTC") -> list[dict[str, Any]]:
+    """Return the calls that have their result, the last one first.
+
+    A result without a call has no parameters and its own time.
+    """
+    zone = _zone(time_zone)
+    found: list[dict[str, Any]] = []
+    pending: dict[str, dict[str, Any]] = {}
+    for event in events:
+        content = content_of(event)
+        sort = type_of(event)
+        if sort not in {"tool_call", "tool_result"}:
+            continue
+        key = _pairing(content)
+        time = local_time(event.get("timestamp", _ABSENT), zone)
+        if sort == "tool_call":
+            if key is not None:
+                pending[key] = {"params": content.get("arguments"), "time": time}
+            continue
+        call = pending.pop(key, {}) if key is not None else {}
+        params = call.get("params")
+        found.append(
+            _present(
+                name=content.get("name", _ABSENT),
+                params=params if truthy(params) else {},
+                result=content.get("result", _ABSENT),
+                time=call.get("time", time),
+            )
+        )
+    return found[::-1]
+
+
+def goals(events: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return every goal that was not removed, in its last state.
+
+    A goal that is added again takes the place of the first. What is not known is not changed.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for event in events:
+        content = content_of(event)
+        key = stringify(content.get("id"))
+        match type_of(event):
+            case "goal_added":
+                time = event.get("timestamp", _ABSENT)
+                found[key] = _present(
+                    id=content.get("id", _ABSENT),
+                    description=content.get("description", _ABSENT),
+                    status="active",
+                    created_at=time,
+                    updated_at=time,
+                    sub_goals=[],
+                    artifacts=[],
+                )
+            case "goal_updated" | "goal_edited" if key in found:
+                for name in ("status", "description"):
+                    found[key][name] = content.get(name, found[key].get(name))
+                found[key]["updated_at"] = event.get("timestamp")
+            case "goal_removed":
+                found.pop(key, None)
+    return list(found.values())
+
+
+def turn_end(events: Sequence[Any], event_id: str) -> int | None:
+    """Return how many events there are up to the end of the turn of ``event_id``.
+
+    A turn goes from one user message to the next; None if there is no such event.
+    """
+    for at, event in enumerate(events):
+        if isinstance(event, dict) and event.get("id") == event_id:
+            rest = range(at + 1, len(events))
+            return next((n for n in rest if type_of(events[n]) == "user_message"), len(events))
+    return None
+
+
+def type_of(event: Any) -> str | None:
+    """Return the type of an event; None if it is not said."""
+    found = event.get("type") if isinstance(event, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def content_of(event: Any) -> dict[str, Any]:
+    """Return the fields that an event of its type carries."""
+    found = event.get("data") if isinstance(event, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def local_time(timestamp: Any, zone: tzinfo) -> str:
+    """Return a time as en-US browsers show it: 3:07:09 PM."""
+    if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):
+        return INVALID_TIME
+    if not abs(timestamp) <= _BROWSER_TIME_MS_MAX:
+        return INVALID_TIME
+    seconds = int(timestamp) // 1_000
+    # Calendars end sooner here than in a browser; the offset is that of the last day they know.
+    near = _EPOCH + timedelta(seconds=min(max(seconds, _YEAR_1_S), _YEAR_9999_S))
+    offset = near.astimezone(zone).utcoffset() or timedelta()
+    minutes, second = divmod((seconds + int(offset.total_seconds())) % _DAY_S, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour % 12 or 12}:{minute:02}:{second:02} {'AM' if hour < 12 else 'PM'}"
+
+
+def _zone(name: str) -> tzinfo:
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidInput(
+            f"no time zone {name}", hint="write it as in Europe/Oslo, or UTC"
+        ) from None
+
+
+def _asked(content: dict[str, Any]) -> dict[str, Any]:
+    name = content.get("name", _ABSENT)
+    arguments = content.get("arguments", _ABSENT)
+    if arguments is not _ABSENT and not isinstance(arguments, str):
+        arguments = stringify(arguments)
+    return _present(
+        id=content.get("call_id", _ABSENT),
+        name=name,
+        function=_present(name=name, arguments=arguments),
+    )
+
+
+def _answered(content: dict[str, Any]) -> dict[str, Any]:
+    result = content.get("result")
+    result = result if isinstance(result, dict) else {}
+    if truthy(result.get("success")):
+        said = result.get("output", _ABSENT)
+    else:
+        error = result.get("error")
+        error = error if truthy(error) else "unknown error"
+        said = f"Error: {error if isinstance(error, str) else stringify(error)}"
+    return _present(
+        role="tool",
+        tool_call_id=content.get("call_id", _ABSENT),
+        name=content.get("name", _ABSENT),
+        content=said,
+    )
+
+
+def _pairing(content: dict[str, Any]) -> str | None:
+    """Return by what a call and its result find each other; lists and objects never do."""
+    call_id = content.get("call_id")
+    return None if isinstance(call_id, dict | list) else stringify(call_id)
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not _ABSENT}

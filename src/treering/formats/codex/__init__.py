@@ -1,0 +1,280 @@
+"""Codex: rollouts, the logs of its sessions, read record by record.
+
+Items have no ids, so a key is made of what is said, whichever lane says it, and how often that came
+before in the file: a fork repeats its parent's past, and there gives the same keys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.formats.codex.drafts import Draft, count_of, digest, observed, said, short_id, text_of
+from treering.formats.codex.events import Counts, mcp_call_of, read_event
+from treering.formats.codex.events import observation_of as event_observed
+from treering.formats.codex.items import has_pictures, observation_of, read_item
+from treering.formats.codex.keys import Repeats
+from treering.formats.codex.records import opened, recognises, timeless
+from treering.formats.codex.sessions import AGENT, opening_of, session_named, session_of
+from treering.formats.codex.twins import Saying, Twins
+from treering.formats.codex.waiting import Page, Waiting
+from treering.formats.loose import bounded, fields_of
+from treering.formats.loose import name as name_of
+from treering.formats.loose import time_ms as time_of
+from treering.formats.telling import Opening, Outcome, Record, Told
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
+
+__all__ = ["NAME", "READER", "CodexReader", "recognises"]
+
+NAME: Final = AGENT
+OPEN_CALLS_MAX: Final = 256
+TURNS_MAX: Final = 200
+"""Turns that can be rolled back."""
+
+_SKIPPED: Final = {
+    "user": "repeats the user message",
+    "assistant": "repeats the assistant's message",
+    "thinking": "repeats the reasoning",
+}
+
+
+class _State(msgspec.Struct):
+    """What goes on from one record to the next."""
+
+    opening: Opening | None = None
+    at: int = 0
+    ts_ms: int = 1
+    model: str | None = None
+    surroundings: str | None = None
+    """The digest of the last turn context."""
+    context_tokens: int | None = None
+    counts: Counts = msgspec.field(default_factory=Counts)
+    turns: list[str] = []
+    """The keys of the user's messages that count."""
+    tools: dict[str, str] = {}
+    """The names of open calls, by id."""
+    twins: Twins = msgspec.field(default_factory=Twins)
+
+
+class CodexReader:
+    """Reads one rollout. All of it is told of the file's own session, what a fork repeats too."""
+
+    keys_are_global = False
+
+    def __init__(self, path: PurePath | None) -> None:
+        """Begin with nothing read; ``path`` may hold the id of the session."""
+        self._path = path
+        self._now = _State()
+        self._repeats = Repeats()
+        self._waiting = Waiting()
+        self._fork: Page | None = None
+        """The record that opens a fork; it comes last, since the past that it shares is first."""
+        self.sessions: dict[str, Opening] = {}
+
+    def read(self, record: Record) -> list[Outcome]:
+        """Return the outcomes that are settled with ``record``."""
+        page = self._page(record)
+        opening = self._now.opening
+        if self._now.at == 1 and opening is not None and opening.forked_from is not None:
+            self._fork = page
+            return []
+        return [self._settle(page) for page in self._waiting.add(page)]
+
+    def finish(self) -> list[Outcome]:
+        """Return the outcomes of records that are still held back."""
+        fork, self._fork = self._fork, None
+        pages = self._waiting.release()
+        return [self._settle(page) for page in (*pages, *([fork] if fork else []))]
+
+    def state(self) -> Any:
+        """Return what it needs to go on; None if that is too much, or a record is held back."""
+        if self._waiting.pages or self._fork:
+            return None
+        state = {"now": msgspec.to_builtins(self._now), "repeats": [*self._repeats.packed()]}
+        return bounded(state)
+
+    def resume(self, state: Any) -> None:
+        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        try:
+            once, again = msgspec.convert(state["repeats"], tuple[str, dict[str, int]])
+            self._now = msgspec.convert(state["now"], _State)
+        except (TypeError, KeyError, msgspec.ValidationError) as error:
+            raise ValueError("this is no state of a rollout's reader") from error
+        self._repeats = Repeats.unpack(once, again)
+        self.sessions = {}
+        if self._now.opening is not None:
+            self.sessions[self._now.opening.session] = self._now.opening
+
+    # One record, read.
+
+    def _page(self, record: Record) -> Page:
+        value = fields_of(record.value)
+        sort, content = opened(value)
+        now = self._now
+        now.at += 1
+        now.ts_ms = (
+            time_of(value.get("timestamp")) or time_of(content.get("timestamp")) or now.ts_ms
+        )
+        self._open(sort, content, record.value)
+        told = self._told(sort, content, record.value)
+        parts, reason = ([], told) if isinstance(told, str) else (told, "says nothing")
+        return Page(record, now.at, now.ts_ms, parts, reason)
+
+    def _open(self, sort: str, content: dict[str, Any], value: Any) -> None:
+        """Take up what the record says of the session; the first one says which it is."""
+        stated = content if sort == "session_meta" else {}
+        named = session_named(stated)
+        known = self._now.opening
+        if known is None:
+            self._now.opening = opening_of(named or session_of(self._path, value), stated)
+        elif named == known.session and not known.about:
+            self._now.opening = opening_of(named, stated)
+        if known is not self._now.opening and self._now.opening is not None:
+            self.sessions[self._now.opening.session] = self._now.opening
+
+    def _told(self, sort: str, content: dict[str, Any], value: Any) -> list[Draft | Saying] | str:
+        if sort == "response_item":
+            return self._item(content)
+        if sort == "event_msg":
+            return self._event(content)
+        if sort == "turn_context":
+            return self._context(content)
+        if sort == "compacted":
+            return [self._compacted(content)]
+        stated = content or value
+        return [observed(digest([sort, timeless(stated)]), sort, stated)]
+
+    def _item(self, item: dict[str, Any]) -> list[Draft | Saying]:
+        parts = read_item(item, self._now.tools)
+        if has_pictures(item) and self._is_known(parts):
+            return [observation_of(item)]
+        return parts
+
+    def _is_known(self, parts: list[Draft | Saying]) -> bool:
+        """Whether a user's words were told before, so that just the pictures are new."""
+        said_now = [part for part in parts if isinstance(part, Saying) and part.role == "user"]
+        return any(self._now.twins.repeats(part, self._now.at) for part in said_now)
+
+    def _event(self, event: dict[str, Any]) -> list[Draft | Saying] | str:
+        now = self._now
+        sort = event.get("type")
+        if sort == "token_count":
+            opening = now.opening
+            provider = opening.about.get("provider") if opening else None
+            report = now.counts.report(event, now.model, provider)
+            if isinstance(report, Draft):
+                now.context_tokens = report.refs.get("total_tokens", now.context_tokens)
+            return report if isinstance(report, str) else [report]
+        if sort == "thread_rolled_back" and (turns := count_of(event.get("num_turns"))):
+            refs = {"turns": turns}
+            key = digest(["event", event])
+            return [
+                Draft(key=key, kind="session.undone", summary=f"{turns} turns rolled back",
+                      payload=event, refs=refs)
+            ]  # fmt: skip
+        if sort == "mcp_tool_call_end":
+            call_id = name_of(event.get("call_id"))
+            known = call_id and self._repeats.has(f"call:{short_id(call_id)}")
+            return [event_observed(event)] if known else [*mcp_call_of(event)]
+        return [*read_event(event)]
+
+    def _context(self, content: dict[str, Any]) -> list[Draft | Saying] | str:
+        self._now.model = name_of(content.get("model")) or self._now.model
+        mark = digest(["turn_context", content])
+        if mark == self._now.surroundings:
+            return "repeats the turn context"
+        self._now.surroundings = mark
+        return [observed(mark, "turn_context", content)]
+
+    def _compacted(self, content: dict[str, Any]) -> Draft:
+        summary = text_of(content.get("message"))
+        tokens = self._now.context_tokens
+        size = {} if tokens is None else {"from_tokens": tokens}
+        rest = {name: told for name, told in content.items() if name not in {"message", "type"}}
+        return Draft(
+            key=digest(["compacted", content]),
+            kind="context.compacted",
+            summary=shorten(summary) if summary.strip() else "context compacted",
+            payload={**rest, **size, "summary": summary, "by": NAME},
+            refs={**size, "by": NAME},
+        )
+
+    # One record, settled.
+
+    def _settle(self, page: Page) -> Outcome:
+        events: list[Told] = []
+        reason = page.reason
+        for part in page.parts:
+            draft = self._say(part, page.at) if isinstance(part, Saying) else self._note(part)
+            if isinstance(draft, str):
+                reason = draft
+            else:
+                events.append(self._tell(draft, page.ts_ms))
+        return Outcome(record=page.record, events=events, skipped=None if events else reason)
+
+    def _say(self, saying: Saying, at: int) -> Draft | str:
+        if self._now.twins.repeats(saying, at):
+            if saying.role == "thinking" and saying.told:
+                # Its text was told before it could wait; what only the item holds is not lost.
+                key = self._repeats.key(digest(["reasoning", saying.told]))
+                return said("thinking", key, "", **saying.told)
+            return _SKIPPED[saying.role]
+        self._now.twins.add(saying, at)
+        key = self._repeats.key(digest([saying.role, saying.text.strip()]))
+        if saying.role == "user":
+            self._now.turns = [*self._now.turns[1 - TURNS_MAX :], key]
+        model = self._now.model if saying.role == "assistant" else None
+        return said(saying.role, key, saying.text, model=model, **saying.told)
+
+    def _note(self, draft: Draft) -> Draft | str:
+        if draft.kind in {"tool.call", "tool.result"}:
+            content = f"{draft.key}#{digest(draft.payload)}"
+            if self._repeats.has(content):
+                return "repeats the call" if draft.kind == "tool.call" else "repeats the result"
+            self._repeats.count(content)
+            self._follow(draft)
+        key = self._repeats.key(draft.key)
+        if draft.kind == "session.undone":
+            return self._undo(draft, key)
+        return msgspec.structs.replace(draft, key=key)
+
+    def _follow(self, draft: Draft) -> None:
+        """Remember which calls are open, and of which tool."""
+        call_id, tools = draft.refs["call_id"], self._now.tools
+        if draft.kind == "tool.result":
+            tools.pop(call_id, None)
+            return
+        tools[call_id] = draft.refs["tool"]
+        if len(tools) > OPEN_CALLS_MAX:
+            del tools[next(iter(tools))]
+
+    def _undo(self, draft: Draft, key: str) -> Draft:
+        """Return what the rollback hides, as far back as the turns are known."""
+        turns = self._now.turns
+        if not turns:
+            return observed(key, "thread_rolled_back", draft.payload)
+        start = max(0, len(turns) - draft.refs["turns"])
+        first = turns[start]
+        self._now.turns = turns[:start]
+        return msgspec.structs.replace(draft, key=key, first=first)
+
+    def _tell(self, draft: Draft, ts_ms: int) -> Told:
+        opening = self._now.opening
+        assert opening is not None  # noqa: S101  (the first record opens the session)
+        return Told(
+            session=opening.session,
+            key=draft.key,
+            kind=draft.kind,
+            summary=draft.summary,
+            ts_ms=ts_ms,
+            payload=draft.payload,
+            refs=draft.refs or None,
+            first=draft.first,
+        )
+
+
+READER: Final = CodexReader

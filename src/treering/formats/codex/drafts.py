@@ -1,0 +1,161 @@
+"""Events that a log tells, before they have their session: said, called, returned, observed."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+
+from treering.formats.loose import storable, without_none
+from treering.model.codec import decode, encode
+from treering.spine.words import plain, shorten
+
+HINT_CHARACTERS_MAX: Final = 120
+KEPT_ID_CHARACTERS_MAX: Final = 120
+"""A longer id is told by its digest, where something is named after it."""
+_HINTS: Final = (
+    *("command", "cmd", "file_path", "absolute_path", "path", "query", "pattern", "url"),
+    *("prompt", "text", "description", "input", "arguments"),
+)
+"""Fields of an input that say what a call is about, the most telling first."""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """An event before it has its session and its place."""
+
+    key: str
+    kind: str
+    summary: str
+    payload: Any
+    refs: dict[str, Any]
+    first: str | None = None
+    ts_ms: int | None = None
+
+
+def digest(value: Any) -> str:
+    """Return 24 hex digits that stand for ``value``."""
+    return sha256(encode(value)).hexdigest()[:24]
+
+
+def short_id(named: str) -> str:
+    """Return an id that leaves room for what is added to it."""
+    return named if len(named) <= KEPT_ID_CHARACTERS_MAX else digest(named)
+
+
+def count_of(value: Any) -> int | None:
+    """Return ``value`` if it counts something, None otherwise."""
+    return value if type(value) is int and value >= 0 else None
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a content: it is one, or parts of which some hold one."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        content = [content]
+    return "\n".join(texts_of(content))
+
+
+def texts_of(parts: Any) -> list[str]:
+    """Return the texts of parts, one by one."""
+    found = []
+    for part in parts if isinstance(parts, list) else []:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str) and text:
+            found.append(text)
+    return found
+
+
+def input_of(stated: Any, field: str) -> dict[str, Any]:
+    """Return the input of a call: an object, in JSON or not; else under the name ``field``."""
+    if isinstance(stated, str):
+        try:
+            found = decode(stated)
+        except (msgspec.DecodeError, RecursionError):
+            found = None
+        return found if isinstance(found, dict) and storable(found) else {field: stated}
+    if stated is None:
+        return {}
+    return stated if isinstance(stated, dict) else {field: stated}
+
+
+def call_summary(tool: str, stated: dict[str, Any]) -> str:
+    """Return a line on a call: its tool, and what it is about."""
+    told = (stated[field] for field in _HINTS if stated.get(field))
+    hint = next(told, None) or next((one for one in stated.values() if isinstance(one, str)), "")
+    if isinstance(hint, list):
+        # ["bash", "-lc", "make test"] is about the last of these.
+        words = [word for word in hint if isinstance(word, str)]
+        hint = words[-1] if len(words) > 2 and words[1].startswith("-") else " ".join(words)
+    if not isinstance(hint, str) or not hint.strip():
+        return shorten(f"{tool} called")
+    return shorten(f"{tool}: {shorten(plain(hint), HINT_CHARACTERS_MAX)}")
+
+
+def said(role: str, key: str, text: str, /, **told: Any) -> Draft:
+    """Return what a user or an assistant said, or an agent thought; None says nothing."""
+    told = without_none(**told)
+    if role == "thinking":
+        refs = {"observed": "thinking", **_named(told, "message_id")}
+        payload = {**told, "thinking": text}
+        return Draft(
+            key=key, kind="ops.observation", summary="thinking", payload=payload, refs=refs
+        )
+    return Draft(
+        key=key,
+        kind=f"conversation.{role}",
+        summary=shorten(text),
+        payload={**told, "text": text},
+        refs={"characters": len(text), **_named(told, "model", "stop_reason", "message_id")},
+    )
+
+
+def called(key: str, call_id: str, tool: str, stated: dict[str, Any], /, **told: Any) -> Draft:
+    """Return a call of a tool."""
+    return Draft(
+        key=key,
+        kind="tool.call",
+        summary=call_summary(tool, stated),
+        payload={**told, "call_id": call_id, "name": tool, "input": stated},
+        refs={"call_id": call_id, "tool": tool},
+    )
+
+
+def returned(
+    key: str,
+    call_id: str,
+    tool: str | None,
+    output: Any,
+    error: dict[str, str] | None,
+    /,
+    **told: Any,
+) -> Draft:
+    """Return the outcome of a call: it failed if there is an ``error``; None says nothing."""
+    told = without_none(**told)
+    status = "ok" if error is None else "failed"
+    names = {} if tool is None else {"tool": tool}
+    failure = {} if error is None else {"error": error}
+    duration = _named(told, "duration_ms")
+    return Draft(
+        key=key,
+        kind="tool.result",
+        summary=shorten(f"{tool or 'a tool'} {'returned' if error is None else 'failed'}"),
+        payload={**told, **failure, "call_id": call_id, "name": tool, "status": status,
+                 "output": output},
+        refs={"call_id": call_id, **names, "status": status, **duration,
+              **({} if error is None else {"error_class": error["class"]})},
+    )  # fmt: skip
+
+
+def observed(key: str, name: str, content: Any, kind: str = "ops.observation") -> Draft:
+    """Return what is known, but is no part of the conversation, with all that it holds."""
+    plainly = isinstance(content, dict) and "record" not in content
+    payload = {**content, "record": name} if plainly else {"record": name, "content": content}
+    return Draft(
+        key=key, kind=kind, summary=shorten(name), payload=payload, refs={"observed": shorten(name)}
+    )
+
+
+def _named(told: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: told[name] for name in names if name in told}

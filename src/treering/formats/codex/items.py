@@ -1,0 +1,141 @@
+"""The items of a rollout: what a model was given and what it gave, in the ledger's words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.formats.codex.drafts import (
+    Draft,
+    called,
+    digest,
+    input_of,
+    observed,
+    returned,
+    said,
+    short_id,
+    text_of,
+    texts_of,
+)
+from treering.formats.codex.outputs import read_output
+from treering.formats.codex.twins import Saying, unwrapped
+from treering.formats.loose import fields_of
+from treering.formats.loose import name as name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Told = Draft | Saying
+
+_PASSING: Final = frozenset({"type", "id", "call_id", "name", "status", "timestamp"})
+_DONE: Final = {"completed": None, "failed": "Failed", "incomplete": "Incomplete"}
+"""How a call ended that tells its own outcome, and what that is called if it is a failure."""
+_OWN_OUTCOMES: Final = frozenset({"web_search_call", "image_generation_call", "mcp_call"})
+"""Calls that no other item answers."""
+_ANSWERS: Final = ("output", "result", "results")
+
+
+def read_item(item: dict[str, Any], tools: Mapping[str, str]) -> list[Told]:
+    """Return what ``item`` tells; ``tools`` are the names of open calls, by id."""
+    sort = item.get("type")
+    if sort == "message" or (sort is None and isinstance(item.get("role"), str)):
+        return _read_message(item)
+    if sort == "reasoning":
+        return _read_reasoning(item)
+    if isinstance(sort, str) and sort.endswith("_call"):
+        return _read_call(item, sort)
+    if isinstance(sort, str) and sort.endswith("_output") and name_of(item.get("call_id")):
+        return [_read_result(item, tools)]
+    return [observed(digest(["item", item]), sort if isinstance(sort, str) else "item", item)]
+
+
+def observation_of(item: dict[str, Any]) -> Draft:
+    """Return a message of nobody's: instructions, surroundings, pictures of a text told before."""
+    return observed(digest(["item", item]), "message", item)
+
+
+def has_pictures(item: dict[str, Any]) -> bool:
+    """Whether a message holds more than texts."""
+    content = item.get("content")
+    return isinstance(content, list) and len(texts_of(content)) < len(content)
+
+
+def _read_message(item: dict[str, Any]) -> list[Told]:
+    role, content = item.get("role"), item.get("content")
+    if role == "assistant":
+        told = {"phase": item.get("phase"), "message_id": name_of(item.get("id"))}
+        text = text_of(content)
+        if text.strip():
+            return [Saying(role="assistant", lane="item", text=text, told=told)]
+    if role == "user":
+        whole = text_of(content)
+        # Each part is a text of its own: what is put before the words may be one.
+        parts = [unwrapped(text) for text in texts_of(content)] if isinstance(content, list) else []
+        words = "\n".join(part for part in parts if part.strip()) or unwrapped(whole)
+        if words.strip() or (has_pictures(item) and not whole.strip()):
+            told = {"wrapped": whole} if words != whole else {}
+            pictures = {"content": content} if has_pictures(item) else {}
+            return [Saying(role="user", lane="item", text=words, told={**told, **pictures})]
+    return [observation_of(item)]
+
+
+def _read_reasoning(item: dict[str, Any]) -> list[Told]:
+    parts = [*texts_of(item.get("summary")), *texts_of(item.get("content"))]
+    rest = {
+        name: value
+        for name, value in item.items()
+        if name not in {"type", "summary", "content", "id"} and value is not None
+    }
+    if not parts:
+        return [said("thinking", digest(["reasoning", item]), "", **rest)] if rest else []
+    return [
+        Saying(role="thinking", lane="item", text=text, told=rest if number == 0 else {})
+        for number, text in enumerate(parts)
+    ]
+
+
+def _read_call(item: dict[str, Any], sort: str) -> list[Told]:
+    call_id = name_of(item.get("call_id")) or name_of(item.get("id")) or f"codex-{digest(item)}"
+    tool = name_of(item.get("name")) or sort.removesuffix("_call")
+    call = called(f"call:{short_id(call_id)}", call_id, tool, _stated(item))
+    error = _DONE.get(str(item.get("status")), "")
+    if sort not in _OWN_OUTCOMES or error == "":
+        return [call]
+    output = next((item[name] for name in _ANSWERS if item.get(name) is not None), "")
+    failure = item.get("error")
+    if error or failure is not None:
+        message = failure if isinstance(failure, str) else f"{tool} {item.get('status')}"
+        stated = {"class": error or "Failed", "message": message}
+    else:
+        stated = None
+    return [call, returned(f"result:{short_id(call_id)}", call_id, tool, output, stated)]
+
+
+def _stated(item: dict[str, Any]) -> dict[str, Any]:
+    """Return the input of a call, wherever its kind of call has it."""
+    if "arguments" in item:
+        return input_of(item["arguments"], "arguments")
+    if isinstance(item.get("input"), dict):
+        return fields_of(item["input"])
+    if "input" in item:
+        return {"input": item["input"]}
+    if isinstance(item.get("action"), dict):
+        return fields_of(item["action"])
+    return {
+        name: value
+        for name, value in item.items()
+        if name not in _PASSING and name not in _ANSWERS and value is not None
+    }
+
+
+def _read_result(item: dict[str, Any], tools: Mapping[str, str]) -> Draft:
+    call_id = item["call_id"]
+    read = read_output(item.get("output", item.get("tools", "")))
+    return returned(
+        f"result:{short_id(call_id)}",
+        call_id,
+        tools.get(call_id),
+        read.output,
+        read.error,
+        exit_code=read.exit_code,
+        duration_ms=read.duration_ms,
+    )

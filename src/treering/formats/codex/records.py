@@ -1,0 +1,65 @@
+"""The records of a rollout: wrapped, or bare as they were before wrappers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.formats.loose import fields_of, word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_RECORDS: Final = frozenset(
+    {
+        *("session_meta", "response_item", "event_msg", "turn_context", "compacted"),
+        *("world_state", "inter_agent_communication"),
+    }
+)
+_BARE_ITEMS: Final = frozenset(
+    {"function_call", "function_call_output", "reasoning", "local_shell_call", "custom_tool_call",
+     "custom_tool_call_output", "web_search_call"}
+)  # fmt: skip
+
+
+def recognises(values: Sequence[Any]) -> bool:
+    """Whether a file that begins with ``values`` is a rollout, of today or of before wrappers."""
+    found = [value for value in values if isinstance(value, dict)]
+    if any(
+        word(one.get("type")) in _RECORDS and isinstance(one.get("payload"), dict) for one in found
+    ):
+        return True
+    return bool(found) and (_is_bare_opening(found[0]) or any(map(_is_bare_item, found)))
+
+
+def opened(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the type of a record and what it holds; older ones come without a wrapper."""
+    sort, content = value.get("type"), value.get("payload")
+    if isinstance(sort, str) and isinstance(content, dict):
+        return sort, content
+    if _is_bare_opening(value):
+        return "session_meta", value
+    if _is_bare_item(value):
+        return "response_item", value
+    return (sort if isinstance(sort, str) and sort else str(value.get("record_type", "record"))), {}
+
+
+def _is_bare_opening(value: dict[str, Any]) -> bool:
+    return {"id", "timestamp", "instructions"} <= value.keys() and "type" not in value
+
+
+def _is_bare_item(value: dict[str, Any]) -> bool:
+    sort, content = word(value.get("type")), value.get("content")
+    if sort in {"message", None} and isinstance(value.get("role"), str):
+        parts = content if isinstance(content, list) else []
+        sorts = {word(fields_of(part).get("type")) for part in parts}
+        return bool(sorts & {"input_text", "output_text", "input_image"})
+    return sort in _BARE_ITEMS and bool(
+        {"call_id", "arguments", "summary", "action"} & value.keys()
+    )
+
+
+def timeless(value: Any) -> Any:
+    """Return ``value`` without the time and the number that a fork gives anew."""
+    if not isinstance(value, dict):
+        return value
+    return {name: told for name, told in value.items() if name not in {"timestamp", "ordinal"}}

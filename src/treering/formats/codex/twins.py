@@ -1,0 +1,101 @@
+"""Texts that a rollout tells more than once, each time in another lane.
+
+What is said stands in the file as an item that the model was given or gave, as an event for whoever
+looks on and, in newer files, as a completed item of the turn. Two are one saying if they say the
+same near each other in different lanes; what comes twice in the same lane was said twice.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+import msgspec
+
+Lane = Literal["item", "event", "turn"]
+Role = Literal["user", "assistant", "thinking"]
+
+WINDOW_RECORDS: Final = 64
+"""Twins stand no further apart."""
+SAYINGS_MAX: Final = 64
+"""Sayings that are remembered for their twins."""
+KEPT_CHARACTERS_MAX: Final = 2_000
+"""A user's text up to this length is found again inside of another."""
+
+_WRAPPERS: Final = (
+    *("environment_context", "user_instructions", "instructions", "turn_aborted", "skill"),
+    *("user_shell_command", "subagent_notification", "permissions instructions", "model_switch"),
+    *("collaboration_mode", "apps_instructions", "skills_instructions", "plugins_instructions"),
+    *("personality_spec", "realtime_conversation", "environment_update", "hook_prompt"),
+)
+_WRAPPED: Final = re.compile(
+    rf"\s*<({'|'.join(_WRAPPERS)})(?: [^>]{{0,200}})?>.*?</\1>\s*", re.DOTALL | re.IGNORECASE
+)
+_GUIDE: Final = re.compile(r"\s*# AGENTS\.md instructions\b[^\n]*\n\s*(?=<INSTRUCTIONS>)")
+
+
+class Saying(msgspec.Struct, frozen=True, kw_only=True):
+    """A text that may come again in another lane."""
+
+    role: Role
+    lane: Lane
+    text: str
+    told: dict[str, Any] = {}
+    """What else is known of it."""
+
+
+class _Heard(msgspec.Struct, array_like=True):
+    """A saying that was told, and in which lanes it came."""
+
+    role: str
+    mark: str
+    lanes: list[str]
+    at: int
+    text: str | None
+
+
+class Twins(msgspec.Struct):
+    """The sayings of late, and which lanes they came in."""
+
+    heard: list[_Heard] = []
+
+    def repeats(self, saying: Saying, at: int) -> bool:
+        """Whether ``saying``, in the record with the number ``at``, was told in another lane."""
+        while self.heard and self.heard[0].at < at - WINDOW_RECORDS:
+            del self.heard[0]
+        waiting = [
+            one for one in self.heard if one.role == saying.role and saying.lane not in one.lanes
+        ]
+        mark = _mark(saying.text)
+        twin = next((one for one in waiting if one.mark == mark), None)
+        if twin is None and saying.role == "user" and saying.lane == "item":
+            # An item wraps the user's words in what the model is to know besides.
+            twin = next((one for one in waiting if one.text and one.text in saying.text), None)
+        if twin is None:
+            return False
+        twin.lanes.append(saying.lane)
+        return True
+
+    def add(self, saying: Saying, at: int) -> None:
+        """Remember what was told."""
+        keep = saying.role == "user" and len(saying.text) <= KEPT_CHARACTERS_MAX
+        text = saying.text.strip() if keep and saying.lane != "item" else None
+        self.heard.append(_Heard(saying.role, _mark(saying.text), [saying.lane], at, text))
+        if len(self.heard) > SAYINGS_MAX:
+            del self.heard[0]
+
+
+def unwrapped(text: str) -> str:
+    """Return what is left of a user's item without what was put around it."""
+    start = 0
+    while True:
+        guide = _GUIDE.match(text, start)
+        found = _WRAPPED.match(text, guide.end() if guide else start)
+        if not found:
+            return text if start == 0 else text[start:]
+        start = found.end()
+
+
+def _mark(text: str) -> str:
+    return sha256(text.strip().encode()).hexdigest()[:16]

@@ -1,0 +1,300 @@
+"""The Gemini CLI: its sessions, one JSON value that is written anew or lines that are added to.
+
+A line may replace an earlier message by its id. The last answer of the model is held back until
+another message comes, so that mostly its final version is told; versions before it are skipped. A
+message that was told already and comes again tells what is new in it: calls, results, thoughts and
+counts under their own keys. A text that has changed is told again under ``{id}.v{digest}`` with the
+key that it replaces in its refs, and the earlier one stays; a result, a call or a field that has
+changed is an observation with the message as it is now, since what happened first is what happened.
+A rewind hides the message that it names and all behind it, as the CLI itself reads it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.formats.codex.drafts import Draft, digest, observed
+from treering.formats.gemini.messages import compaction_of, id_of, is_snapshot, read_message
+from treering.formats.gemini.sessions import (
+    is_message,
+    opening_of,
+    recognises,
+    session_of,
+    titled,
+)
+from treering.formats.loose import bounded, fields_of
+from treering.formats.loose import name as name_of
+from treering.formats.loose import time_ms as time_of
+from treering.formats.telling import Opening, Outcome, Record, Told
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import PurePath
+
+__all__ = ["NAME", "READER", "GeminiReader", "recognises"]
+
+NAME: Final = "gemini"
+NOTHING_NEW: Final = "tells nothing new"
+_TOLD_AGAIN: Final = frozenset({"conversation.user", "conversation.assistant", "usage.reported"})
+"""Kinds of which a changed version is told as such."""
+_UNTOLD: Final = frozenset({"lastUpdated", "messages", "sessionId", "projectHash"})
+"""Fields that say nothing of what happened."""
+
+
+class _State(msgspec.Struct):
+    """What goes on from one record to the next."""
+
+    opening: Opening | None = None
+    ts_ms: int = 1
+    order: list[str] = []
+    """The ids of the messages that count, in their order."""
+    firsts: dict[str, str] = {}
+    """The key of the first event of each message."""
+    told: dict[str, str] = {}
+    """What each key told, as a digest."""
+    seen: dict[str, str] = {}
+    """The last version of each message, as a digest."""
+
+
+class GeminiReader:
+    """Reads the file of one session."""
+
+    keys_are_global = False
+
+    def __init__(self, path: PurePath | None) -> None:
+        """Begin with nothing read; ``path`` may hold the ids of the session and its parent."""
+        self._path = path
+        self._now = _State()
+        self._held: Record | None = None
+        self.sessions: dict[str, Opening] = {}
+
+    def read(self, record: Record) -> list[Outcome]:
+        """Return the outcomes that are settled with ``record``."""
+        value = fields_of(record.value)
+        self._open(value)
+        if not is_message(value):
+            keeps = "$set" in value and "messages" not in fields_of(value["$set"])
+            settled = [] if keeps else self.finish()
+            return [*settled, self._outcome(record, self._control(value, record.value))]
+        settled = []
+        if self._held is not None and id_of(value) == id_of(self._held.value):
+            settled = [Outcome(record=self._held, skipped="replaced by a later version")]
+            self._held = None
+        settled += self.finish()
+        if value.get("type") == "gemini":
+            self._held = record
+            return settled
+        return [*settled, self._outcome(record, self._message(value))]
+
+    def finish(self) -> list[Outcome]:
+        """Return the outcome of the record that is still held back."""
+        held, self._held = self._held, None
+        return [] if held is None else [self._outcome(held, self._message(held.value))]
+
+    def state(self) -> Any:
+        """Return what it needs to go on; None if that is too much, or a record is held back."""
+        return None if self._held else bounded(msgspec.to_builtins(self._now))
+
+    def resume(self, state: Any) -> None:
+        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        try:
+            self._now = msgspec.convert(state, _State)
+        except msgspec.ValidationError as error:
+            raise ValueError("this is no state of a reader of Gemini's sessions") from error
+        self._held = None
+        opening = self._now.opening
+        self.sessions = {} if opening is None else {opening.session: opening}
+
+    # The session.
+
+    def _open(self, value: dict[str, Any]) -> None:
+        """Take up what the record says of the session."""
+        patch = fields_of(value.get("$set"))
+        stated = patch if "$set" in value else {} if is_message(value) else value
+        known = self._now.opening
+        if known is None:
+            session = name_of(stated.get("sessionId")) or session_of(self._path, value)
+            self._now.opening = opening_of(session, stated, self._path)
+            self._now.ts_ms = time_of(stated.get("startTime")) or self._now.ts_ms
+        else:
+            self._now.opening = titled(known, stated)
+        self.sessions[self._now.opening.session] = self._now.opening
+
+    # What a record tells.
+
+    def _control(self, value: dict[str, Any], raw: Any) -> list[Draft] | str:
+        """Return what a record tells that is no message."""
+        if isinstance(value.get("$rewindTo"), str):
+            return self._rewind(value["$rewindTo"])
+        if isinstance(value.get("$set"), dict):
+            patch = value["$set"]
+            noted = self._noted(patch)
+            checked = self._checkpoint(patch["messages"]) if _has_messages(patch) else []
+            return [*noted, *checked] or NOTHING_NEW
+        if "sessionId" in value and "$patch" not in value:
+            opened = self._header(value)
+            return [*opened, *self._noted(value), *self._all(value.get("messages"))]
+        name = next((name for name in value if name.startswith("$")), "record")
+        return self._new([observed(digest(["record", raw]), name, raw)])
+
+    def _header(self, value: dict[str, Any]) -> list[Draft]:
+        # No time of the last change: this is told once, and the file is written again and again.
+        told = {name: value[name] for name in ("projectHash", "startTime", "kind") if name in value}
+        return self._new([observed("session", "session", told)])
+
+    def _noted(self, patch: dict[str, Any]) -> list[Draft]:
+        """Return what is said of the session besides its messages."""
+        drafts = []
+        summary = patch.get("summary")
+        if isinstance(summary, str) and summary.strip():
+            title = {"title": shorten(summary)}
+            key = f"title.{digest(summary)[:8]}"
+            drafts.append(
+                Draft(
+                    key=key, kind="session.titled", summary=title["title"], payload=title, refs={}
+                )
+            )
+        known = _UNTOLD | {"summary", "startTime", "kind"}
+        rest = {name: told for name, told in patch.items() if name not in known and told}
+        if rest:
+            drafts.append(observed(f"session.{digest(rest)[:16]}", "session", rest))
+        return self._new(drafts)
+
+    def _all(self, messages: Any) -> list[Draft]:
+        found = messages if isinstance(messages, list) else []
+        return [draft for message in found if isinstance(message, dict)
+                for draft in self._version(message)]  # fmt: skip
+
+    def _message(self, message: dict[str, Any]) -> list[Draft] | str:
+        if self._now.seen.get(id_of(message)) == digest(message):
+            return "repeats the message"
+        return self._version(message) or NOTHING_NEW
+
+    def _version(self, message: dict[str, Any], behind: Sequence[str] = ()) -> list[Draft]:
+        """Return what ``message``, with others ``behind`` it, tells that was not told before."""
+        now, message_id, mark = self._now, id_of(message), digest(message)
+        known = now.seen.get(message_id)
+        if known == mark:
+            return []
+        if is_snapshot(message):
+            first = next((now.firsts[one] for one in behind if one in now.firsts), None)
+            drafts = [compaction_of(message, message_id, first)]
+        else:
+            drafts = read_message(message, message_id)
+        if known is None and message.get("type") == "gemini":
+            drafts = [self._apart(draft, message_id) for draft in drafts]
+        fresh = self._new(drafts)
+        if known is not None:
+            fresh += self._changed(message, drafts, fresh, mark)
+        now.seen[message_id] = mark
+        if message_id not in now.order:
+            now.order.append(message_id)
+        if fresh:
+            now.firsts.setdefault(message_id, fresh[0].key)
+        return fresh
+
+    def _apart(self, draft: Draft, message_id: str) -> Draft:
+        """Return ``draft`` under a key of its own, if another message has a call of the same id."""
+        if self._now.told.get(draft.key, _mark(draft)) == _mark(draft):
+            return draft
+        return msgspec.structs.replace(draft, key=f"{draft.key}@{message_id}")
+
+    def _new(self, drafts: list[Draft]) -> list[Draft]:
+        """Return the drafts whose keys were not told, and remember them."""
+        fresh = [draft for draft in drafts if draft.key not in self._now.told]
+        self._now.told |= {draft.key: _mark(draft) for draft in fresh}
+        return fresh
+
+    def _changed(
+        self, message: dict[str, Any], drafts: list[Draft], fresh: list[Draft], mark: str
+    ) -> list[Draft]:
+        """Return what stands for a message that is not what it was."""
+        told = self._now.told
+        again = [draft for draft in drafts if told[draft.key] != _mark(draft)]
+        versions = [
+            msgspec.structs.replace(
+                draft,
+                key=f"{draft.key}.v{_mark(draft)}",
+                refs={**draft.refs, "replaces": draft.key},
+            )
+            for draft in again
+            if draft.kind in _TOLD_AGAIN
+        ]
+        if len(versions) < len(again) or not (versions or fresh):
+            message_id = id_of(message)
+            raw = observed(f"{message_id}.v{mark[:8]}", str(message.get("type")), message)
+            refs = {**raw.refs, "replaces": message_id}
+            versions.append(msgspec.structs.replace(raw, refs=refs))
+        told |= {draft.key: _mark(draft) for draft in again}
+        return self._new(versions)
+
+    def _rewind(self, target: str) -> list[Draft] | str:
+        """Return what a rewind hides: its target and all behind it; all, if nobody knows it."""
+        order = self._now.order
+        known = id_of({"id": target})
+        start = order.index(known) if known in order else 0
+        return self._hide(start, {"rewind_to": target}) or "nothing to take back"
+
+    def _hide(self, start: int, payload: dict[str, Any]) -> list[Draft]:
+        now = self._now
+        hidden, now.order = now.order[start:], now.order[:start]
+        first = next((now.firsts[one] for one in hidden if one in now.firsts), None)
+        if first is None:
+            return []
+        key = f"undone.{digest([payload, hidden])}"
+        undone = Draft(key=key, kind="session.undone", summary="session rewound", payload=payload,
+                       refs={}, first=first)  # fmt: skip
+        return self._new([undone])
+
+    def _checkpoint(self, messages: list[Any]) -> list[Draft]:
+        """Return what a list of all messages tells: new ones, a summary, or an end taken back."""
+        found = [message for message in messages if isinstance(message, dict)]
+        ids, before = [id_of(message) for message in found], self._now.order
+        if ids == before[: len(ids)] and len(ids) < len(before):
+            taken_back = self._hide(len(ids), {"checkpoint": len(ids)})
+            return [*self._all(found), *taken_back]
+        drafts = [
+            draft
+            for number, message in enumerate(found, 1)
+            for draft in self._version(message, ids[number:])
+        ]
+        self._now.order = [*dict.fromkeys(ids)]
+        return drafts
+
+    # Outcomes.
+
+    def _outcome(self, record: Record, told: list[Draft] | str) -> Outcome:
+        if isinstance(told, str):
+            return Outcome(record=record, skipped=told)
+        events = [*self._tell(told)]
+        return Outcome(record=record, events=events, skipped=None if events else NOTHING_NEW)
+
+    def _tell(self, drafts: list[Draft]) -> Iterator[Told]:
+        opening = self._now.opening
+        assert opening is not None  # noqa: S101  (the first record opens the session)
+        for draft in drafts:
+            self._now.ts_ms = draft.ts_ms or self._now.ts_ms
+            yield Told(
+                session=opening.session,
+                key=draft.key,
+                kind=draft.kind,
+                summary=draft.summary,
+                ts_ms=self._now.ts_ms,
+                payload=draft.payload,
+                refs=draft.refs or None,
+                first=draft.first,
+            )
+
+
+def _has_messages(patch: dict[str, Any]) -> bool:
+    return isinstance(patch.get("messages"), list)
+
+
+def _mark(draft: Draft) -> str:
+    return digest([draft.kind, draft.payload])[:8]
+
+
+READER: Final = GeminiReader

@@ -1,0 +1,243 @@
+"""Messages of the Gemini CLI, in the ledger's words: each tells its events, under stable keys."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from treering.formats.codex.drafts import (
+    Draft,
+    called,
+    count_of,
+    digest,
+    input_of,
+    observed,
+    returned,
+    said,
+    short_id,
+    text_of,
+    texts_of,
+)
+from treering.formats.loose import fields_of
+from treering.formats.loose import name as name_of
+from treering.formats.loose import time_ms as time_of
+from treering.spine.words import plain, shorten
+
+PROVIDER: Final = "google"
+SNAPSHOT: Final = "<state_snapshot>"
+"""How a summary begins that stands for what was said before it."""
+_CONTEXT: Final = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
+"""How messages of a user begin that no user wrote."""
+_TROUBLE: Final = {"error": "ops.error", "warning": "ops.warning"}
+_ENDS: Final = {"success": None, "error": "Failed", "cancelled": "Cancelled"}
+"""How calls end, and what that is called if it is a failure."""
+_CALL_FIELDS: Final = frozenset(
+    {"id", "name", "args", "result", "status", "timestamp", "resultDisplay"}
+)
+
+
+def read_message(message: dict[str, Any], message_id: str) -> list[Draft]:
+    """Return what ``message`` tells; the first is what is hidden first when it is taken back."""
+    sort = message.get("type")
+    if sort == "user":
+        drafts = _read_user(message, message_id)
+    elif sort == "gemini":
+        drafts = _read_answer(message, message_id)
+    else:
+        drafts = [_read_note(message, message_id, str(sort))]
+    ts_ms = time_of(message.get("timestamp"))
+    return [
+        draft if draft.ts_ms else msgspec.structs.replace(draft, ts_ms=ts_ms) for draft in drafts
+    ]
+
+
+def id_of(message: dict[str, Any]) -> str:
+    """Return the id of ``message``; one made of its content if it has none."""
+    named = name_of(message.get("id"))
+    return short_id(named) if named else f"gemini-{digest(message)}"
+
+
+def is_snapshot(message: dict[str, Any]) -> bool:
+    """Whether ``message`` is a summary of what was said before it."""
+    return message.get("type") == "user" and words_of(message.get("content")).lstrip().startswith(
+        SNAPSHOT
+    )
+
+
+def compaction_of(message: dict[str, Any], message_id: str, first: str | None) -> Draft:
+    """Return a summary as what it is; ``first`` is the key of the first event that it keeps."""
+    summary = words_of(message.get("content"))
+    return Draft(
+        key=message_id,
+        kind="context.compacted",
+        summary=shorten(summary),
+        payload={"summary": summary, "by": "gemini"},
+        refs={"by": "gemini"},
+        first=first,
+        ts_ms=time_of(message.get("timestamp")),
+    )
+
+
+def words_of(content: Any) -> str:
+    """Return the text of a content, without the thoughts among its parts."""
+    if isinstance(content, list):
+        content = [part for part in content if not fields_of(part).get("thought")]
+    return text_of(content)
+
+
+def _read_user(message: dict[str, Any], message_id: str) -> list[Draft]:
+    content, shown = message.get("content"), message.get("displayContent")
+    results = [
+        _answered(fields_of(part["functionResponse"]), f"{message_id}.{number}")
+        for number, part in enumerate(_parts(content), 1)
+        if isinstance(part.get("functionResponse"), dict)
+    ]
+    text = words_of(shown) or words_of(content)
+    if text.startswith(_CONTEXT):
+        return [observed(message_id, "context", message)]
+    extras = shown is not None or len(texts_of(content)) + len(results) < len(_parts(content))
+    if not text.strip() and not extras:
+        return results
+    kept = content if extras else None
+    return [*results, said("user", message_id, text, content=kept)]
+
+
+def _read_answer(message: dict[str, Any], message_id: str) -> list[Draft]:
+    content, model = message.get("content"), name_of(message.get("model"))
+    thoughts = message.get("thoughts")
+    drafts = [
+        _thought(fields_of(thought), f"{message_id}.thought.{number}", message_id)
+        for number, thought in enumerate(thoughts if isinstance(thoughts, list) else [], 1)
+    ]
+    text, more = words_of(content), content if _has_more(content) else None
+    if text.strip() or more is not None:
+        told = {"model": model, "message_id": message_id, "content": more}
+        drafts.append(said("assistant", message_id, text, **told))
+    calls = message.get("toolCalls")
+    for number, call in enumerate(calls if isinstance(calls, list) else [], 1):
+        drafts += _read_call(fields_of(call), f"{message_id}.call.{number}")
+    listed = {draft.refs.get("call_id") for draft in drafts}
+    asked = [fields_of(part.get("functionCall")) for part in _parts(content)]
+    for call in asked:
+        if call and name_of(call.get("id")) not in {*listed, None}:
+            drafts += _read_call(call, "")
+    usage = _usage(message.get("tokens"), message_id, model)
+    return drafts if usage is None else [*drafts, usage]
+
+
+def _read_note(message: dict[str, Any], message_id: str, sort: str) -> Draft:
+    """Return what was shown besides the conversation, or a message of an unknown type."""
+    text = text_of(message.get("content"))
+    if sort not in _TROUBLE:
+        return observed(message_id, sort, message)
+    return Draft(
+        key=message_id,
+        kind=_TROUBLE[sort],
+        summary=shorten(text),
+        payload={**message, "message": text},
+        refs={"code": sort},
+    )
+
+
+def _thought(thought: dict[str, Any], key: str, message_id: str) -> Draft:
+    parts = (thought.get("subject"), thought.get("description"))
+    text = "\n".join(part for part in parts if isinstance(part, str) and part)
+    draft = said("thinking", key, text, subject=thought.get("subject"), message_id=message_id)
+    return msgspec.structs.replace(draft, ts_ms=time_of(thought.get("timestamp")))
+
+
+def _read_call(call: dict[str, Any], place: str) -> list[Draft]:
+    """Return a call and, once it has ended, its outcome."""
+    call_id = name_of(call.get("id")) or place
+    tool = name_of(call.get("name")) or "unnamed"
+    more = {name: told for name, told in call.items() if name not in _CALL_FIELDS and told}
+    detail = {"detail": more} if more else {}
+    began = called(
+        f"call:{short_id(call_id)}", call_id, tool, input_of(call.get("args"), "args"), **detail
+    )
+    status, result = str(call.get("status")), call.get("result")
+    if status not in _ENDS and result is None:
+        return [began]
+    output, failure = _output_of(result)
+    named = _ENDS.get(status) or ("Failed" if failure is not None else None)
+    shown = call.get("resultDisplay")
+    if result is None and isinstance(shown, str):
+        output = shown
+    told = failure if failure is not None else output
+    message = shorten(plain(told)) if isinstance(told, str) else status
+    error = None if named is None else {"class": named, "message": message}
+    ended = returned(f"result:{short_id(call_id)}", call_id, tool, output, error, detail=shown)
+    return [began, msgspec.structs.replace(ended, ts_ms=time_of(call.get("timestamp")))]
+
+
+def _answered(response: dict[str, Any], place: str) -> Draft:
+    """Return the outcome of a call that a message of the user's side carries."""
+    call_id = name_of(response.get("id")) or place
+    output, failure = _output_of([{"functionResponse": response}])
+    error = None if failure is None else {"class": "Failed", "message": shorten(plain(failure))}
+    return returned(
+        f"result:{short_id(call_id)}", call_id, name_of(response.get("name")), output, error
+    )
+
+
+def _output_of(result: Any) -> tuple[Any, str | None]:
+    """Return what a tool gave back, and what went wrong if it says so."""
+    parts = _parts(result)
+    responses = [
+        fields_of(part["functionResponse"]) for part in parts if "functionResponse" in part
+    ]
+    texts, failure = [], None
+    for response in responses:
+        stated = response.get("response")
+        told = fields_of(stated)
+        failure = told["error"] if isinstance(told.get("error"), str) else failure
+        text = told.get("output", told.get("error", stated))
+        if not isinstance(text, str) or response.get("parts"):
+            return result, failure
+        texts.append(text)
+    if len(responses) < len(parts):
+        # Pictures and other parts stand beside the responses.
+        loose = texts_of([part for part in parts if "functionResponse" not in part])
+        if len(loose) + len(responses) < len(parts):
+            return result, failure
+        texts += loose
+    if not parts and result not in (None, []):
+        return result, failure
+    return "\n".join(texts), failure
+
+
+def _usage(tokens: Any, message_id: str, model: str | None) -> Draft | None:
+    """Return what the call of a model used: thoughts are output, what tools added is input."""
+    stated = {name: count_of(value) or 0 for name, value in fields_of(tokens).items()}
+    if not any(stated.values()):
+        return None
+    counts = {
+        "input_tokens": stated.get("input", 0) + stated.get("tool", 0),
+        "output_tokens": stated.get("output", 0) + stated.get("thoughts", 0),
+        "cached_tokens": stated.get("cached", 0),
+    }
+    counts |= {"total_tokens": stated["total"]} if stated.get("total") else {}
+    named = {"model": model} if model else {}
+    refs = {**named, "provider": PROVIDER, **counts}
+    return Draft(
+        key=f"{message_id}.usage",
+        kind="usage.reported",
+        summary="usage reported",
+        payload={**refs, "message_id": message_id, "tokens": tokens},
+        refs={**refs, "message_id": message_id},
+    )
+
+
+def _has_more(content: Any) -> bool:
+    """Whether an answer holds more than texts and calls."""
+    return any(
+        "functionCall" not in part and ("text" not in part or bool(part.get("thought")))
+        for part in _parts(content)
+    )
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, dict):
+        return [content]
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []

@@ -1,0 +1,111 @@
+"""Values of other programs' logs, read without trust: any part may be missing, or be another."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from treering.errors import InvalidInput
+from treering.model.codec import canonical, encode
+from treering.model.events import NAME_CHARACTERS_MAX
+from treering.model.fields import TIME_MS_MAX
+from treering.spine.words import shorten
+
+STATE_BYTES_MAX: Final = 64 * 1024
+"""What a reader may keep between two readings of a file."""
+_DIGEST_DIGITS: Final = 16
+_HINTS: Final = (
+    "command", "cmd", "path", "file_path", "filePath", "file", "url", "query", "pattern", "prompt",
+    "message", "text", "name", "action",
+)  # fmt: skip
+"""Fields of an input that say best what a call is about."""
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return an object, an empty one for whatever is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def word(value: Any) -> str | None:
+    """Return a text that says something, None for whatever is none."""
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def name(value: Any) -> str | None:
+    """Return a text that can name something in a ledger, None for whatever cannot."""
+    text = word(value)
+    return text if text and len(text) <= NAME_CHARACTERS_MAX and text.isprintable() else None
+
+
+def count(value: Any) -> int:
+    """Return a number of things, 0 for whatever is none."""
+    return value if type(value) is int and value > 0 else 0
+
+
+def time_ms(value: Any) -> int | None:
+    """Return a time in milliseconds: from such a number, or from ISO 8601; UTC if it is open."""
+    if isinstance(value, str):
+        try:
+            told = datetime.fromisoformat(value.strip())
+            told = told if told.tzinfo else told.replace(tzinfo=UTC)
+            value = math.floor(told.timestamp() * 1_000 + 0.5)
+        except (ValueError, OverflowError):
+            return None
+    if type(value) is float and math.isfinite(value):
+        value = int(value)
+    return value if type(value) is int and 0 < value <= TIME_MS_MAX else None
+
+
+def blocks_of(content: Any) -> list[dict[str, Any]]:
+    """Return the blocks of a message's content; a text is one block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    found = content if isinstance(content, list) else []
+    return [
+        {"type": "text", "text": block} if isinstance(block, str) else block
+        for block in found
+        if isinstance(block, dict | str)
+    ]
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message's content: a string, or blocks of which some have one."""
+    if isinstance(content, str):
+        return content
+    texts = (block.get("text") for block in blocks_of(content))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def digest(value: Any) -> str:
+    """Return what tells ``value`` from others, in a few letters."""
+    return sha256(encode(value)).hexdigest()[:_DIGEST_DIGITS]
+
+
+def hint_of(tool: str, given: Any) -> str:
+    """Return a call in one line: the tool, and what it is about."""
+    fields = fields_of(given)
+    told = next((text for at in _HINTS if (text := word(fields.get(at)))), None)
+    if told is None:
+        told = word(given) or next((text for one in fields.values() if (text := word(one))), None)
+    return shorten(f"{tool}: {told}" if told else tool)
+
+
+def without_none(**found: Any) -> dict[str, Any]:
+    """Return what is known of ``found``."""
+    return {at: value for at, value in found.items() if value is not None}
+
+
+def storable(value: Any) -> bool:
+    """Whether a ledger can hold ``value`` as it is."""
+    try:
+        canonical([value], "value")
+    except InvalidInput:
+        return False
+    return True
+
+
+def bounded(state: Any) -> Any:
+    """Return ``state`` if it is small enough to be kept, None otherwise."""
+    return state if len(encode(state)) <= STATE_BYTES_MAX else None

@@ -1,0 +1,185 @@
+"""openclaw-mem's episodes: rows of its database, and the lines of its spool.
+
+Both say the same of an event, and name it by the same id.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.formats.loose import bounded, digest, fields_of, name, storable, time_ms, word
+from treering.formats.telling import Opening, Outcome, Record, Told
+from treering.model.events import REDACTED, SUMMARY_CHARACTERS_MAX
+from treering.model.kinds import EPISODE_KINDS
+from treering.model.parts import part_of
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import PurePath
+
+
+NAME: Final = "openclaw-mem"
+
+TABLE: Final = "episodic_events"
+COLUMNS: Final = (
+    "event_id", "ts_ms", "scope", "session_id", "agent_id", "type", "summary", "payload_json",
+    "refs_json", "redacted", "schema_version",
+)  # fmt: skip
+SPOOL_SCHEMA: Final = "openclaw-mem.episodes.spool.v0"
+ROW_SCHEMA: Final = "openclaw-mem.episodic.v0"
+DEFAULT_SCOPE: Final = "global"
+_TAG: Final = re.compile(r"\s*\[SCOPE:\s*([^\]]+)\]\s*", re.IGNORECASE)
+"""A scope that stands at the beginning of a summary."""
+_JSON: Final = frozenset({"payload_json", "refs_json"})
+_ENVELOPE: Final = frozenset({*COLUMNS, "schema", "payload", "refs", "rowid", "created_at"})
+
+
+def recognises(values: Sequence[Any]) -> bool:
+    """Whether these are lines of its spool, or rows of its table."""
+    found = [value for value in values if isinstance(value, dict)]
+    ours = [
+        value.get("schema") == SPOOL_SCHEMA or value.get("schema_version") == ROW_SCHEMA
+        for value in found
+    ]
+    return any(ours) and sum(ours) * 2 > len(found)
+
+
+class OpenClawMemReader:
+    """Reads rows or lines, of any number of sessions."""
+
+    keys_are_global = True
+
+    def __init__(self, path: PurePath | None = None) -> None:
+        self.sessions: dict[str, Opening] = {}
+        self._path = path
+        self._unnamed: Counter[str] = Counter()
+        """How often a content without an id of its own came."""
+        self._now_ms = 1
+
+    def read(self, record: Record) -> list[Outcome]:
+        """Return the outcome of ``record``: each is settled at once."""
+        row = record.value
+        if not isinstance(row, dict) or not word(row.get("type")):
+            return [Outcome(record=record, skipped="no event")]
+        row = _whole(row)
+        self._now_ms = time_ms(row.get("ts_ms")) or self._now_ms
+        return [Outcome(record=record, events=[self._told(row)])]
+
+    def finish(self) -> list[Outcome]:
+        """Return nothing: nothing is held back."""
+        return []
+
+    def state(self) -> Any:
+        """Return the sessions told of, None if there are too many of them."""
+        told = {
+            at: [opening.agent, opening.about["scope"]] for at, opening in self.sessions.items()
+        }
+        return bounded({"sessions": told, "unnamed": self._unnamed, "now_ms": self._now_ms})
+
+    def resume(self, state: Any) -> None:
+        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
+            raise ValueError("no state of this format")
+        for session, told in fields_of(state.get("sessions")).items():
+            agent, scope = map(str, told)
+            self._open(session, agent, scope)
+        self._unnamed = Counter(fields_of(state.get("unnamed")))
+        self._now_ms = state["now_ms"]
+
+    def _told(self, row: dict[str, Any]) -> Told:
+        scope, summary = _scope_of(row)
+        session = self._session_of(row, scope)
+        kind = row["type"].strip().lower()
+        payload, refs = row.get("payload"), row.get("refs")
+        if kind not in EPISODE_KINDS:
+            rest = {at: value for at, value in row.items() if at != "record"}
+            kind, payload, refs = "ops.observation", {"record": kind, **rest}, {"observed": kind}
+        elif extra := {at: value for at, value in row.items() if at not in _ENVELOPE}:
+            payload = {**_wrapped(payload), "beside": extra}
+        if row.get("redacted") in (1, True):
+            summary, payload, refs = REDACTED, None, {"redacted": True}
+        elif len(summary) > SUMMARY_CHARACTERS_MAX or "\0" in summary:
+            payload, summary = {**_wrapped(payload), "summary": summary}, shorten(summary)
+        return Told(
+            session=session,
+            key=name(row.get("event_id")) or self._key_of(row),
+            kind=kind,
+            summary=summary,
+            ts_ms=self._now_ms,
+            payload=payload,
+            refs=_refs(kind, payload, refs),
+        )
+
+    def _session_of(self, row: dict[str, Any], scope: str) -> str:
+        """Return the row's session. One id may stand for a session in each of several scopes."""
+        session = name(row.get("session_id")) or (self._path.stem if self._path else NAME)
+        known = self.sessions.get(session)
+        if known is not None and known.about["scope"] != scope:
+            session = f"{session}@{scope}"
+        agent = name(row.get("agent_id"))
+        self._open(session, f"{NAME}:{agent}" if agent else NAME, scope)
+        return session
+
+    def _open(self, session: str, agent: str, scope: str) -> None:
+        opening = Opening(session=session, agent=agent, about={"scope": scope})
+        self.sessions.setdefault(session, opening)
+
+    def _key_of(self, row: dict[str, Any]) -> str:
+        content = f"ep-{digest(row)}"
+        self._unnamed[content] += 1
+        again = self._unnamed[content]
+        return content if again == 1 else f"{content}~{again}"
+
+
+READER: Final = OpenClawMemReader
+
+
+def _whole(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with the values of its JSON; a line of the spool is as it is."""
+    texts = {at: row[f"{at}_json"] for at in ("payload", "refs") if f"{at}_json" in row}
+    return {
+        **{at: value for at, value in row.items() if at not in _JSON},
+        **{at: _parsed(text) for at, text in texts.items()},
+    }
+
+
+def _scope_of(row: dict[str, Any]) -> tuple[str, str]:
+    """Return the scope, and the summary without the tag that may name one."""
+    summary = word(row.get("summary")) or str(row["type"])
+    tag = _TAG.match(summary)
+    rest = summary[tag.end() :] if tag else summary
+    scope = word(row.get("scope")) or (tag[1].strip() if tag else None) or DEFAULT_SCOPE
+    return scope, rest if rest.strip() else summary
+
+
+def _refs(kind: str, payload: Any, refs: Any) -> dict[str, Any] | None:
+    """Return the refs as an object, with what the payload tells that may be shown."""
+    told = part_of(kind, payload).as_refs()
+    stated = refs if isinstance(refs, dict) else {} if refs is None else {"refs": refs}
+    return {**told, **stated} or None
+
+
+def _wrapped(payload: Any) -> dict[str, Any]:
+    if payload is None:
+        return {}
+    return payload if isinstance(payload, dict) else {"payload": payload}
+
+
+def _parsed(text: Any) -> Any:
+    """Return the value of a JSON text; what cannot be kept as a value stays a text."""
+    if not isinstance(text, str):
+        return None if text is None else str(text)
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return value if storable(value) else text

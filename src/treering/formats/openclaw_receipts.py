@@ -1,0 +1,243 @@
+"""Receipts that OpenClaw and its memory plugins leave: of recalls, captures and cron runs.
+
+A recall or a capture is told as ops.receipt, a cron run as ops.alert: what it said and did is in
+the transcript of its session.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from treering.formats.loose import (
+    bounded,
+    count,
+    digest,
+    fields_of,
+    name,
+    storable,
+    time_ms,
+    without_none,
+    word,
+)
+from treering.formats.sayings import Saying, observation
+from treering.formats.telling import Opening, Outcome, Record, Told
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import PurePath
+
+NAME: Final = "openclaw-receipts"
+AGENT: Final = "openclaw"
+
+_SCHEMA: Final = re.compile(r"openclaw-mem(?:-engine)?\.[\w.-]+\.v\d+")
+_LOGGED: Final = re.compile(r"openclaw-mem-engine:(auto\w+)\.receipt (\{.*\})", re.DOTALL)
+"""How a plugin's logger spells a receipt."""
+_TIMES: Final = ("ts", "ts_ms", "timestamp", "time", "createdAt", "generatedAt")
+_LAST_KEYS_MAX: Final = 200
+
+
+def recognises(values: Sequence[Any]) -> bool:
+    """Whether these are receipts, most of them."""
+    found = [value for value in values if isinstance(value, dict)]
+    ours = sum(_is_cron_run(value) or _receipt_in(value) is not None for value in found)
+    return ours * 2 > len(found)
+
+
+def told(record: dict[str, Any]) -> Saying:
+    """Return what one record tells: a receipt, a cron run, or whatever else was observed."""
+    if _is_cron_run(record):
+        return _cron_run(record)
+    receipt = _receipt_in(record)
+    if receipt is None:
+        return observation(word(record.get("action")) or "record", record)
+    saying = _receipt(receipt)
+    # What a log has beside a receipt is kept, too.
+    return saying if receipt is record else replace(saying, payload={**receipt, "logged": record})
+
+
+class OpenClawReceiptsReader:
+    """Reads receipts, of any number of jobs and sessions."""
+
+    keys_are_global = False
+
+    def __init__(self, path: PurePath | None = None) -> None:
+        self.sessions: dict[str, Opening] = {}
+        self._path = path
+        self._counts: Counter[str] = Counter()
+        """How often the same content came, of those that came last."""
+        self._now_ms = 1
+
+    def read(self, record: Record) -> list[Outcome]:
+        """Return the outcome of ``record``: each is settled at once."""
+        row = record.value
+        if not isinstance(row, dict) or not row:
+            return [Outcome(record=record, skipped="no receipt")]
+        receipt = _receipt_in(row) or row
+        moments = (time_ms(one.get(at)) for one in (receipt, row) for at in _TIMES)
+        self._now_ms = next((found for found in moments if found), self._now_ms)
+        saying = told(row)
+        event = Told(
+            session=self._session_of(row, receipt),
+            key=self._key_of(row),
+            kind=saying.kind,
+            summary=saying.summary,
+            ts_ms=self._now_ms,
+            payload=saying.payload,
+            refs=saying.refs,
+        )
+        return [Outcome(record=record, events=[event])]
+
+    def finish(self) -> list[Outcome]:
+        """Return nothing: nothing is held back."""
+        return []
+
+    def state(self) -> Any:
+        """Return the sessions told of and what came last, None if that is too much."""
+        openings = {at: [one.agent, one.about.get("scope")] for at, one in self.sessions.items()}
+        return bounded({"sessions": openings, "counts": self._counts, "now_ms": self._now_ms})
+
+    def resume(self, state: Any) -> None:
+        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
+            raise ValueError("no state of this format")
+        for session, (agent, scope) in fields_of(state.get("sessions")).items():
+            self._open(session, agent, scope)
+        self._counts = Counter(fields_of(state.get("counts")))
+        self._now_ms = state["now_ms"]
+
+    def _session_of(self, row: dict[str, Any], receipt: dict[str, Any]) -> str:
+        """Return the timeline that a record belongs to: its job's, its session's or its file's."""
+        key = word(row.get("sessionKey")) or word(receipt.get("sessionKey"))
+        agent = _agent_of(key)
+        scope = word(receipt.get("scope"))
+        if _is_cron_run(row):
+            session = f"cron:{row['jobId']}"
+        else:
+            where = name(receipt.get("sessionId")) or key
+            where = where or (self._path.stem if self._path else NAME)
+            # A session is in one scope; a file may tell of several.
+            session = f"receipts:{where}@{scope}" if scope else f"receipts:{where}"
+        session = name(session) or f"receipts:{digest(session)}"
+        self._open(session, f"{AGENT}:{agent}" if agent else AGENT, scope)
+        return session
+
+    def _open(self, session: str, agent: str, scope: str | None) -> None:
+        about = {} if scope is None else {"scope": scope}
+        self.sessions.setdefault(session, Opening(session=session, agent=agent, about=about))
+
+    def _key_of(self, row: dict[str, Any]) -> str:
+        content = digest(row)
+        again = self._counts.pop(content, 0) + 1
+        # Last is what came last: those that were not seen for long make room.
+        self._counts[content] = again
+        if len(self._counts) > _LAST_KEYS_MAX:
+            del self._counts[next(iter(self._counts))]
+        return f"rc-{content}" if again == 1 else f"rc-{content}~{again}"
+
+
+READER: Final = OpenClawReceiptsReader
+
+
+def _is_cron_run(row: dict[str, Any]) -> bool:
+    return (
+        name(row.get("jobId")) is not None
+        and word(row.get("action")) is not None
+        and ("status" in row or "runAtMs" in row or "durationMs" in row)
+    )
+
+
+def _cron_run(row: dict[str, Any]) -> Saying:
+    job, status = row["jobId"], word(row.get("status")) or row["action"]
+    duration = row.get("durationMs")
+    said = word(row.get("error")) or word(row.get("summary"))
+    return Saying(
+        kind="ops.alert",
+        summary=shorten(f"cron {job} {status}" + (f": {said}" if said else "")),
+        payload=row,
+        refs=without_none(
+            code=f"cron.{row['action']}",
+            status=status,
+            job_id=job,
+            duration_ms=duration if type(duration) is int and duration >= 0 else None,
+            run_at_ms=time_ms(row.get("runAtMs")),
+            next_run_ms=time_ms(row.get("nextRunAtMs")),
+            session_id=name(row.get("sessionId")),
+            session_key=name(row.get("sessionKey")),
+        ),
+    )
+
+
+def _receipt_in(row: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the receipt that a record is, or that a line of a log holds."""
+    if _schema_of(row) is not None:
+        return row
+    for value in row.values():
+        found = _LOGGED.search(value) if isinstance(value, str) and "receipt" in value else None
+        if found is None:
+            continue
+        try:
+            receipt = json.loads(found[2])
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(receipt, dict) and storable(receipt):
+            return {"schema": f"openclaw-mem-engine.{found[1]}.receipt.v1", **receipt}
+    return None
+
+
+def _schema_of(row: dict[str, Any]) -> str | None:
+    schema = word(row.get("schema"))
+    if schema and _SCHEMA.fullmatch(schema) and ".receipt." in schema:
+        return schema
+    # The receipts of its commands say what they are by their kind.
+    kind = word(row.get("kind"))
+    return kind if kind and _SCHEMA.fullmatch(kind) and type(row.get("ok")) is bool else None
+
+
+def _receipt(receipt: dict[str, Any]) -> Saying:
+    schema = _schema_of(receipt) or ""
+    what = schema.partition(".")[2].rpartition(".v")[0].removesuffix(".receipt")
+    skipped = word(receipt.get("skipReason"))
+    status = "skipped" if receipt.get("skipped") is True or skipped else "ok"
+    if receipt.get("ok") is False:
+        status = "failed"
+    found, injected = receipt.get("finalCount"), receipt.get("injectedCount")
+    stored, seen = receipt.get("storedCount"), receipt.get("candidateExtractionCount")
+    if status == "skipped":
+        outcome = f"skipped: {skipped or 'no reason given'}"
+    elif type(stored) is int:
+        outcome = f"{stored} of {count(seen)} candidates stored"
+    elif type(found) is int:
+        outcome = f"{found} recalled, {count(injected)} injected"
+    else:
+        outcome = status
+    return Saying(
+        kind="ops.receipt",
+        summary=shorten(f"{what} {outcome}"),
+        payload=receipt,
+        refs=without_none(
+            code=skipped or word(receipt.get("code")) or word(receipt.get("error")),
+            status=status,
+            receipt=shorten(schema, 100),
+            duration_ms=_whole(receipt.get("durationMs") or receipt.get("duration_ms")),
+            recalled=_whole(found),
+            injected=_whole(injected),
+            stored=_whole(stored),
+            candidates=_whole(seen),
+        ),
+    )
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def _agent_of(key: str | None) -> str | None:
+    """Return the agent that a session's key names: ``agent:main:telegram:dm:7``."""
+    parts = (key or "").split(":")
+    return name(parts[1]) if parts[0] == "agent" and len(parts) > 1 else None

@@ -1,0 +1,241 @@
+"""pi's session logs: one file a session, in each of the three versions of its format.
+
+The first has no ids, the second makes the entries a tree, the third renames a role. OpenClaw keeps
+its sessions in the same format.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
+from treering.formats.pi.entries import entry_sayings
+from treering.formats.pi.trail import Trail
+from treering.formats.telling import Opening, Outcome, Told
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import PurePath
+
+    from treering.formats.sayings import Saying
+    from treering.formats.telling import Record
+
+NAME: Final = "pi"
+
+HEADER: Final = "session"
+ENTRIES: Final = frozenset({
+    "message", "model_change", "thinking_level_change", "compaction", "branch_summary", "custom",
+    "custom_message", "label", "session_info", "reset", "leaf", "usage", "context_edit",
+})  # fmt: skip
+_ROLES: Final = frozenset({
+    "user", "assistant", "toolResult", "bashExecution", "hookMessage", "custom", "system",
+})  # fmt: skip
+_FORKED_FROM: Final = ("parentSession", "branchedFrom")
+_TIME_IN_NAME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+Z_")
+_UNNAMED: Final = "unnamed"
+_BESIDE: Final = frozenset({"ops.observation", "usage.reported"})
+"""Kinds that stand beside the talk: a branch that leaves behind nothing else hides nothing."""
+
+
+def recognises(values: Sequence[Any]) -> bool:
+    """Whether these are entries of pi's, and not OpenClaw's."""
+    from treering.formats import openclaw  # noqa: PLC0415  (it is built on this module)
+
+    return has_grammar(values) and not openclaw.has_marks(values)
+
+
+def has_grammar(values: Sequence[Any]) -> bool:
+    """Whether these are a header of pi's, or entries that lost theirs."""
+    found = [value for value in values if isinstance(value, dict)]
+    if any(_is_header(value) for value in found[:1]):
+        return True
+    entries = [one for one in found if word(one.get("type")) in ENTRIES and "timestamp" in one]
+    roles = {word(fields_of(one.get("message")).get("role")) for one in entries}
+    return len(entries) * 2 > len(found) and not roles.isdisjoint(_ROLES)
+
+
+def id_in_name(path: str) -> str | None:
+    """Return the session's id in the name of its file; a path of any machine's will do."""
+    stem = re.split(r"[/\\]", path)[-1].split(".jsonl")[0]
+    return name(_TIME_IN_NAME.sub("", stem, count=1))
+
+
+class PiReader:
+    """Reads one file of entries."""
+
+    keys_are_global = False
+    """An entry's id is drawn from four billion, and unique within its session alone."""
+    agent: ClassVar[str] = NAME
+
+    def __init__(self, path: PurePath | None = None) -> None:
+        self.sessions: dict[str, Opening] = {}
+        self._path = path
+        self._session: str | None = None
+        self._header: dict[str, Any] = {}
+        self._trail = Trail()
+        self._now_ms = 1
+        self._leaf: tuple[str, str] | None = None
+        """The last entry that moved the tip, and where to."""
+
+    def read(self, record: Record) -> list[Outcome]:
+        """Return the outcome of ``record``: each is settled at once."""
+        entry = record.value
+        if isinstance(entry, dict) and _is_header(entry):
+            return [self._open(record, entry)]
+        if self._session is None:
+            self._begin({})
+        if not isinstance(entry, dict):
+            self._trail.add(None, None)
+            return [Outcome(record=record, skipped="no entry")]
+        return [self._read_entry(record, entry)]
+
+    def finish(self) -> list[Outcome]:
+        """Return nothing: nothing is held back."""
+        return []
+
+    def state(self) -> Any:
+        """Return the keys of all entries, None if there are too many of them."""
+        state = {
+            "header": self._header,
+            "session": self._session,
+            "now_ms": self._now_ms,
+            "leaf": self._leaf,
+            **self._trail.state(),
+        }
+        return bounded(state)
+
+    def resume(self, state: Any) -> None:
+        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
+            raise ValueError("no state of this format")
+        self._trail = Trail.of(state)
+        self._now_ms = state["now_ms"]
+        leaf = state.get("leaf")
+        self._leaf = (str(leaf[0]), str(leaf[1])) if isinstance(leaf, list | tuple) else None
+        if state.get("session") is not None:
+            self._begin(fields_of(state.get("header")))
+
+    # What OpenClaw tells otherwise.
+
+    def session_of(self, header: dict[str, Any]) -> str:
+        """Return the session's id: that of its header, or else in the name of the file."""
+        named = id_in_name(self._path.name) if self._path else None
+        return name(header.get("id")) or named or _UNNAMED
+
+    def opening(self, session: str, header: dict[str, Any]) -> Opening:
+        """Return what the header says of the session."""
+        parent = next((one for at in _FORKED_FROM if isinstance(one := header.get(at), str)), None)
+        known = {"type", "id", "timestamp", "cwd", *_FORKED_FROM}
+        rest = {
+            at: value
+            for at, value in header.items()
+            if at not in known and (type(value) is int or name(value))
+        }
+        return Opening(
+            session=session,
+            agent=self.agent,
+            cwd=word(header.get("cwd")),
+            forked_from=id_in_name(parent) if parent else None,
+            about=rest,
+        )
+
+    def repeated(self, entry: dict[str, Any]) -> str | None:
+        """Return why an entry repeats others, None if it does not."""
+        del entry
+        return None
+
+    def dressed(self, saying: Saying) -> Saying:
+        """Return an event as it is told."""
+        return saying
+
+    # Reading.
+
+    def _open(self, record: Record, header: dict[str, Any]) -> Outcome:
+        again = self._session is not None and self.session_of(header) == self._session
+        if not again:
+            self._trail, self._leaf = Trail(), None
+            self._begin(header)
+        self._now_ms = time_ms(header.get("timestamp")) or self._now_ms
+        self._trail.add(None, None)
+        return Outcome(record=record, skipped="opens the session" + (" again" if again else ""))
+
+    def _begin(self, header: dict[str, Any]) -> None:
+        session = self.session_of(header)
+        self._session = session
+        self._header = header
+        self.sessions.setdefault(session, self.opening(session, header))
+
+    def _read_entry(self, record: Record, entry: dict[str, Any]) -> Outcome:
+        content = digest(entry)
+        named = name(entry.get("id"))
+        if named and self._trail.repeats(named, content):
+            return Outcome(record=record, skipped="repeats an entry")
+        key = self._trail.free_key(named or content)
+        self._now_ms = self._time_of(entry)
+        why = self.repeated(entry)
+        sayings = [] if why else entry_sayings(entry, key, self._trail, self.agent)
+        undo = self._undo(entry, key) if sayings else None
+        events = [self._told(self.dressed(saying), key, at) for at, saying in enumerate(sayings)]
+        told = [undo, *events] if undo else events
+        counts = any(event.kind not in _BESIDE for event in told)
+        self._trail.add(key, told[0].key if told else None, content if named else "", counts=counts)
+        if entry.get("type") == "leaf" and (target := name(entry.get("targetId"))):
+            self._leaf = (key, target)
+        return Outcome(record=record, events=told, skipped=why or (None if told else "empty"))
+
+    def _undo(self, entry: dict[str, Any], key: str) -> Told | None:
+        """Return what hides the entries that this one does not go on from."""
+        trail = self._trail
+        if "parentId" not in entry:
+            return None
+        parent = entry["parentId"]
+        if parent is None:
+            # Some writers name no parents at all: then this is no second root.
+            said = word(entry.get("type")) in {"message", "branch_summary", "custom_message"}
+            first = trail.hidden_from(None) if trail.is_tree and said else None
+        else:
+            trail.is_tree = True
+            if self._leaf and parent == self._leaf[0]:
+                parent = self._leaf[1]
+            first = trail.hidden_from(parent) if isinstance(parent, str) else None
+        if first is None:
+            return None
+        return Told(
+            session=str(self._session),
+            key=f"{key}.undo",
+            kind="session.undone",
+            summary="another branch",
+            ts_ms=self._now_ms,
+            payload={"branch": parent},
+            first=first,
+        )
+
+    def _told(self, saying: Saying, key: str, at: int) -> Told:
+        return Told(
+            session=str(self._session),
+            key=f"{key}.{at}" if at else key,
+            kind=saying.kind,
+            summary=saying.summary,
+            ts_ms=self._now_ms,
+            payload=saying.payload,
+            refs=saying.refs,
+            source=saying.source,
+            first=saying.first,
+        )
+
+    def _time_of(self, entry: dict[str, Any]) -> int:
+        stated = entry.get("timestamp"), fields_of(entry.get("message")).get("timestamp")
+        return next((found for one in stated if (found := time_ms(one))), self._now_ms)
+
+
+READER: Final = PiReader
+
+
+def _is_header(value: dict[str, Any]) -> bool:
+    return (
+        value.get("type") == HEADER
+        and "message" not in value
+        and isinstance(value.get("id"), str)
+        and ("cwd" in value or "version" in value or "timestamp" in value)
+    )

@@ -1,0 +1,86 @@
+"""An entry of pi's that is no message, as events: compactions, branches, names, changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.formats.loose import count, fields_of, name, without_none, word
+from treering.formats.pi.messages import sayings_of, usage_saying
+from treering.formats.sayings import Saying, observation
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from treering.formats.pi.trail import Trail
+
+_PLACE: Final = frozenset({"type", "id", "parentId", "timestamp"})
+"""Fields of an entry that say what it is and where it stands."""
+
+
+def entry_sayings(entry: dict[str, Any], key: str, trail: Trail, agent: str) -> list[Saying]:
+    """Return the events that an entry tells; none if it says nothing."""
+    match entry.get("type"):
+        case "message" if isinstance(entry.get("message"), dict):
+            return sayings_of(entry["message"], key)
+        case "compaction" if word(entry.get("summary")):
+            return [_compaction(entry, trail, agent), *_usage(entry, key)]
+        case "branch_summary" if word(entry.get("summary")):
+            return [_branch_summary(entry), *_usage(entry, key)]
+        case "session_info" if word(entry.get("name")):
+            title = entry["name"].strip()
+            return [Saying(kind="session.titled", summary=shorten(title), payload={"title": title})]
+        case "reset":
+            payload = {"title": "reset", **_content(entry)}
+            return [Saying(kind="boundary.segment", summary="reset", payload=payload)]
+        case "usage" if used := usage_saying(entry, key):
+            return [used]
+        case sort:
+            return [_observed(name(sort) or "entry", entry)]
+
+
+def _compaction(entry: dict[str, Any], trail: Trail, agent: str) -> Saying:
+    kept, place = entry.get("firstKeptEntryId"), entry.get("firstKeptEntryIndex")
+    first = trail.first_from(kept) if isinstance(kept, str) else None
+    if first is None and type(place) is int:
+        first = trail.first_at(place)
+    told = without_none(from_tokens=count(entry.get("tokensBefore")) or None, by=agent)
+    known = {"summary", "tokensBefore", "firstKeptEntryId", "firstKeptEntryIndex", "usage"}
+    rest = {at: value for at, value in _content(entry).items() if at not in known}
+    return Saying(
+        kind="context.compacted",
+        summary=shorten(entry["summary"]),
+        payload={**rest, "summary": entry["summary"], **told},
+        refs=told,
+        first=first,
+    )
+
+
+def _branch_summary(entry: dict[str, Any]) -> Saying:
+    rest = {at: value for at, value in _content(entry).items() if at not in {"summary", "usage"}}
+    title = "what another branch came to"
+    return Saying(
+        kind="boundary.checkpoint",
+        summary=shorten(entry["summary"]),
+        payload={**rest, "title": title, "content": entry["summary"]},
+    )
+
+
+def _usage(entry: dict[str, Any], key: str) -> list[Saying]:
+    used = usage_saying(entry, key)
+    return [used] if used else []
+
+
+def _observed(sort: str, entry: dict[str, Any]) -> Saying:
+    saying = observation(sort, {at: value for at, value in entry.items() if at != "type"})
+    told = without_none(
+        custom=name(entry.get("customType")),
+        model=name(entry.get("modelId")),
+        provider=name(entry.get("provider")),
+    )
+    refs = {**fields_of(saying.refs), **told}
+    return msgspec.structs.replace(saying, refs=refs)
+
+
+def _content(entry: dict[str, Any]) -> dict[str, Any]:
+    return {at: value for at, value in entry.items() if at not in _PLACE}

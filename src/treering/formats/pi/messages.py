@@ -1,0 +1,205 @@
+"""A message of pi's as events: what was said, thought, asked of tools, returned and used."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from treering.formats.loose import (
+    blocks_of,
+    count,
+    fields_of,
+    hint_of,
+    name,
+    text_of,
+    without_none,
+    word,
+)
+from treering.formats.sayings import Saying, observation, outcome
+from treering.model.runs import INTERRUPT_TITLE
+from treering.spine.words import shorten
+
+BASH: Final = "bash"
+"""The tool that a command of the user's own counts as a call of."""
+_UNNAMED: Final = "tool"
+_STOP_REASONS: Final = {"toolUse": "tool_use"}
+"""What pi spells in its own way."""
+
+
+def sayings_of(message: dict[str, Any], key: str) -> list[Saying]:
+    """Return the events that a message tells; ``key`` names its entry."""
+    match message.get("role"):
+        case "user":
+            return _user(message)
+        case "assistant":
+            return _assistant(message, key)
+        case "toolResult":
+            return [_result(message)]
+        case "bashExecution":
+            return _command(message, key)
+        case role:
+            observed = f"message: {role}" if name(role) else "message"
+            return [observation(observed, message)]
+
+
+def usage_saying(told: dict[str, Any], key: str) -> Saying | None:
+    """Return what a call used, from what says so and names the model; None if it used nothing."""
+    usage = fields_of(told.get("usage"))
+    cached, written = count(usage.get("cacheRead")), count(usage.get("cacheWrite"))
+    # pi counts what came from a cache, or went into one, apart from the rest of the input.
+    sent = count(usage.get("input")) + cached + written
+    received = count(usage.get("output"))
+    total = count(usage.get("totalTokens")) or sent + received
+    if not total:
+        return None
+    counts = without_none(
+        model=name(told.get("model")),
+        provider=name(told.get("provider")),
+        input_tokens=sent,
+        output_tokens=received,
+        cached_tokens=cached,
+        cache_creation_tokens=written,
+        total_tokens=total,
+        message_id=name(told.get("responseId")) or key,
+    )
+    cost = usage.get("cost")
+    return Saying(
+        kind="usage.reported",
+        summary="usage reported",
+        payload={**counts, "cost": cost} if cost else counts,
+        refs=counts,
+    )
+
+
+def _user(message: dict[str, Any]) -> list[Saying]:
+    blocks = blocks_of(message.get("content"))
+    text = text_of(blocks)
+    others = [block for block in blocks if block.get("type") != "text"]
+    if not text.strip() and not others:
+        return []
+    return [
+        Saying(
+            kind="conversation.user",
+            summary=shorten(text) if text.strip() else f"{len(others)} attached",
+            payload={"text": text, **({"attached": others} if others else {})},
+            refs={"characters": len(text)},
+        )
+    ]
+
+
+def _assistant(message: dict[str, Any], key: str) -> list[Saying]:
+    stop = word(message.get("stopReason"))
+    beside = without_none(
+        model=name(message.get("model")),
+        stop_reason=_STOP_REASONS.get(stop or "", stop),
+        message_id=name(message.get("responseId")) or key,
+    )
+    found = [
+        saying
+        for at, block in enumerate(blocks_of(message.get("content")))
+        if (saying := _block(block, beside, f"{key}:{at}")) is not None
+    ]
+    if ended := _ending(stop, word(message.get("errorMessage"))):
+        found.append(ended)
+    if used := usage_saying(message, key):
+        found.append(used)
+    return found
+
+
+def _block(block: dict[str, Any], beside: dict[str, Any], call_id: str) -> Saying | None:
+    rest = {at: value for at, value in block.items() if at not in {"type", "text"}}
+    match block.get("type"):
+        case "text":
+            text = text_of([block])
+            if not text.strip():
+                return None
+            told = {at: value for at, value in beside.items() if at != "message_id"}
+            return Saying(
+                kind="conversation.assistant",
+                summary=shorten(text),
+                payload={**rest, "text": text, **told},
+                refs={"characters": len(text), **beside},
+            )
+        case "thinking":
+            refs = {"observed": "thinking", "message_id": beside["message_id"]}
+            return Saying(
+                kind="ops.observation", summary="thinking", payload=rest, refs=refs, source="agent"
+            )
+        case "toolCall":
+            return _call(rest, call_id)
+        case sort:
+            return observation(f"block: {sort}" if name(sort) else "block", block)
+
+
+def _call(block: dict[str, Any], call_id: str) -> Saying:
+    call_id = name(block.get("id")) or call_id
+    tool = name(block.get("name")) or _UNNAMED
+    given = block.get("arguments")
+    rest = {at: value for at, value in block.items() if at not in {"id", "name", "arguments"}}
+    return Saying(
+        kind="tool.call",
+        summary=hint_of(tool, given),
+        payload={**rest, "call_id": call_id, "name": tool, "input": given},
+        refs={"call_id": call_id, "tool": tool},
+    )
+
+
+def _ending(stop: str | None, error: str | None) -> Saying | None:
+    """Return what broke the answer off."""
+    if stop == "aborted":
+        return Saying(
+            kind="boundary.interrupt",
+            summary=INTERRUPT_TITLE,
+            payload=without_none(title=INTERRUPT_TITLE, content=error),
+        )
+    if stop == "error" or error:
+        message = error or "the model gave an error"
+        return Saying(
+            kind="ops.error",
+            summary=shorten(message),
+            payload={"message": message, "code": "model_error"},
+            refs={"code": "model_error"},
+        )
+    return None
+
+
+def _result(message: dict[str, Any]) -> Saying:
+    call_id = name(message.get("toolCallId")) or name(message.get("toolUseId"))
+    details = fields_of(message.get("details"))
+    output = output_of(message.get("content"))
+    return outcome(
+        call_id,
+        name(message.get("toolName")),
+        output,
+        failed=message.get("isError") is True,
+        duration_ms=details.get("durationMs"),
+        # Some tools tell their output a second time.
+        details={at: value for at, value in details.items() if value != output},
+    )
+
+
+def output_of(content: Any) -> str | list[Any]:
+    """Return a tool's output: its text if that is all there is, else its parts as given."""
+    blocks = blocks_of(content)
+    if not blocks:
+        return ""
+    one_text = len(blocks) == 1 and set(blocks[0]) == {"type", "text"}
+    return text_of(blocks) if one_text else blocks
+
+
+def _command(message: dict[str, Any], key: str) -> list[Saying]:
+    """Return a command that the user ran beside the agent."""
+    call_id = f"{BASH}-{key}"
+    command, output = message.get("command"), text_of(message.get("output"))
+    given = {"command": command}
+    code = message.get("exitCode")
+    known = {"role", "command", "output", "timestamp"}
+    called = Saying(
+        kind="tool.call",
+        summary=hint_of(BASH, given),
+        payload={"call_id": call_id, "name": BASH, "input": given},
+        refs={"call_id": call_id, "tool": BASH},
+        source="user",
+    )
+    failed = message.get("cancelled") is True or (type(code) is int and code != 0)
+    details = {at: value for at, value in message.items() if at not in known}
+    return [called, outcome(call_id, BASH, output, failed=failed, details=details)]

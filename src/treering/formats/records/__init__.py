@@ -1,0 +1,250 @@
+"""Records of a log: one JSON value after the other, whatever has become of the file.
+
+Logs are cut off, welded together, filled with NUL bytes and pretty-printed. Every byte that is
+not blank lies in one record, if only in one that has a fault; what can be read is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.formats.records.lines import NULS, RECORD_BYTES_MAX, TOO_LONG, Line, Lines
+from treering.formats.records.pieces import (
+    NOISE,
+    OPEN,
+    TORN,
+    Piece,
+    is_blank,
+    measure,
+    take_apart,
+)
+from treering.formats.records.values import NOT_JSON, TOO_DEEP, is_deep
+from treering.formats.telling import Record
+from treering.model.codec import NESTING_MAX, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Iterator
+    from typing import BinaryIO, TypeAlias
+
+    _Taken: TypeAlias = Generator[Record, None, Line | None]
+
+__all__ = ["RECORD_BYTES_MAX", "read_records"]
+
+BLANK: Final = "blank"
+UTF_16: Final = "UTF-16"
+DAMAGED: Final = "damaged"
+"""The stream broke off: its disk, or what it is packed in."""
+
+_UTF_16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
+_BRACKET: Final = re.compile(rb"[{}\[\]]")
+_UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def read_records(
+    stream: BinaryIO, *, offset: int = 0, line: int = 1, final: bool = True
+) -> Iterator[Record]:
+    """Read the records of ``stream``, which is positioned at ``offset``, in line ``line``.
+
+    A record's ``end`` is behind its line feed, so reading can go on there. Without ``final`` the
+    file is still being written: a last line without a line feed is a record only if it is an
+    object, whole as it is; anything else that is unfinished is left for later and gives nothing.
+    Nothing is raised for what the stream holds: it is told as a fault.
+    """
+    lines = Lines(stream, offset, line)
+    reading = _Reading(lines, final=final)
+    kin: Any = None
+    last = lines.take()
+    if last is not None and offset == 0 and last.text.startswith(_UTF_16_BOMS):
+        yield from reading.unread(last)
+        return
+    if last is not None and offset > 0 and last.fed and not last.text.strip(b"\r"):
+        last = lines.take()  # The line feed of a record that had none when it was read.
+    while last is not None:
+        text = last.text
+        try:
+            value = decode(text)
+        except _UNDECODABLE:
+            reading.kin = kin.keys() if type(kin) is dict else ()
+            yield from reading.mend(last)
+        else:
+            if is_deep(text, value) or not (last.whole or final or type(value) is dict):
+                yield from reading.mend(last)
+            else:
+                kin = value
+                yield Record(value, last.number, last.offset, last.end)
+        last = lines.take()
+    if lines.damage is not None and final:
+        yield Record(None, lines.number, lines.end, lines.end, DAMAGED)
+
+
+class _Reading:
+    """What becomes of lines that are not a value each."""
+
+    def __init__(self, lines: Lines, *, final: bool) -> None:
+        self._lines = lines
+        self._final = final
+        self.kin: Collection[str] = ()
+        """The keys of the last good record."""
+
+    def mend(self, line: Line) -> Iterator[Record]:
+        """Give the records of ``line``, and of those behind it that its last value goes on in."""
+        if not line.whole and not self._final:
+            return
+        if line.fault is not None:
+            yield Record(None, line.number, line.offset, line.end, line.fault)
+        elif is_blank(line.text):
+            fault = NULS if b"\x00" in line.text else BLANK
+            yield Record(None, line.number, line.offset, line.end, fault)
+        else:
+            opened = yield from self._take_apart(line, may_open=line.fed)
+            while opened is not None:
+                opened = yield from self._go_on(opened)
+
+    def unread(self, line: Line) -> Iterator[Record]:
+        """Give one record of UTF-16 for all that there is."""
+        while self._lines.take() is not None:
+            pass
+        if self._final:
+            yield Record(None, line.number, line.offset, self._lines.end, UTF_16)
+
+    def _take_apart(self, line: Line, *, may_open: bool) -> _Taken:
+        """Give the records of ``line``; return its last value, if it may go on."""
+        number, counted = line.number, 0
+        for piece in take_apart(line.text, self.kin, may_open=may_open):
+            number += line.text.count(b"\n", counted, piece.start)
+            counted = piece.start
+            if piece.fault == OPEN:
+                return _rest_of(line, piece.start)
+            if isinstance(piece.value, dict):
+                self.kin = piece.value.keys()
+            yield _record_of(line, piece, number)
+        return None
+
+    def _go_on(self, line: Line) -> _Taken:
+        """Give the value that ``line`` begins, or what is left of it; return one that goes on."""
+        shape, held = _Shape(line.text), bytearray(line.text + b"\n")
+        while True:
+            following = self._lines.take()
+            if not self._final and (following is None or not following.whole):
+                return (yield from self._last(line, held, following))
+            fault = shape.fault_with(following)
+            if following is None or fault is not None:
+                return (yield from self._give_up(line, held, fault or TORN, following))
+            held += following.text + b"\n" * following.fed
+            if len(held) > RECORD_BYTES_MAX:
+                return (yield from self._give_up(line, held, TOO_LONG, None))
+            if shape.depth <= 0:
+                break
+        joined = bytes(held[:-1]) if following.fed else bytes(held)
+        whole = Line(joined, line.offset, following.end, line.number, following.whole)
+        if (value := _value_of(joined)) is not None:
+            self.kin = value.keys() if isinstance(value, dict) else self.kin
+            yield Record(value, line.number, line.offset, whole.end)
+            return None
+        if measure(joined, 0).whole:
+            return (yield from self._take_apart(whole, may_open=whole.fed))
+        return (yield from self._give_up(line, held, TORN, None))
+
+    def _last(self, line: Line, held: bytearray, following: Line | None) -> _Taken:
+        """Give the value if it is whole with the unfinished line of a file being written."""
+        if following is not None and following.fault is None:
+            value = _value_of(bytes(held) + following.text)
+            if isinstance(value, dict):
+                yield Record(value, line.number, line.offset, following.end)
+        return None
+
+    def _give_up(self, line: Line, held: bytearray, fault: str, behind: Line | None) -> _Taken:
+        """Give what ``line`` holds by itself; those behind it are taken again."""
+        fed = len(line.text) + 1
+        self._lines.put_back(bytes(held[fed:]), line.offset + fed, line.number + 1, behind)
+        for piece in take_apart(line.text, self.kin, may_open=False):
+            record = _record_of(line, piece, line.number)
+            if piece.fault == TORN and piece.end == len(line.text):
+                end = self._end_of_torn(line)
+                record = msgspec.structs.replace(record, end=end, fault=fault)
+            yield record
+        return None
+
+    def _end_of_torn(self, line: Line) -> int:
+        """Return where the lines end that can only have been part of a torn value.
+
+        The next record begins no further in than it did.
+        """
+        beginning = re.compile(rb"[ \t]{0,%d}[{\[]" % line.indent)
+        end = line.end
+        while (following := self._lines.take()) is not None:
+            unfinished = not following.whole and not self._final
+            if following.fault or unfinished or beginning.match(following.text.lstrip(NOISE)):
+                self._lines.put_back(b"", 0, 0, following)
+                break
+            end = following.end
+        return end
+
+
+class _Shape:
+    """How deep in brackets a value over several lines is, and whether a line can be the next."""
+
+    def __init__(self, text: bytes) -> None:
+        self.depth = 0
+        self._last = ord(",")
+        self._read(text)
+
+    def fault_with(self, line: Line | None) -> str | None:
+        """Go on with ``line``; return what is wrong with that."""
+        if line is None or line.fault is not None or (line.whole and not line.fed):
+            return TORN
+        return self._read(line.text)
+
+    def _read(self, text: bytes) -> str | None:
+        bare = text.strip()
+        if not bare:
+            return None
+        # Nothing follows a value but a comma or an end.
+        if self._last not in b",:[{" and bare[0] not in b",:]}":
+            return TORN
+        self._last = bare[-1]
+        if _BRACKET.search(bare) is None:
+            return None
+        bare = _STRING.sub(b"", bare)
+        if b'"' in bare:  # No string goes on in another line.
+            return TORN
+        self.depth += bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
+        return TOO_DEEP if self.depth > NESTING_MAX else None
+
+
+def _record_of(line: Line, piece: Piece, number: int) -> Record:
+    last = piece.end == len(line.text)
+    fault = TORN if last and not line.whole and piece.fault == NOT_JSON else piece.fault
+    return Record(
+        piece.value,
+        number,
+        line.offset + piece.start,
+        line.end if last else line.offset + piece.end,
+        fault,
+        piece.mended,
+    )
+
+
+def _rest_of(line: Line, start: int) -> Line:
+    before = line.text[:start]
+    return Line(
+        line.text[start:],
+        line.offset + start,
+        line.end,
+        line.number + before.count(b"\n"),
+        line.whole,
+        indent=0 if before.strip(b" \t") else start,
+    )
+
+
+def _value_of(text: bytes) -> Any:
+    """Return the value of ``text``, None if it is not sound."""
+    try:
+        value = decode(text)
+    except _UNDECODABLE:
+        return None
+    return None if is_deep(text, value) else value

@@ -1,0 +1,175 @@
+"""The lines of a log, read in pieces: memory never grows with the file, nor with a line of it.
+
+Lines end at a line feed. A long run of NUL bytes ends one too: no JSON holds it, and a disk that
+lost power leaves gigabytes of it.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+CHUNK_BYTES: Final = 1024 * 1024
+RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The longest line, or value over several lines, that is read."""
+NUL_RUN_MIN: Final = 4_096
+"""From here on a run of NUL bytes is a stretch of its own: a page that was never written."""
+
+TOO_LONG: Final = "too long"
+NULS: Final = "NUL bytes"
+_NUL_RUN: Final = re.compile(rb"\x00{%d}" % NUL_RUN_MIN)
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """A line without its line feed, or a stretch that is not held at all."""
+
+    text: bytes
+    offset: int
+    end: int
+    """The byte behind it and its line feed."""
+    number: int
+    whole: bool = True
+    """Whether more cannot follow: only the last line of a file is not."""
+    fault: str | None = None
+    """Why there is no text: TOO_LONG or NULS."""
+    indent: int = 0
+    """How far in it begins, if what is before it was cut off."""
+
+    @property
+    def fed(self) -> bool:
+        """Whether a line feed ends it."""
+        return self.end - self.offset > len(self.text) and self.fault is None
+
+
+class Lines:
+    """The lines of ``stream``, which is positioned at ``offset``, in line ``number``."""
+
+    def __init__(self, stream: BinaryIO, offset: int, number: int) -> None:
+        self._stream = stream
+        self._buffer = b""
+        self._at = 0
+        self._base = offset  # Where in the stream the buffer begins.
+        self._number = number
+        self._nuls = False
+        self._waiting: list[Lines | Line] = []  # To be taken again, the last one first.
+        self.damage: str | None = None
+        """Why the stream could not be read to its end."""
+
+    @property
+    def number(self) -> int:
+        """The line where what comes next begins."""
+        return self._number
+
+    @property
+    def end(self) -> int:
+        """The byte behind all that has been taken."""
+        return self._base + self._at
+
+    def take(self) -> Line | None:
+        """Return the next line; None at the end."""
+        if self._waiting:
+            return self._take_again()
+        stop = -1 if self._nuls else self._buffer.find(b"\n", self._at)
+        return self._take_far() if stop < 0 else self._cut(stop)
+
+    def put_back(self, text: bytes, offset: int, number: int, behind: Line | None) -> None:
+        """Have the lines of ``text`` taken again, and ``behind`` after them."""
+        if behind is not None:
+            self._waiting.append(behind)
+        if text:
+            self._waiting.append(Lines(io.BytesIO(text), offset, number))
+
+    def _take_again(self) -> Line | None:
+        waiting = self._waiting[-1]
+        if isinstance(waiting, Line):
+            self._waiting.pop()
+            return waiting
+        line = waiting.take()
+        if line is None:
+            self._waiting.pop()
+            return self.take()
+        return line
+
+    def _take_far(self) -> Line | None:
+        """Take a line that has NUL bytes near, or does not end in the buffer."""
+        looked = self._at
+        while True:
+            stop = self._buffer.find(b"\n", looked)
+            limit = len(self._buffer) if stop < 0 else stop
+            if self._nuls and (
+                run := _NUL_RUN.search(self._buffer, max(self._at, looked - NUL_RUN_MIN), limit)
+            ):
+                return self._cut_at_nuls(run.start())
+            if limit - self._at > RECORD_BYTES_MAX:
+                return self._skip_long()
+            if stop >= 0:
+                return self._cut(stop)
+            looked = limit - self._at
+            # As much again as there is: a long line is copied only twice on the whole.
+            if not self._fill(max(CHUNK_BYTES, looked)):
+                return self._cut_rest() if self._buffer else None
+
+    def _cut(self, stop: int) -> Line:
+        base = self._base
+        line = Line(self._buffer[self._at : stop], base + self._at, base + stop + 1, self._number)
+        self._at = stop + 1
+        self._number += 1
+        return line
+
+    def _cut_rest(self) -> Line:
+        line = Line(self._buffer, self._base, self._base + len(self._buffer), self._number, False)
+        self._at = len(self._buffer)
+        return line
+
+    def _cut_at_nuls(self, stop: int) -> Line:
+        offset = self.end
+        if stop > self._at:
+            text = self._buffer[self._at : stop]
+            self._at = stop
+            return Line(text, offset, self.end, self._number)
+        while True:
+            rest = self._buffer[self._at :].lstrip(b"\x00")
+            self._at = len(self._buffer) - len(rest)
+            if rest or not self._fill(CHUNK_BYTES):
+                break
+        number = self._number
+        if rest.startswith(b"\n"):
+            self._at += 1
+            self._number += 1
+        return Line(b"", offset, self.end, number, bool(rest), NULS)
+
+    def _skip_long(self) -> Line:
+        offset = self.end
+        while (stop := self._buffer.find(b"\n", self._at)) < 0:
+            self._at = len(self._buffer)
+            if not self._fill(CHUNK_BYTES):
+                return Line(b"", offset, self.end, self._number, False, TOO_LONG)
+        self._at = stop + 1
+        self._number += 1
+        return Line(b"", offset, self.end, self._number - 1, True, TOO_LONG)
+
+    def _fill(self, size: int) -> bool:
+        """Read up to ``size`` bytes behind what is left; return whether there were any."""
+        parts = [self._buffer[self._at :]]
+        left = size
+        while left > 0 and self.damage is None:
+            try:
+                part = self._stream.read(min(left, CHUNK_BYTES))
+            except (OSError, EOFError) as error:
+                self.damage = str(error) or type(error).__name__
+                break
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+        self._base += self._at
+        self._at = 0
+        self._buffer = b"".join(parts)
+        self._nuls = b"\x00" in self._buffer
+        return left < size

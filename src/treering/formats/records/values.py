@@ -1,0 +1,108 @@
+"""JSON values as logs hold them: read if at all possible, and storable in any case."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final
+
+import msgspec
+
+from treering.model.codec import NESTING_MAX, decode
+
+TOO_DEEP: Final = "nested too deeply"
+NOT_JSON: Final = "not JSON"
+_DIGITS_MAX: Final = 4_300
+"""More digits are not made an integer of: it takes Python too long, and it refuses."""
+
+
+class Unreadable(Exception):
+    """The text is no value; the message says why in a word or two."""
+
+
+def read_value(text: bytes) -> tuple[Any, list[str]]:
+    """Return the value of ``text``, and what had to be put right. Raises Unreadable.
+
+    Numbers that cannot be held stay as they are spelled, as text.
+    """
+    try:
+        value = decode(text)
+    except RecursionError:
+        raise Unreadable(TOO_DEEP) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _read_leniently(text)
+    if is_deep(text, value):
+        raise Unreadable(TOO_DEEP)
+    return value, []
+
+
+def is_deep(text: bytes, value: Any) -> bool:
+    """Whether ``value``, which ``text`` spells, has more levels than can be stored."""
+    # Each level opens one bracket, so few brackets settle it without a walk.
+    if text.count(b"{") + text.count(b"[") <= NESTING_MAX:
+        return False
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(NESTING_MAX):
+        level = [
+            child
+            for one in level
+            for child in (one.values() if type(one) is dict else one)
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _read_leniently(text: bytes) -> tuple[Any, list[str]]:
+    mended: dict[str, None] = {}
+    try:
+        spelled = text.decode()
+    except UnicodeDecodeError:
+        spelled = text.decode(errors="replace")
+        mended["encoding"] = None
+
+    def as_text(number: str) -> str:
+        mended["number"] = None
+        return number
+
+    def real(number: str) -> float | str:
+        read = float(number)
+        return read if math.isfinite(read) else as_text(number)
+
+    def whole(number: str) -> int | str:
+        return int(number) if len(number) <= _DIGITS_MAX else as_text(number)
+
+    decoder = json.JSONDecoder(
+        strict=False, parse_constant=as_text, parse_float=real, parse_int=whole
+    )
+    try:
+        value = decoder.decode(spelled)
+    except RecursionError:
+        raise Unreadable(TOO_DEEP) from None
+    except ValueError:
+        raise Unreadable(NOT_JSON) from None
+    if is_deep(text, value):
+        raise Unreadable(TOO_DEEP)
+    value = _without_surrogates(value, mended)
+    if b"\x00" in text:
+        mended["NUL"] = None
+    return value, list(mended) or ["control characters"]
+
+
+def _without_surrogates(value: Any, mended: dict[str, None]) -> Any:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            mended["surrogate"] = None
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value
+    if isinstance(value, list):
+        return [_without_surrogates(one, mended) for one in value]
+    if isinstance(value, dict):
+        return {
+            _without_surrogates(key, mended): _without_surrogates(one, mended)
+            for key, one in value.items()
+        }
+    return value

@@ -1,0 +1,124 @@
+"""Tapes: the append-only logs of republic and bub, one file a session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
+from treering.formats.tape.entries import Calls, entry_sayings
+from treering.formats.telling import Opening, Outcome, Told
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import PurePath
+
+    from treering.formats.telling import Record
+
+NAME: Final = "tape"
+
+KINDS: Final = frozenset({
+    "message", "system", "anchor", "tool_call", "tool_result", "error", "event",
+})  # fmt: skip
+
+SECONDS_MAX: Final = 100_000_000_000
+"""More than that are milliseconds."""
+
+
+def recognises(values: Sequence[Any]) -> bool:
+    """Whether these are entries of a tape."""
+    found = [value for value in values if isinstance(value, dict)]
+    ours = sum(_is_entry(value) for value in found)
+    return ours > 0 and ours * 2 > len(found)
+
+
+class TapeReader:
+    """Reads one tape."""
+
+    keys_are_global = False
+
+    def __init__(self, path: PurePath | None = None) -> None:
+        # What was archived, <name>.jsonl.<time>.bak, is of the same tape.
+        named = name(path.name.split(".jsonl")[0]) if path else None
+        self._session = named or NAME
+        self.sessions: dict[str, Opening] = {
+            self._session: Opening(session=self._session, agent=NAME)
+        }
+        self._calls = Calls()
+        self._unnumbered: Counter[str] = Counter()
+        self._now_ms = 1
+
+    def read(self, record: Record) -> list[Outcome]:
+        """Return the outcome of ``record``: each is settled at once."""
+        entry = record.value
+        if not isinstance(entry, dict):
+            return [Outcome(record=record, skipped="no entry")]
+        stated = entry.get("date"), entry.get("timestamp")
+        self._now_ms = next((found for one in stated if (found := _time_of(one))), self._now_ms)
+        key = self._key_of(entry)
+        sayings = entry_sayings(entry, key, self._calls)
+        run = name(fields_of(entry.get("meta")).get("run_id"))
+        events = [
+            Told(
+                session=self._session,
+                key=f"{key}.{at}" if at else key,
+                kind=saying.kind,
+                summary=saying.summary,
+                ts_ms=self._now_ms,
+                payload=saying.payload,
+                refs={**fields_of(saying.refs), "tape_run": run} if run else saying.refs,
+                source=saying.source,
+            )
+            for at, saying in enumerate(sayings)
+        ]
+        return [Outcome(record=record, events=events, skipped=None if events else "empty")]
+
+    def finish(self) -> list[Outcome]:
+        """Return nothing: nothing is held back."""
+        return []
+
+    def state(self) -> Any:
+        """Return the calls that wait, None if they are too many."""
+        return bounded(
+            {
+                "waiting": self._calls.waiting,
+                "unnumbered": self._unnumbered,
+                "now_ms": self._now_ms,
+            }
+        )
+
+    def resume(self, state: Any) -> None:
+        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
+            raise ValueError("no state of this format")
+        waiting = [(str(call_id), str(tool)) for call_id, tool in state.get("waiting") or []]
+        self._calls = Calls(waiting)
+        self._unnumbered = Counter(fields_of(state.get("unnumbered")))
+        self._now_ms = state["now_ms"]
+
+    def _key_of(self, entry: dict[str, Any]) -> str:
+        """Return an entry's key: a tape that was reset counts from 1 again, so by content too."""
+        content = digest(entry)
+        if type(entry.get("id")) is int:
+            return f"{entry['id']}-{content}"
+        self._unnumbered[content] += 1
+        again = self._unnumbered[content]
+        return content if again == 1 else f"{content}~{again}"
+
+
+READER: Final = TapeReader
+
+
+def _time_of(value: Any) -> int | None:
+    """Return when an entry was made: older tapes count seconds."""
+    in_seconds = type(value) in {int, float} and value < SECONDS_MAX
+    return time_ms(value * 1_000.0 if in_seconds else value)
+
+
+def _is_entry(value: dict[str, Any]) -> bool:
+    return (
+        word(value.get("kind")) in KINDS
+        and isinstance(value.get("payload"), dict)
+        and ("id" in value or "meta" in value)
+        and "type" not in value
+    )

@@ -1,0 +1,215 @@
+"""An entry of a tape as events: messages, calls and results in order, anchors, errors."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from treering.formats.loose import (
+    blocks_of,
+    count,
+    fields_of,
+    hint_of,
+    name,
+    text_of,
+    without_none,
+    word,
+)
+from treering.formats.sayings import Saying, observation, outcome
+from treering.model.codec import decode, encode
+from treering.spine.words import shorten
+
+_UNNAMED: Final = "tool"
+_SAYINGS: Final = {"user": "conversation.user", "assistant": "conversation.assistant"}
+_CALLED: Final = frozenset({"id", "type", "name", "arguments", "function"})
+_ERROR: Final = frozenset({"kind", "message", "details"})
+"""The fields of an error, where one stands for a result."""
+_ANSWER: Final = frozenset({"tool_call_id", "content"})
+_COUNTS: Final = {
+    "input_tokens": ("input_tokens", "prompt_tokens"),
+    "output_tokens": ("output_tokens", "completion_tokens"),
+    "total_tokens": ("total_tokens",),
+}
+"""What providers call their counts."""
+
+
+class Calls:
+    """The calls that wait for their results: these come in order, and often without ids."""
+
+    def __init__(self, waiting: list[tuple[str, str]] | None = None) -> None:
+        self.waiting = waiting or []
+        """Their ids and tools."""
+
+    def say(self, call: Any, key: str) -> Saying | None:
+        """Return a call as an event; None if it was told before."""
+        stated = fields_of(call)
+        function = fields_of(stated.get("function"))
+        tool = name(function.get("name")) or name(stated.get("name")) or _UNNAMED
+        call_id = name(stated.get("id")) or key
+        if any(known == call_id for known, _ in self.waiting):
+            return None
+        self.waiting.append((call_id, tool))
+        given = _input(function.get("arguments", stated.get("arguments")))
+        rest = {at: value for at, value in stated.items() if at not in _CALLED}
+        return Saying(
+            kind="tool.call",
+            summary=hint_of(tool, given),
+            payload={**rest, "call_id": call_id, "name": tool, "input": given},
+            refs={"call_id": call_id, "tool": tool},
+        )
+
+    def answer(self, result: Any, call_id: str | None = None) -> Saying:
+        """Return a result as an event: of the call that it names, or else of the first."""
+        stated = fields_of(result)
+        call_id = call_id or name(stated.get("tool_call_id"))
+        at = next((n for n, one in enumerate(self.waiting) if one[0] == call_id), None)
+        if call_id is None and self.waiting:
+            at = 0
+        known, tool = self.waiting.pop(at) if at is not None else (call_id, None)
+        output = stated["content"] if set(stated) == _ANSWER else result
+        failed = bool(stated) and {"kind", "message"} <= set(stated) <= _ERROR
+        shown = str(stated["message"]) if failed else output
+        told = shown if isinstance(shown, str | list) else encode(shown).decode()
+        details = dict(stated) if failed else None
+        return outcome(known, tool, told, failed=failed, details=details)
+
+
+def entry_sayings(entry: dict[str, Any], key: str, calls: Calls) -> list[Saying]:
+    """Return the events that an entry tells; none if it says nothing."""
+    payload = fields_of(entry.get("payload"))
+    beside = fields_of(entry.get("meta"))
+    if beside.get("context") is False:
+        return [_observed(entry)]
+    match entry.get("kind"):
+        case "message":
+            return _message(payload, entry, key, calls)
+        case "anchor":
+            return [_anchor(payload)]
+        case "tool_call" if isinstance(payload.get("calls"), list):
+            said = _said("assistant", payload)
+            return said + [
+                saying
+                for at, call in enumerate(payload["calls"])
+                if (saying := calls.say(call, f"{key}:{at}"))
+            ]
+        case "tool_result" if isinstance(payload.get("results"), list):
+            found = [calls.answer(result) for result in payload["results"]]
+            # Whatever is left has no result: the next ones are other calls'.
+            calls.waiting.clear()
+            return found
+        case "error":
+            return [_error(payload)]
+        case "event":
+            used = _usage(payload, key)
+            return [_observed(entry), *([used] if used else [])]
+        case _:
+            return [_observed(entry)]
+
+
+def _message(
+    payload: dict[str, Any], entry: dict[str, Any], key: str, calls: Calls
+) -> list[Saying]:
+    role = word(payload.get("role"))
+    if role == "tool":
+        return [calls.answer(payload.get("content"), name(payload.get("tool_call_id")))]
+    if role is None or role not in _SAYINGS:
+        return [_observed(entry)]
+    listed = payload.get("tool_calls")
+    found = (
+        calls.say(call, f"{key}:{at}")
+        for at, call in enumerate(listed if isinstance(listed, list) else [])
+    )
+    return [*_said(role, payload), *(saying for saying in found if saying)]
+
+
+def _said(role: str, payload: dict[str, Any]) -> list[Saying]:
+    thought = next(
+        (word(payload.get(at)) for at in ("reasoning_content", "reasoning") if payload.get(at)),
+        None,
+    )
+    content = payload.get("content")
+    text = text_of(content)
+    found = []
+    if thought:
+        refs = {"observed": "thinking"}
+        found.append(
+            Saying(
+                kind="ops.observation",
+                summary="thinking",
+                payload={"thinking": thought},
+                refs=refs,
+                source="agent",
+            )
+        )
+    others = [block for block in blocks_of(content) if "text" not in block]
+    if text.strip() or others:
+        known = {"role", "content", "tool_calls", "reasoning", "reasoning_content", "calls"}
+        rest = {at: value for at, value in payload.items() if at not in known}
+        parts = {"attached": others} if others else {}
+        found.append(
+            Saying(
+                kind=_SAYINGS[role],
+                summary=shorten(text),
+                payload={**rest, **parts, "text": text},
+                refs={"characters": len(text)},
+            )
+        )
+    return found
+
+
+def _anchor(payload: dict[str, Any]) -> Saying:
+    title = word(payload.get("name")) or "anchor"
+    state = payload.get("state")
+    content = {"content": f"{title}: {encode(state).decode()}"} if state else {}
+    rest = {at: value for at, value in payload.items() if at != "name"}
+    return Saying(
+        kind="boundary.checkpoint",
+        summary=shorten(title),
+        payload={**rest, "title": title, **content},
+    )
+
+
+def _error(payload: dict[str, Any]) -> Saying:
+    message = word(payload.get("message")) or "an error"
+    code = name(payload.get("kind"))
+    told = without_none(message=message, code=code)
+    return Saying(
+        kind="ops.error",
+        summary=shorten(message),
+        payload={**payload, **told},
+        refs=without_none(code=code) or None,
+    )
+
+
+def _usage(payload: dict[str, Any], key: str) -> Saying | None:
+    told = fields_of(payload.get("data"))
+    usage = fields_of(told.get("usage"))
+    counts = {
+        ours: next((found for at in theirs if (found := count(usage.get(at)))), 0)
+        for ours, theirs in _COUNTS.items()
+    }
+    if not any(counts.values()):
+        return None
+    counts["total_tokens"] = counts["total_tokens"] or sum(counts.values())
+    refs = {
+        **counts,
+        **without_none(model=name(told.get("model")), provider=name(told.get("provider"))),
+        "message_id": key,
+    }
+    return Saying(kind="usage.reported", summary="usage reported", payload=refs, refs=refs)
+
+
+def _observed(entry: dict[str, Any]) -> Saying:
+    kind, payload = name(entry.get("kind")) or "entry", fields_of(entry.get("payload"))
+    told = name(payload.get("name")) if kind == "event" else None
+    return observation(f"{kind}: {told}" if told else kind, entry)
+
+
+def _input(given: Any) -> Any:
+    """Return the input of a call: arguments are JSON in a text, or whatever somebody wrote."""
+    if not isinstance(given, str):
+        return {} if given is None else given
+    try:
+        found = decode(given.encode())
+    except (ValueError, RecursionError):
+        return given
+    return found if isinstance(found, dict) else given

@@ -1,0 +1,104 @@
+"""What the records of a log tell: events of sessions, in the ledger's words.
+
+A log is read as records; a reader of its format says of each what it tells. Nothing here knows a
+ledger: ids, forks and repeats are settled where the events are taken in.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One JSON value of a log, or a stretch of bytes that is none."""
+
+    value: Any
+    """What it says; None if there is a fault."""
+    line: int
+    """The line where it begins, from 1."""
+    offset: int
+    """The byte where it begins, in the content as it is read: a compressed file's is unpacked."""
+    end: int
+    """The byte behind it."""
+    fault: str | None = None
+    """Why it is no record, in a word or two: torn, not JSON, too long, …"""
+    mended: str | None = None
+    """What was put right to read it: welded, BOM, NUL, encoding, …"""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """One event that a record tells of."""
+
+    session: str
+    """The session's own id, as its agent names it; the reader has an Opening for it."""
+    key: str
+    """Names the event, the same whenever and wherever it is read: from the log's own ids."""
+    kind: str
+    summary: str
+    ts_ms: int
+    payload: Any = None
+    refs: dict[str, Any] | None = None
+    source: str | None = None
+    after: str | None = None
+    """The key of what caused it, where the log says so: a session may go on from another's."""
+    first: str | None = None
+    """Of session.undone the first event that it hides, of context.compacted the first one that is
+    kept: the key of an earlier event, whose seq is filled in when it is taken in."""
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """What a log says of a session itself."""
+
+    session: str
+    agent: str
+    """Who writes such logs: claude-code, codex, …; a subagent's is ``claude-code:reviewer``."""
+    cwd: str | None = None
+    """The folder that it worked in: what its scope is named after."""
+    title: str | None = None
+    key: str | None = None
+    """The name that its channel knows it by."""
+    parent: str | None = None
+    """The session whose agent began this one, as its subagent."""
+    call_id: str | None = None
+    """The tool call of the parent that began it."""
+    forked_from: str | None = None
+    """The session whose past it repeats at its beginning."""
+    about: dict[str, Any] = {}
+    """What else is worth keeping of it, in a few small values: version, branch, model, …"""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one record: events, or the reason why there are none."""
+
+    record: Record
+    events: list[Told] = []
+    skipped: str | None = None
+
+
+class Reader(Protocol):
+    """Reads the records of one file of one format, in their order.
+
+    Every record is answered by one Outcome, sooner or later: what comes may have to be held back
+    until more is known. Records with a fault are not given to it.
+    """
+
+    sessions: dict[str, Opening]
+    """The sessions told of so far. One is there before its first event is."""
+
+    @property
+    def keys_are_global(self) -> bool:
+        """Whether a key names the same event in whichever session it is found."""
+
+    def read(self, record: Record) -> list[Outcome]:
+        """Return the outcomes that are settled with ``record``: its own, or earlier ones' too."""
+
+    def finish(self) -> list[Outcome]:
+        """Return the outcomes of records that are still held back."""
+
+    def state(self) -> Any:
+        """Return what it needs to go on behind the last record, as JSON; None if it cannot."""
+
+    def resume(self, state: Any) -> None:
+        """Go on from what ``state`` returned. Raises ValueError if it cannot."""

@@ -1,0 +1,275 @@
+"""Search: the index is caught up first, then it answers; what is shown is read from the events.
+
+The score of a hit is made of how well its words match, how near to one another they stand, what
+kind of event it is and how long ago it was. Of a word that is nearly everywhere only the newest
+matches are ranked, and the result says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from treering.derive.search_snippets import sight, snippet_of
+from treering.derive.search_texts import search_text, text_of, tool_of
+from treering.errors import Busy, InvalidInput, KeyMissing
+from treering.ledger.search_texts import masked
+from treering.model.events import Event
+from treering.model.queries import Query
+from treering.model.search_queries import parse_search
+from treering.model.searches import (
+    HITS_MAX,
+    Candidates,
+    SearchHit,
+    SearchResult,
+    SessionHits,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from treering.derive.search_texts import SearchText
+    from treering.ledger.ports import EventStore, Guard
+    from treering.model.scopes import Scope
+    from treering.model.search_queries import SearchQuery
+    from treering.model.searches import Candidate
+
+Item = TypeVar("Item")
+
+READ_MAX: Final = 40
+"""Candidates that are read to see how near their words stand, if fewer are asked for."""
+READ_FACTOR: Final = 2
+SESSION_HITS_MAX: Final = 5
+"""Hits of one session that are shown before others have had their turn."""
+ATTEMPTS_MAX: Final = 3
+"""How often an index is caught up with that is lost meanwhile."""
+
+_WEIGHTS: Final = {"words": 0.45, "nearness": 0.2, "kind": 0.15, "recency": 0.2}
+_DAY_MS: Final = 86_400_000
+_RECENT_DAYS: Final = 30.0
+_KINDS: Final = {
+    "conversation.user": 1.0,
+    "conversation.assistant": 0.9,
+    "session.titled": 0.9,
+    "context.compacted": 0.7,
+    "episode.written": 0.7,
+    "tool.call": 0.6,
+    "ops.error": 0.6,
+    "tool.result": 0.4,
+}
+"""How much a kind of event says; others are below all of these."""
+_OTHERS: Final = 0.3
+
+
+def search(
+    store: EventStore,
+    guard: Guard,
+    text: str,
+    scope: Scope,
+    *,
+    mode: str,
+    limit: int,
+    include_failed: bool,
+    now_ms: int,
+    progress: Callable[[int], None] | None,
+) -> SearchResult:
+    """Find events of a scope by their words."""
+    if mode != "words":
+        raise InvalidInput(f"invalid mode: {mode}", hint='only mode="words" is offered so far')
+    if type(limit) is not int or not 1 <= limit <= HITS_MAX:
+        raise InvalidInput(f"invalid limit: {limit!r}", hint=f"ask for 1 to {HITS_MAX} hits")
+    started = time.perf_counter()
+    query = parse_search(text, scope, now_ms=now_ms)
+    found = _candidates(store, guard, query, limit, include_failed, progress)
+    reader = _Reader(store, guard, query, now_ms)
+    chosen = _chosen(found.items, limit, now_ms)
+    hits = [hit for candidate in chosen if (hit := reader.hit(candidate)) is not None]
+    shown = _spread(sorted(hits, key=_order), limit)
+    counts = Counter(candidate.session_id for candidate in found.items)
+    return SearchResult(
+        scope=scope,
+        query=text,
+        mode="words",
+        sessions=_grouped(store, scope, shown, counts),
+        # What was read and turned out to be something else does not count.
+        total=len(found.items) - (len(chosen) - len(hits)),
+        at_least=found.more,
+        lag=store.search_lag(scope),
+        took_ms=round((time.perf_counter() - started) * 1_000, 3),
+    )
+
+
+def catch_up(
+    store: EventStore,
+    guard: Guard,
+    scope: Scope,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Have the index know of all that has happened in a scope; return how many events it took."""
+
+    def read(event: Event) -> SearchText:
+        return search_text(masked(guard, event))
+
+    count, more = 0, True
+    while more:
+        step = store.follow_search(scope, read)
+        count, more = count + step.events, step.more
+        if progress is not None and step.events:
+            progress(step.events)
+    return count
+
+
+def _candidates(
+    store: EventStore,
+    guard: Guard,
+    query: SearchQuery,
+    limit: int,
+    include_failed: bool,  # noqa: FBT001
+    progress: Callable[[int], None] | None,
+) -> Candidates:
+    for _ in range(ATTEMPTS_MAX):
+        catch_up(store, guard, query.scope, progress)
+        found = store.search(query, inside=False, include_failed=include_failed)
+        if found is None:
+            continue
+        if found.more or len(found.items) >= limit or not query.terms:
+            return found
+        # Few have these words; some may have them as parts of longer names.
+        more = store.search(query, inside=True, include_failed=include_failed)
+        if more is None:
+            continue
+        known = {(one.session_id, one.seq) for one in found.items}
+        new = [one for one in more.items if (one.session_id, one.seq) not in known]
+        return Candidates([*found.items, *new], more=more.more)
+    raise Busy("the search index is being made anew by others", hint="ask again")
+
+
+def _chosen(candidates: list[Candidate], limit: int, now_ms: int) -> list[Candidate]:
+    """Return those that are read: the best before anything is known of nearness."""
+
+    def score(one: Candidate) -> float:
+        parts = _known_parts(one, now_ms)
+        return sum(_WEIGHTS[name] * part for name, part in parts.items())
+
+    best = sorted(candidates, key=lambda one: (-score(one), -one.ts_ms, one.session_id, -one.seq))
+    return list(_taken(best, max(READ_MAX, limit * READ_FACTOR), lambda one: one.session_id))
+
+
+def _known_parts(one: Candidate, now_ms: int) -> dict[str, float]:
+    days = max(now_ms - one.ts_ms, 0) / _DAY_MS
+    return {
+        "words": one.words,
+        "kind": _KINDS.get(one.kind, _OTHERS),
+        "recency": 1.0 / (1.0 + days / _RECENT_DAYS),
+    }
+
+
+class _Reader:
+    """Reads candidates and says how they match."""
+
+    def __init__(self, store: EventStore, guard: Guard, query: SearchQuery, now_ms: int) -> None:
+        self._store = store
+        self._guard = guard
+        self._query = query
+        self._now_ms = now_ms
+        self._sealed = store.is_sealed(query.scope)
+
+    def hit(self, one: Candidate) -> SearchHit | None:
+        """Return a candidate as it is shown; None if it is gone, or only looked alike."""
+        event = self._event(one)
+        if event is None or event.redacted or event.expired:
+            return None
+        text = text_of(event)
+        terms = self._query.terms
+        sighting = sight(text, terms)
+        if one.is_inside and sighting.found < len(terms):
+            return None
+        snippet, spans = snippet_of(text, sighting.spans)
+        parts = {**_known_parts(one, self._now_ms), "nearness": sighting.nearness}
+        why = {name: round(_WEIGHTS[name] * parts[name], 4) for name in _WEIGHTS}
+        return SearchHit(
+            event_id=event.event_id,
+            session_id=event.session_id,
+            seq=event.seq,
+            ts_ms=event.ts_ms,
+            kind=event.kind,
+            agent_id=event.agent_id,
+            tool=tool_of(event),
+            run_id=event.run_id,
+            score=round(sum(why.values()), 4),
+            snippet=snippet,
+            spans=spans,
+            why=why,
+        )
+
+    def _event(self, one: Candidate) -> Event | None:
+        scope = self._query.scope
+        if self._sealed:
+            found = self._store.session_headers(
+                scope, one.session_id, after_seq=one.seq - 1, limit=1
+            )
+            events = [Event(*msgspec.structs.astuple(header)) for header in found]
+        else:
+            events = self._store.events_at(scope, one.session_id, [one.seq])
+        return masked(self._guard, events[0]) if events and events[0].seq == one.seq else None
+
+
+def _order(hit: SearchHit) -> tuple[float, int, str]:
+    return -hit.score, -hit.ts_ms, hit.event_id
+
+
+def _spread(hits: list[SearchHit], limit: int) -> list[SearchHit]:
+    """Return the best hits, some of each session before many of one."""
+    return list(_taken(hits, limit, lambda hit: hit.session_id))
+
+
+def _taken(items: list[Item], limit: int, session: Callable[[Item], str]) -> Iterator[Item]:
+    """Return the first so many, those that crowd their session only if there is room."""
+    taken: Counter[str] = Counter()
+    crowding = []
+    for item in items:
+        name = session(item)
+        taken[name] += 1
+        if taken[name] > SESSION_HITS_MAX:
+            crowding.append(item)
+            continue
+        if limit <= 0:
+            return
+        limit -= 1
+        yield item
+    yield from crowding[:limit]
+
+
+def _grouped(
+    store: EventStore, scope: Scope, hits: Iterable[SearchHit], counts: Counter[str]
+) -> list[SessionHits]:
+    by_session: dict[str, list[SearchHit]] = {}
+    for hit in hits:
+        by_session.setdefault(hit.session_id, []).append(hit)
+    groups = [
+        SessionHits(
+            session_id=session_id,
+            title=_title(store, scope, session_id),
+            agent_id=found[0].agent_id,
+            count=max(counts[session_id], len(found)),
+            best=found[0].score,
+            hits=found,
+        )
+        for session_id, found in by_session.items()
+    ]
+    return sorted(groups, key=lambda group: (-group.best, -group.count, group.session_id))
+
+
+def _title(store: EventStore, scope: Scope, session_id: str) -> str | None:
+    query = Query(
+        scope=scope, session_id=session_id, kinds=("session.titled",), limit=1, backwards=True
+    )
+    with contextlib.suppress(KeyMissing):
+        for event in store.events(query):
+            told = event.payload.get("title") if isinstance(event.payload, dict) else None
+            return told if isinstance(told, str) else None
+    return None

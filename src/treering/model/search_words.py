@@ -1,0 +1,177 @@
+"""Words as they are looked for: one spelling each, wherever they stand.
+
+Case, accents and widths of letters do not count. Names in code come apart at their joints.
+Scripts that are written without spaces are taken two characters at a time.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WORD_CHARACTERS_MAX: Final = 64
+"""What is longer is looked for, and found, by its beginning."""
+IDENTIFIER_CHARACTERS_MAX: Final = 200
+GRAM_CHARACTERS: Final = 3
+
+_MARKS: Final = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0fff"
+    "\u1000-\u109f\u1780-\u17d3\u200c\u200d\u3099\u309a\ufe00-\ufe0f"
+)
+"""Characters inside a word that are no letters: accents and vowels of many scripts."""
+_PICTURES: Final = "\U0001f000-\U0001faff\u2600-\u27bf"
+_CHUNK: Final = re.compile(rf"[\w{_MARKS}{_PICTURES}]+")
+_UNSPACED: Final = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
+)
+"""Scripts without spaces between words, or with endings that hide them."""
+_ACCENTS: Final = re.compile("[\u0300-\u036f\ufe00-\ufe0f\u200c\u200d]")
+_NEVER_IN_WORDS: Final = re.compile(r"[\x00-\x2f\x3a-\x60\x7b-\x7f\s]+")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_]+(?:[./\\:@$-]{1,2}[A-Za-z0-9_]+)*")
+_PLAIN: Final = re.compile(r"[a-z0-9]+")
+_JOINED: Final = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z][A-Z][a-z])[A-Za-z0-9]*"
+)
+_CODE: Final = re.compile(r"[_./\\:@$-]|[a-z0-9][A-Z]|[A-Za-z][0-9]|[0-9][A-Za-z]")
+_PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_LONG_WORD: Final = 10
+_BETWEEN: Final = re.compile(r"[^a-z0-9]")
+
+
+class Word(NamedTuple):
+    """One word of a text, and where it stands there."""
+
+    word: str
+    start: int
+    end: int
+
+
+def words_in(text: str) -> Iterator[Word]:
+    """Return the words of a text, in order."""
+    for found in _CHUNK.finditer(text):
+        chunk, start = found[0], found.start()
+        if chunk.isascii():
+            if "_" not in chunk:
+                yield Word(chunk[:WORD_CHARACTERS_MAX].lower(), start, found.end())
+                continue
+            at = start
+            for piece in chunk.split("_"):
+                if piece:
+                    yield Word(piece[:WORD_CHARACTERS_MAX].lower(), at, at + len(piece))
+                at += len(piece) + 1
+        else:
+            yield from _foreign(chunk, start)
+
+
+def spelt(text: str) -> str:
+    """Return the words of a text with blanks between them."""
+    if not text.isascii():
+        return " ".join(found.word for found in words_in(text))
+    # Most texts are plain, and this is how all of a ledger is read: one look at each.
+    plain = _PLAIN.findall(text.lower())
+    return " ".join([word[:WORD_CHARACTERS_MAX] for word in plain])
+
+
+def pieces_in(text: str) -> list[str]:
+    """Return the parts of names that are joined by capitals, as in ``joinedByCapitals``."""
+    return [
+        piece[:WORD_CHARACTERS_MAX].lower()
+        for name in _JOINED.findall(text)
+        for piece in _PIECE.findall(name)
+    ]
+
+
+def grams_in(text: str) -> set[str]:
+    """Return all that is three characters long in the names of code that a text holds."""
+    grams: set[str] = set()
+    names = {name.lower() for name in set(_IDENTIFIER.findall(text)) if _is_code(name)}
+    for name in names:
+        joined = _BETWEEN.sub("_", name[:IDENTIFIER_CHARACTERS_MAX])
+        grams.update(_grams(joined))
+    return grams
+
+
+def inner_spelling(text: str) -> str | None:
+    """Return how a word is spelt inside of names in code; None if it is not looked for there."""
+    lowered = text.lower()
+    if len(lowered) < GRAM_CHARACTERS or not lowered.isascii() or " " in lowered:
+        return None
+    joined = _BETWEEN.sub("_", lowered)[:IDENTIFIER_CHARACTERS_MAX]
+    return joined if joined.strip("_") else None
+
+
+def grams_of(inside: str) -> list[str]:
+    """Return the grams that whatever holds ``inside`` must have."""
+    return list(dict.fromkeys(_grams(inside)))
+
+
+def holds_inside(text: str, inside: str) -> tuple[int, int] | None:
+    """Return where a text has ``inside`` within a name; None if it does not."""
+    at = _BETWEEN.sub("_", text.lower()).find(inside) if text.isascii() else -1
+    if at < 0 and not text.isascii():
+        # Character by character, for to lower some of them changes their number.
+        at = "".join(_inner(character) for character in text).find(inside)
+    return None if at < 0 else (at, at + len(inside))
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether a text is of a script that is taken two characters at a time."""
+    return bool(_UNSPACED.fullmatch(text))
+
+
+def _inner(character: str) -> str:
+    lowered = character.lower()
+    return lowered if "a" <= lowered <= "z" or "0" <= lowered <= "9" else "_"
+
+
+def _grams(text: str) -> list[str]:
+    return [text[at : at + GRAM_CHARACTERS] for at in range(len(text) - GRAM_CHARACTERS + 1)]
+
+
+def _is_code(name: str) -> bool:
+    return len(name) >= GRAM_CHARACTERS and (
+        len(name) >= _LONG_WORD or _CODE.search(name) is not None
+    )
+
+
+def _foreign(chunk: str, start: int) -> Iterator[Word]:
+    at = 0
+    for found in _UNSPACED.finditer(chunk):
+        yield from _spaced(chunk[at : found.start()], start + at)
+        yield from _pairs(found[0], start + found.start())
+        at = found.end()
+    yield from _spaced(chunk[at:], start + at)
+
+
+def _spaced(text: str, start: int) -> Iterator[Word]:
+    at = start
+    for piece in text.split("_"):
+        folded = fold(piece)
+        if folded:
+            yield Word(folded, at, at + len(piece))
+        at += len(piece) + 1
+
+
+def _pairs(run: str, start: int) -> Iterator[Word]:
+    plain = unicodedata.normalize("NFKC", run)
+    exact = len(plain) == len(run)
+    for at, character in enumerate(plain):
+        following = plain[at + 1 : at + 2]
+        place = (
+            (start + at, start + at + 1 + len(following)) if exact else (start, start + len(run))
+        )
+        yield Word(character + following, *place)
+
+
+def fold(text: str) -> str:
+    """Return a word in the one spelling by which it is found."""
+    if text.isascii():
+        return text[:WORD_CHARACTERS_MAX].lower()
+    plain = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
+    plain = unicodedata.normalize("NFC", _ACCENTS.sub("", plain))
+    return _NEVER_IN_WORDS.sub("", plain)[:WORD_CHARACTERS_MAX]

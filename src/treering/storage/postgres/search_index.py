@@ -1,0 +1,320 @@
+"""The search index of a ledger on a server: it follows the events, and is caught up when asked.
+
+Settled events of a scope up to its row of ``search_marks`` are in it. Those of transactions that
+others may still overtake are entered, too, and left as they are when they pass by again. A lock of
+the scope keeps whoever enters and whoever erases apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.derive.search_texts import is_searchable
+from treering.ledger.tool_calls import Step
+from treering.model.events import Event
+from treering.model.searches import Candidate, Candidates
+from treering.storage.damage import naming_damage
+from treering.storage.encoding import GONE, bounded
+from treering.storage.postgres.connections import enter_scope
+from treering.storage.postgres.rows import EVENT, HEADER, PAYLOAD_BYTES
+from treering.storage.postgres.search_queries import (
+    inside_queries,
+    vectors,
+    whole_query,
+    windows,
+)
+from treering.storage.tool_calls import RUN_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering.derive.search_texts import SearchText
+    from treering.ledger.records import Mark
+    from treering.model.events import Header
+    from treering.model.scopes import Scope
+    from treering.model.search_queries import SearchQuery
+    from treering.storage.encoding import Row
+    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.server import Server
+
+STEP_EVENTS: Final = 500
+"""Events that are entered in one transaction."""
+UNSETTLED_MAX: Final = 2_000
+"""Events that are entered before they have settled; more of them wait."""
+CANDIDATES_MAX: Final = 1_000
+"""The newest so many matches are ranked."""
+SCANNED_MAX: Final = 8_000
+"""Matches that are looked at when many of them do not count."""
+LOCK_NAME: Final = "\0search"
+"""Names no session: no such name is taken."""
+_LAST: Final = 2**62
+
+_PLACE: Final = "(%(epoch)s::int, %(xid)s::text::xid8, %(position)s)"
+_BEHIND: Final = f"""
+FROM events AS e
+WHERE e.scope = %(scope)s AND (e.epoch, e.xid, e.position) > {_PLACE} AND e.flags < 64
+"""
+_SETTLED: Final = (
+    "AND (e.epoch, e.xid) < ((SELECT enter_epoch()), pg_snapshot_xmin(pg_current_snapshot()))"
+)
+_IN_ORDER: Final = "ORDER BY e.epoch, e.xid, e.position LIMIT %(limit)s"
+_MARK_OF: Final = "e.epoch, e.xid::text::bigint"
+_MARK: Final = (
+    "SELECT epoch, xid::text::bigint, position, number FROM search_marks WHERE scope = %s"
+)
+_NOTE: Final = """
+INSERT INTO search_marks (scope, epoch, xid, position, number)
+VALUES (%s, %s::int, %s::text::xid8, %s, %s)
+ON CONFLICT (scope) DO UPDATE SET (epoch, xid, position, number)
+  = (excluded.epoch, excluded.xid, excluded.position, excluded.number)
+"""
+_INTO: Final = """
+INSERT INTO search_documents (scope, session, seq, number, ts_ms, words, grams)
+VALUES (%s, %s, %s, %s, %s, %s::tsvector, %s::tsvector)
+ON CONFLICT (scope, session, seq) DO NOTHING
+"""
+_FOUND: Final = f"""
+SELECT e.session, e.seq, e.ts_ms, e.kind, r.state
+FROM events AS e
+LEFT JOIN runs AS r ON r.scope = e.scope AND r.session = e.session AND r.run_id = e.run_id
+WHERE e.scope = %s AND (e.session, e.seq) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
+  AND e.flags & {GONE} = 0
+"""
+_SEARCH: Final = "SELECT * FROM search_scope(%s, %s::text[], %s::text[], %s, %s, %s, %s)"
+_DROP: Final = """
+DELETE FROM search_documents AS d
+WHERE d.scope = %s AND (d.session, d.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
+RETURNING d.tableoid::regclass::text
+"""
+_FAILED: Final = frozenset(
+    number for number, state in enumerate(RUN_STATES) if state in {"failed", "interrupted"}
+)
+
+
+class SearchIndex:
+    """Keeps the index up with the events, and finds in it."""
+
+    def __init__(
+        self,
+        server: Server,
+        known: Known,
+        to_headers: Callable[[Connection, Scope, list[Row]], list[Header]],
+        to_events: Callable[[Connection, Scope, list[Row]], list[Event]],
+    ) -> None:
+        self._server = server
+        self._known = known
+        self._to_headers = to_headers
+        self._to_events = to_events
+
+    def follow(self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool) -> Step:
+        """Enter the next stretch of a scope's events, as ``read`` tells them."""
+        if self._server.read_only:
+            return Step(0, more=False)
+
+        def work(connection: Connection, _: bool) -> Step:  # noqa: FBT001
+            return self._follow(connection, scope, read, sealed=sealed)
+
+        with naming_damage(self._server.address.shown):
+            return self._server.write(work, scope)
+
+    def _follow(
+        self,
+        connection: Connection,
+        scope: Scope,
+        read: Callable[[Event], SearchText],
+        *,
+        sealed: bool,
+    ) -> Step:
+        if self._known.scope_key(connection, scope) is None:
+            return Step(0, more=False)
+        place = _place(scope, _marked(connection, scope)[:3], 1)
+        if not _fetch(connection, f"SELECT 1 {_BEHIND} {_IN_ORDER}", place):
+            return Step(0, more=False)
+        with connection.transaction():
+            lock(connection, self._known, scope)
+            *mark, number = _marked(connection, scope)
+            rows, more = self._stretch(connection, scope, mark, _SETTLED, sealed=sealed)
+            last = (*rows[-1][-2:], rows[-1][0]) if rows else mark
+            waiting: list[Row] = []
+            if not more:
+                # No horizon here: it has moved on since the settled ones were read.
+                waiting = self._stretch(connection, scope, last, "", sealed=sealed)[0]
+            number = self._enter(connection, scope, [*rows, *waiting], number, read, sealed=sealed)
+            if rows or waiting:
+                epoch, xid, position = last
+                connection.execute(_NOTE, (scope, epoch, str(xid), position, number))
+        return Step(len(rows) + len(waiting), more=more)
+
+    def _stretch(
+        self, connection: Connection, scope: Scope, after: Any, settled: str, *, sealed: bool
+    ) -> tuple[list[Row], bool]:
+        limit = STEP_EVENTS if settled else UNSETTLED_MAX
+        columns = HEADER if sealed else EVENT
+        found = _fetch(
+            connection,
+            f"SELECT {columns}, {_MARK_OF} {_BEHIND} {settled} {_IN_ORDER}",
+            _place(scope, after, limit),
+        )
+        kept = found if sealed else bounded(found, PAYLOAD_BYTES)
+        return kept, len(found) == limit or len(kept) < len(found)
+
+    def _enter(
+        self,
+        connection: Connection,
+        scope: Scope,
+        rows: list[Row],
+        number: int,
+        read: Callable[[Event], SearchText],
+        *,
+        sealed: bool,
+    ) -> int:
+        """Enter what is not there yet; return how many documents there have been."""
+        events = (
+            [
+                Event(*msgspec.structs.astuple(one))
+                for one in self._to_headers(connection, scope, rows)
+            ]
+            if sealed
+            else self._to_events(connection, scope, rows)
+        )
+        documents = []
+        for row, event in zip(rows, events, strict=True):
+            if is_searchable(event):
+                told = vectors(event, read(event), number)
+                documents.append((scope, row[1], event.seq, number, event.ts_ms, *told))
+                number += 1
+        if documents:
+            with connection.cursor() as cursor:
+                cursor.executemany(_INTO, documents)
+        return number
+
+    def search(self, query: SearchQuery, *, inside: bool, include_failed: bool) -> Candidates:
+        """Return the newest matches."""
+        return self._server.read(
+            lambda c: self._search(c, query, inside=inside, include_failed=include_failed),
+            query.scope,
+        )
+
+    def _search(
+        self, connection: Connection, query: SearchQuery, *, inside: bool, include_failed: bool
+    ) -> Candidates:
+        enter_scope(connection, query.scope)
+        found: list[Candidate] = []
+        scanned = 0
+        for before, blocks in windows(_marked(connection, query.scope)[3]):
+            asked = _asked(query, blocks, inside=inside)
+            if asked is None:
+                break
+            behind = before
+            while True:
+                limit = CANDIDATES_MAX + 1 - len(found)
+                since, until = query.since_ms or 0, query.before_ms or _LAST
+                values = (query.scope, *asked, behind, since, until, limit)
+                rows = _fetch(connection, _SEARCH, values)
+                scanned += len(rows)
+                found += self._told(
+                    connection, query.scope, rows, include_failed=include_failed, is_inside=inside
+                )
+                if len(found) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
+                    return Candidates(found[:CANDIDATES_MAX], more=True)
+                if len(rows) < limit:
+                    break
+                behind = rows[-1][2]
+        return Candidates(found, more=False)
+
+    def _told(
+        self,
+        connection: Connection,
+        scope: Scope,
+        rows: list[Row],
+        *,
+        include_failed: bool,
+        is_inside: bool,
+    ) -> list[Candidate]:
+        if not rows:
+            return []
+        ranks = {(row[0], row[1]): row[3] for row in rows}
+        sessions, seqs = [place[0] for place in ranks], [place[1] for place in ranks]
+        told = _fetch(connection, _FOUND, (scope, sessions, seqs))
+        names = self._known.session_names(connection, scope, sessions)
+        return [
+            Candidate(names[session], seq, ts_ms, kind, _graded(ranks[session, seq]), is_inside)
+            for session, seq, ts_ms, kind, state in told
+            if include_failed or state not in _FAILED
+        ]
+
+    def lag(self, scope: Scope) -> int:
+        """Return how many events of a scope are not in the index yet, as far as they have settled.
+
+        Those that are entered beforehand are not counted twice.
+        """
+
+        def look(connection: Connection) -> int:
+            place = _place(scope, _marked(connection, scope)[:3], 0)
+            missing = (
+                "AND NOT EXISTS (SELECT 1 FROM search_documents AS d WHERE d.scope = e.scope"
+                " AND d.session = e.session AND d.seq = e.seq)"
+            )
+            return int(_fetch(connection, f"SELECT count(*) {_BEHIND} {missing}", place)[0][0])
+
+        return self._server.read(look, scope)
+
+    def scopes(self) -> list[str]:
+        """Return the scopes of which anything was entered, as far as this role sees all of them."""
+        if self._server.walled:
+            return []
+        found = self._server.read(
+            lambda c: _fetch(c, "SELECT scope FROM search_marks ORDER BY scope", ())
+        )
+        return [row[0] for row in found]
+
+
+def lock(connection: Connection, known: Known, scope: Scope) -> None:
+    """Keep all others out of the scope's documents until the end of the transaction."""
+    number = known.lock_of(scope, LOCK_NAME)
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
+
+
+def drop(
+    connection: Connection, known: Known, scope: Scope, sessions: list[int], seqs: list[int]
+) -> list[Row]:
+    """Delete documents of events that are being erased; return the tables that held them."""
+    lock(connection, known, scope)
+    return _fetch(connection, _DROP, (scope, sessions, seqs))
+
+
+def empty(connection: Connection) -> None:
+    """Throw all of it away, of every scope."""
+    connection.execute("LOCK TABLE search_documents, search_marks IN ACCESS EXCLUSIVE MODE")
+    connection.execute("SET LOCAL enable_seqscan = on")
+    for table in ("search_documents", "search_marks"):
+        connection.execute(f"DELETE FROM {table}")
+
+
+def _asked(
+    query: SearchQuery, blocks: list[int], *, inside: bool
+) -> tuple[list[str], list[str | None]] | None:
+    return inside_queries(query, blocks) if inside else ([whole_query(query, blocks)], [None])
+
+
+def _marked(connection: Connection, scope: Scope) -> tuple[int, int, int, int]:
+    found = _fetch(connection, _MARK, (scope,))
+    return tuple(found[0]) if found else (0, 0, 0, 0)
+
+
+def _place(scope: Scope, after: Mark, limit: int) -> dict[str, Any]:
+    epoch, xid, position = after
+    return {
+        "scope": scope, "epoch": epoch, "xid": str(xid), "position": position, "limit": limit,
+    }  # fmt: skip
+
+
+def _fetch(connection: Connection, statement: str, values: Any) -> list[Row]:
+    return connection.execute(statement, values, binary=True).fetchall()
+
+
+def _graded(rank: float) -> float:
+    return rank / (rank + 0.1) if rank > 0 else 0.0

@@ -1,0 +1,131 @@
+"""Documents and queries of the index in the words of PostgreSQL.
+
+One vector holds all that an event is found by, another all that is three characters long in names
+of code. What is no word of its text begins with a character that no word has: ``_`` a mark, ``/`` a
+word of a file, ``#`` the block of documents that it is in. A search looks at the newest blocks
+first.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from treering.model.search_words import grams_of
+from treering.storage.search_marks import ANY, file_words, marks_asked, marks_of, time_marks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.derive.search_texts import SearchText
+    from treering.model.events import Header
+    from treering.model.search_queries import Narrowing, SearchQuery, Term
+
+BLOCK_DOCUMENTS: Final = 4_096
+_PLACE_MAX: Final = 16_000
+"""Behind this no place in a vector is told from another."""
+_GAP: Final = 2
+"""Places that are left out, so that no phrase goes on into the next file."""
+
+
+def vectors(event: Header, text: SearchText, number: int) -> tuple[str, str]:
+    """Return a document as PostgreSQL reads it: its words, and its grams."""
+    places: dict[str, list[str]] = {}
+    at = 0
+    for word in text.words.split():
+        at += 1
+        places.setdefault(word, []).append(str(min(at, _PLACE_MAX)))
+    for file in text.files.split(" _ ") if text.files else ():
+        at += _GAP
+        for word in file.split():
+            at += 1
+            place = str(min(at, _PLACE_MAX))
+            places.setdefault(word, []).append(place)
+            places.setdefault(f"/{word}", []).append(place)
+    for word in text.pieces.split():
+        places.setdefault(word, [])
+    for mark in marks_of(event, text).split():
+        places[mark] = []
+    block = _block(event.scope, number // BLOCK_DOCUMENTS)
+    places[block] = []
+    words = " ".join(
+        f"{_quoted(word)}:{','.join(at)}" if at else _quoted(word) for word, at in places.items()
+    )
+    grams = text.grams.split()
+    return words, " ".join(map(_quoted, (*grams, block))) if grams else ""
+
+
+def whole_query(query: SearchQuery, blocks: Iterable[int]) -> str:
+    """Return what matches the words of a query in some blocks."""
+    return " & ".join((*map(_term, query.terms), _rest(query, blocks)))
+
+
+def inside_queries(
+    query: SearchQuery, blocks: list[int]
+) -> tuple[list[str], list[str | None]] | None:
+    """Return, for each term, what matches it as words and what inside of names; None if none may.
+
+    The first says what else has to hold.
+    """
+    if all(term.inside is None for term in query.terms):
+        return None
+    words, grams = [_rest(query, blocks)], list[str | None]([None])
+    within = _any([_block(query.scope, block) for block in blocks])
+    for term in query.terms:
+        words.append(f"{_term(term)} & {within}")
+        inside = [] if term.inside is None else [*map(_quoted, grams_of(term.inside)), within]
+        grams.append(" & ".join(inside) or None)
+    return words, grams
+
+
+def _rest(query: SearchQuery, blocks: Iterable[int]) -> str:
+    wanted = []
+    for narrowing in query.narrowings:
+        text = _narrowed(narrowing)
+        wanted.append(f"!{text}" if narrowing.is_negative else text)
+    wanted += [f"!{_term(term)}" for term in query.without]
+    times = time_marks(query.since_ms, query.before_ms)
+    if times:
+        wanted.append(_any(times))
+    wanted.append(_quoted(ANY))
+    wanted.append(_any([_block(query.scope, block) for block in blocks]))
+    return " & ".join(wanted)
+
+
+def windows(count: int) -> Iterable[tuple[int, list[int]]]:
+    """Return stretches of blocks, the newest first and each twice as long as the one before.
+
+    With each comes the number behind the last document of it.
+    """
+    last, length = count // BLOCK_DOCUMENTS, 1
+    while last >= 0:
+        first = max(last - length + 1, 0)
+        yield (last + 1) * BLOCK_DOCUMENTS, list(range(first, last + 1))
+        last, length = first - 1, length * 2
+
+
+def _term(term: Term) -> str:
+    star = ":*" if term.is_prefix else ""
+    return "(" + " <-> ".join(map(_quoted, term.words)) + f"{star})"
+
+
+def _narrowed(narrowing: Narrowing) -> str:
+    if narrowing.operator != "file":
+        return _any(marks_asked(narrowing))
+    paths = [
+        " <-> ".join(_quoted(f"/{word}") for word in file_words(path)) or _quoted("/")
+        for path in narrowing.values
+    ]
+    return "(" + " | ".join(f"({path}:*)" for path in paths) + ")"
+
+
+def _any(marks: Iterable[str]) -> str:
+    return "(" + " | ".join(map(_quoted, marks)) + ")"
+
+
+def _block(scope: str, block: int) -> str:
+    return f"#{blake2b(scope.encode(), digest_size=6).hexdigest()}.{block}"
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -1,0 +1,88 @@
+"""Marks: what can be asked of an event beside its words, as words of their own.
+
+Each begins with a line that no word holds. Names are hashed, so that all marks are short.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from treering.model.search_words import words_in
+
+if TYPE_CHECKING:
+    from treering.derive.search_texts import SearchText
+    from treering.model.events import Header
+    from treering.model.search_queries import Narrowing
+
+ANY: Final = "_e"
+"""Every event has this one."""
+_ONE: Final = timedelta(days=1)
+_LAST_DAY: Final = date(2100, 12, 31)
+"""Whatever is said to come later counts as of this day, so that there is an end to years."""
+_LETTERS: Final = {"kind": "k", "agent": "a", "session": "s", "tool": "t"}
+
+
+def marks_of(event: Header, text: SearchText) -> str:
+    """Return the marks of an event, with blanks between them."""
+    day = _day(event.ts_ms)
+    marks = [
+        ANY,
+        _mark("kind", event.kind),
+        _mark("agent", event.agent_id),
+        _mark("session", event.session_id),
+        f"_y{day:%Y}",
+        f"_m{day:%Y%m}",
+        f"_d{day:%Y%m%d}",
+    ]
+    if text.tool is not None:
+        marks.append(_mark("tool", text.tool))
+    return " ".join(marks)
+
+
+def marks_asked(narrowing: Narrowing) -> list[str]:
+    """Return the marks of which an event must have one; files are words."""
+    return [_mark(narrowing.operator, value) for value in narrowing.values]
+
+
+def file_words(path: str) -> list[str]:
+    """Return a path as its words; whatever stands before the first of them may be left out."""
+    return [found.word for found in words_in(path)]
+
+
+def time_marks(since_ms: int | None, before_ms: int | None) -> list[str]:
+    """Return marks of which all events within these times have one, and few others have.
+
+    Years as far as whole ones fit, then months, then days.
+    """
+    if since_ms is None and before_ms is None:
+        return []
+    day = _day(0 if since_ms is None else since_ms)
+    end = _LAST_DAY if before_ms is None else _day(before_ms - 1)
+    marks = []
+    while day <= end:
+        year, month = date(day.year + 1, 1, 1), _next_month(day)
+        if (day.month, day.day) == (1, 1) and year - _ONE <= end:
+            marks.append(f"_y{day:%Y}")
+            day = year
+        elif day.day == 1 and month - _ONE <= end:
+            marks.append(f"_m{day:%Y%m}")
+            day = month
+        else:
+            marks.append(f"_d{day:%Y%m%d}")
+            day += _ONE
+    return marks
+
+
+def _mark(operator: str, value: str) -> str:
+    spelt = value.casefold() if operator == "tool" else value
+    return f"_{_LETTERS[operator]}{blake2b(spelt.encode(), digest_size=6).hexdigest()}"
+
+
+def _day(ts_ms: int) -> date:
+    return min(date(1970, 1, 1) + timedelta(days=min(ts_ms // 86_400_000, 10**5)), _LAST_DAY)
+
+
+def _next_month(day: date) -> date:
+    return date(day.year + day.month // 12, day.month % 12 + 1, 1)

@@ -1,0 +1,318 @@
+"""The search index of a ledger in a file: it follows the events, and is caught up when asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import apsw
+import msgspec
+
+from treering.derive.search_texts import is_searchable
+from treering.errors import Busy, StorageFull
+from treering.ledger.tool_calls import Step
+from treering.model.codec import encode
+from treering.model.events import Event
+from treering.model.kinds import ERASURE_KINDS
+from treering.model.searches import Candidate, Candidates
+from treering.storage.encoding import GONE
+from treering.storage.search_marks import marks_of
+from treering.storage.sqlite import search_queries, search_shards
+from treering.storage.sqlite.reader import find_scope
+from treering.storage.sqlite.search_file import SearchFile, Unsound
+from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
+from treering.storage.sqlite.tool_calls import name_id
+from treering.storage.tool_calls import RUN_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from treering.derive.search_texts import SearchText
+    from treering.model.receipts import Physical
+    from treering.model.scopes import Scope
+    from treering.model.search_queries import SearchQuery
+    from treering.storage.sqlite.database import Database
+    from treering.storage.sqlite.reader import Reader
+
+STEP_EVENTS: Final = 500
+"""Events that are entered in one transaction."""
+CANDIDATES_MAX: Final = 1_000
+"""The newest so many matches are ranked."""
+SCANNED_MAX: Final = 8_000
+"""Matches that are looked at when many of them do not count."""
+FOLD_PATIENCE_MS: Final = 2_000
+_LAST: Final = 2**62
+
+_VOUCHERS: Final = """
+SELECT e.scope, e.session, c.payload
+FROM events AS e NOT INDEXED
+JOIN contents AS c ON c.position = e.position
+WHERE e.position > ? AND e.position <= ? AND e.kind IN ({kinds})
+ORDER BY e.position
+"""
+_ERASED: Final = f"""
+SELECT position FROM events INDEXED BY events_by_seq
+WHERE session = ? AND seq BETWEEN ? AND ? AND flags & {GONE}
+"""
+_FOUND: Final = f"""
+SELECT e.position, e.session, e.seq, e.ts_ms, e.kind, r.state
+FROM json_each(CAST(:positions AS TEXT)) AS one
+CROSS JOIN events AS e ON e.position = one.value
+LEFT JOIN runs AS r ON r.session = e.session AND r.run = e.run
+WHERE e.scope = :scope AND e.flags & {GONE} = 0
+  AND e.ts_ms >= :since AND e.ts_ms < :before
+"""
+_FAILED: Final = frozenset(
+    number for number, state in enumerate(RUN_STATES) if state in {"failed", "interrupted"}
+)
+
+
+class SearchIndex:
+    """Keeps the index up with the events, and finds in it."""
+
+    def __init__(
+        self,
+        database: Database,
+        reader: Reader,
+        names: Mapping[int, str],
+        sessions: Mapping[int, tuple[str, str]],
+    ) -> None:
+        self._database = database
+        self._reader = reader
+        self._names = names
+        self._sessions = sessions
+        self._file = SearchFile(database)
+        database.companions.append(self._file)
+
+    def follow(self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool) -> Step:
+        """Enter the next stretch of a scope's events, as ``read`` tells them."""
+        if self._file.is_frozen:
+            return Step(0, more=False)
+        # Apart: what was written anew is read by whoever opens it next.
+        self._file.write(self._apply_erasures)
+        return self._file.write(lambda index: self._follow(index, scope, read, sealed=sealed))
+
+    def _follow(
+        self,
+        index: apsw.Connection,
+        scope: Scope,
+        read: Callable[[Event], SearchText],
+        *,
+        sealed: bool,
+    ) -> Step:
+        with self._database.reading() as ledger:
+            number = find_scope(ledger, scope)[0]
+        if not number:
+            return Step(0, more=False)
+        after = self._followed(index, number)
+        if sealed:
+            stretch = self._reader.headers_after(scope, (after,), limit=STEP_EVENTS)
+            events = [Event(*msgspec.structs.astuple(header)) for header in stretch.items]
+            last, more = stretch.last[0], stretch.more
+        else:
+            told = self._reader.events_after(scope, (after,), limit=STEP_EVENTS)
+            events, last, more = told.items, told.last[0], told.more
+        documents = []
+        for event in events:
+            if is_searchable(event):
+                text = read(event)
+                marks = marks_of(event, text)
+                documents.append(
+                    (event.position, text.words, text.pieces, text.files, marks, text.grams)
+                )
+        search_shards.enter(index, number, documents)
+        if last > after:
+            with self._database.reading() as ledger:
+                link = _link(ledger, last)
+            index.execute(
+                "INSERT OR REPLACE INTO followed (scope, position, link) VALUES (?, ?, ?)",
+                (number, last, link),
+            )
+        return Step(len(events), more=more)
+
+    def _followed(self, index: apsw.Connection, scope: int) -> int:
+        row = fetch_one(index, "SELECT position, link FROM followed WHERE scope = ?", (scope,))
+        if row is None:
+            return 0
+        with self._database.reading() as ledger:
+            if _link(ledger, row[0]) != row[1]:
+                raise Unsound
+        return int(row[0])
+
+    def search(
+        self, query: SearchQuery, *, inside: bool, include_failed: bool
+    ) -> Candidates | None:
+        """Return the newest matches; None if the index has to be caught up with first."""
+        if not self._file.exists and not self._database.read_only:
+            return Candidates([], more=False)
+        return self._file.read(
+            lambda index: self._search(index, query, inside=inside, include_failed=include_failed)
+        )
+
+    def _search(
+        self, index: apsw.Connection, query: SearchQuery, *, inside: bool, include_failed: bool
+    ) -> Candidates:
+        insides = search_queries.by_insides(query) if inside else None
+        if inside and insides is None:
+            return Candidates([], more=False)
+        words = search_queries.by_words(query)
+        with self._database.reading() as ledger:
+            scope = find_scope(ledger, query.scope)[0]
+        found: list[Candidate] = []
+        scanned = 0
+        for shard in search_shards.newest_first(index, scope):
+            if insides is None:
+                statement, values = search_queries.words_statement(shard), [words]
+            else:
+                statement, values = search_queries.insides_statement(shard, insides)
+            before = _LAST
+            while True:
+                limit = CANDIDATES_MAX + 1 - len(found)
+                rows = fetch_all(index, statement, (*values, before, limit))
+                scanned += len(rows)
+                found += self._told(
+                    query, scope, rows, include_failed=include_failed, is_inside=inside
+                )
+                if len(found) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
+                    return Candidates(found[:CANDIDATES_MAX], more=True)
+                if len(rows) < limit:
+                    break
+                before = rows[-1][0]
+        return Candidates(found, more=False)
+
+    def _told(
+        self,
+        query: SearchQuery,
+        scope: int,
+        rows: list[Any],
+        *,
+        include_failed: bool,
+        is_inside: bool,
+    ) -> list[Candidate]:
+        if not rows:
+            return []
+        scores = dict(rows)
+        asked = {
+            "positions": encode(list(scores)),
+            "scope": scope,
+            "since": 0 if query.since_ms is None else query.since_ms,
+            "before": _LAST if query.before_ms is None else query.before_ms,
+        }
+        with self._database.reading() as ledger:
+            told = fetch_all(ledger, _FOUND, asked)
+        sessions, names = self._sessions, self._names
+        return [
+            Candidate(
+                sessions[session][1], seq, ts_ms, names[kind], _graded(scores[position]), is_inside
+            )
+            for position, session, seq, ts_ms, kind, state in told
+            if include_failed or state not in _FAILED
+        ]
+
+    def lag(self, scope: Scope) -> int:
+        """Return how many events of a scope are not in the index yet."""
+        with self._database.reading() as ledger:
+            number = find_scope(ledger, scope)[0]
+        after = 0
+        if self._file.exists:
+            after = self._file.read(lambda index: _position(index, number)) or 0
+        with self._database.reading() as ledger:
+            count = fetch_value(
+                ledger,
+                "SELECT count(*) FROM events NOT INDEXED"
+                " WHERE position > ? AND scope = ? AND flags < 64",
+                (after, number),
+            )
+        return int(count)
+
+    def scopes(self) -> list[str]:
+        """Return the scopes of which anything was entered."""
+        if not self._file.exists:
+            return []
+        found = self._file.read(lambda index: fetch_all(index, "SELECT scope FROM followed"))
+        with self._database.reading() as ledger:
+            names: list[str] = [
+                fetch_value(ledger, "SELECT name FROM scopes WHERE id = ?", row)
+                for row in found or []
+            ]
+        return names
+
+    def remove(self) -> None:
+        """Throw the index away."""
+        if self._file.exists:
+            self._file.remove()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    # Erasing.
+
+    def finish(self) -> tuple[Physical, int | None]:
+        """Drive what was erased out of the index; say whether it is done, and up to which position.
+
+        None if there is no index, and nothing to be done.
+        """
+        if not self._file.exists:
+            return "done", None
+        try:
+            through = self._file.write(self._apply_erasures, patience_s=FOLD_PATIENCE_MS / 1_000)
+            folded = self._file.fold(FOLD_PATIENCE_MS)
+        except (Busy, StorageFull, apsw.BusyError, apsw.FullError):
+            return "pending", None
+        return ("done" if folded else "pending"), through
+
+    def _apply_erasures(self, index: apsw.Connection) -> int:
+        """Take out what the events since the last time say was erased, in every scope."""
+        after = fetch_value(index, "SELECT value FROM facts WHERE name = 'erased_through'")
+        gone: dict[int, set[int]] = {}
+        with self._database.reading() as ledger, ledger:
+            newest: int = fetch_value(ledger, "SELECT max(position) FROM events") or 0
+            if newest < after:
+                raise Unsound
+            for scope, session, payload in vouchers(ledger, after, newest):
+                for first, last in _ranges(payload):
+                    rows = fetch_all(ledger, _ERASED, (session, first, last))
+                    gone.setdefault(scope, set()).update(row[0] for row in rows)
+        driven = [
+            search_shards.drive_out(index, scope, positions, in_memory=self._database.in_memory)
+            for scope, positions in gone.items()
+        ]
+        if any(driven):
+            self._file.reopen_later()
+        if newest > after:
+            index.execute("UPDATE facts SET value = ? WHERE name = 'erased_through'", (newest,))
+        return newest
+
+
+def vouchers(ledger: apsw.Connection, after: int, until: int) -> list[Any]:
+    """Return scope, session and payload of what vouches for erasures between two positions."""
+    kinds = [name_id(ledger, kind) for kind in sorted(ERASURE_KINDS)]
+    known = ", ".join(str(kind) for kind in kinds if kind)
+    return fetch_all(ledger, _VOUCHERS.format(kinds=known), (after, until)) if known else []
+
+
+def _ranges(payload: bytes | None) -> list[tuple[int, int]]:
+    """Return the seqs that a voucher names; all of its session, if that is not told here."""
+    try:
+        return msgspec.json.decode(payload or b"", type=_Told).ranges
+    except msgspec.MsgspecError:
+        return [(0, _LAST)]
+
+
+class _Told(msgspec.Struct):
+    ranges: list[tuple[int, int]]
+
+
+def _position(index: apsw.Connection, scope: int) -> int:
+    return fetch_value(index, "SELECT position FROM followed WHERE scope = ?", (scope,)) or 0
+
+
+def _link(ledger: apsw.Connection, position: int) -> bytes | None:
+    link: bytes | None = fetch_value(
+        ledger, "SELECT link FROM events WHERE position = ?", (position,)
+    )
+    return link
+
+
+def _graded(score: float) -> float:
+    return score / (score + 3.0) if score > 0 else 0.0

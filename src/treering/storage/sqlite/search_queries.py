@@ -1,0 +1,99 @@
+"""Queries of the index in the words of SQLite's full-text tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.model.search_words import grams_of
+from treering.storage.search_marks import ANY, file_words, marks_asked, time_marks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.model.search_queries import Narrowing, SearchQuery, Term
+
+_TEXT: Final = "{words pieces files}"
+_WEIGHTS: Final = "1.0, 0.6, 1.2, 0.0"
+"""Of words, pieces, files and marks."""
+
+
+def by_words(query: SearchQuery) -> str:
+    """Return what matches the words of a query."""
+    return _whole([_term(term) for term in query.terms], query)
+
+
+def words_statement(shard: int) -> str:
+    """Return the SQL that finds the newest matches of a shard, with their scores."""
+    return (
+        f"SELECT rowid, -bm25(w_{shard}, {_WEIGHTS}) FROM w_{shard}"
+        f" WHERE w_{shard} MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
+    )
+
+
+def by_insides(query: SearchQuery) -> list[tuple[str, str | None]] | None:
+    """Return, for each term, what matches it as words and inside of names; None if none may.
+
+    The first says what else has to hold.
+    """
+    if all(term.inside is None for term in query.terms):
+        return None
+    return [
+        (_whole([], query), None),
+        *(
+            (_term(term), None if term.inside is None else _all(grams_of(term.inside)))
+            for term in query.terms
+        ),
+    ]
+
+
+def insides_statement(shard: int, terms: list[tuple[str, str | None]]) -> tuple[str, list[str]]:
+    """Return the SQL that finds the newest matches of a shard, and the first of its values."""
+    arms, values = [], []
+    for words, grams in terms:
+        values.append(words)
+        arm = f"SELECT rowid FROM w_{shard} WHERE w_{shard} MATCH ?"
+        if grams is not None:
+            values.append(grams)
+            arm = f"SELECT * FROM ({arm} UNION SELECT rowid FROM g_{shard} WHERE g_{shard} MATCH ?)"
+        arms.append(arm)
+    # The rarest would be best at the front; that of the marks is the only one that is not.
+    found = " INTERSECT ".join((*arms[1:], arms[0]))
+    return (
+        f"SELECT rowid, 0.0 FROM ({found}) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?",
+        [*values[1:], values[0]],
+    )
+
+
+def _whole(terms: list[str], query: SearchQuery) -> str:
+    wanted, unwanted = list(terms), [_term(term) for term in query.without]
+    for narrowing in query.narrowings:
+        (unwanted if narrowing.is_negative else wanted).append(_narrowed(narrowing))
+    times = time_marks(query.since_ms, query.before_ms)
+    if times:
+        wanted.append(_marked(times))
+    text = " AND ".join(wanted or [_marked([ANY])])
+    return f"({text})" + "".join(f" NOT {one}" for one in unwanted)
+
+
+def _term(term: Term) -> str:
+    star = " *" if term.is_prefix else ""
+    return f"({_TEXT} : {_quoted(' '.join(term.words))}{star})"
+
+
+def _narrowed(narrowing: Narrowing) -> str:
+    if narrowing.operator != "file":
+        return _marked(marks_asked(narrowing))
+    paths = [" ".join(file_words(path)) for path in narrowing.values]
+    return "(files : (" + " OR ".join(f"{_quoted(path or '_')} *" for path in paths) + "))"
+
+
+def _marked(marks: Iterable[str]) -> str:
+    return "(marks : (" + " OR ".join(map(_quoted, marks)) + "))"
+
+
+def _all(grams: list[str]) -> str:
+    return " AND ".join(map(_quoted, grams))
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,158 @@
+"""Shards of the index: full-text tables without texts, each of some documents of one scope.
+
+A search looks at the newest first and stops when it has enough. What is erased is driven out of
+one shard: it is written anew without it, and the pages of the old one are filled with zeros.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.model.codec import encode
+from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import apsw
+
+    from treering.storage.sqlite.sql import Row
+
+SHARD_DOCUMENTS_MAX: Final = 16_384
+"""So many are written anew when one of them is erased: a fraction of a second."""
+
+Document = tuple[int, str, str, str, str, str]
+"""position, words, pieces, files, marks, grams"""
+
+_SORT: Final = "content='', contentless_delete=1, tokenize=\"ascii tokenchars '_'\""
+_WORDS: Final = f"fts5(words, pieces, files, marks, {_SORT})"
+_GRAMS: Final = f"fts5(grams, {_SORT}, detail=none)"
+_LAYOUTS: Final = {"w": _WORDS, "g": _GRAMS}
+_SHADOWS: Final = ("data", "idx", "docsize", "config")
+
+
+def enter(connection: apsw.Connection, scope: int, documents: list[Document]) -> None:
+    """Enter documents of a scope, in the order of their positions."""
+    at = 0
+    while at < len(documents):
+        shard, room = _newest(connection, scope)
+        part = documents[at : at + room]
+        connection.executemany(
+            f"INSERT INTO w_{shard} (rowid, words, pieces, files, marks) VALUES (?, ?, ?, ?, ?)",
+            [document[:5] for document in part],
+        )
+        connection.executemany(
+            f"INSERT INTO g_{shard} (rowid, grams) VALUES (?, ?)",
+            [(document[0], document[5]) for document in part if document[5]],
+        )
+        connection.execute(
+            "UPDATE shards SET first = min(first, ?), last = max(last, ?),"
+            " documents = documents + ? WHERE id = ?",
+            (part[0][0], part[-1][0], len(part), shard),
+        )
+        at += len(part)
+        if len(part) == room:
+            # It is full and will not change much: one segment is read faster than several.
+            _optimize(connection, shard)
+
+
+def newest_first(connection: apsw.Connection, scope: int) -> list[int]:
+    """Return the shards of a scope."""
+    found = fetch_all(
+        connection, "SELECT id FROM shards WHERE scope = ? ORDER BY last DESC, id DESC", (scope,)
+    )
+    return [row[0] for row in found]
+
+
+def drive_out(
+    connection: apsw.Connection, scope: int, positions: Iterable[int], *, in_memory: bool
+) -> int:
+    """Take documents out of a scope's shards, and their bytes; return how many there were.
+
+    The connection is then to be opened anew: it may remember the tables as they were.
+    """
+    count = 0
+    for position_list in _chunks(sorted(positions), 2_000):
+        touched = fetch_all(
+            connection,
+            "SELECT id FROM shards WHERE scope = ? AND last >= ? AND first <= ?",
+            (scope, position_list[0], position_list[-1]),
+        )
+        for (shard,) in touched:
+            count += _drive_out(connection, shard, position_list, in_memory=in_memory)
+    return count
+
+
+def empty(connection: apsw.Connection, scope: int) -> None:
+    """Throw away all documents of a scope."""
+    for shard in newest_first(connection, scope):
+        _drop(connection, shard)
+
+
+def _drive_out(
+    connection: apsw.Connection, shard: int, positions: list[int], *, in_memory: bool
+) -> int:
+    found = fetch_all(
+        connection,
+        f"SELECT id FROM w_{shard}_docsize"
+        " WHERE id IN (SELECT value FROM json_each(CAST(? AS TEXT)))",
+        (encode(positions),),
+    )
+    if not found:
+        return 0
+    for letter in _LAYOUTS:
+        connection.executemany(f"DELETE FROM {letter}_{shard} WHERE rowid = ?", found)
+    left = fetch_value(connection, f"SELECT count(*) FROM w_{shard}_docsize")
+    if left:
+        _optimize(connection, shard)
+        if not in_memory:
+            _write_anew(connection, shard)
+        connection.execute("UPDATE shards SET documents = ? WHERE id = ?", (left, shard))
+    else:
+        _drop(connection, shard)
+    return len(found)
+
+
+def _write_anew(connection: apsw.Connection, shard: int) -> None:
+    """Copy what is left into new tables, and drop the old ones with all that their pages hold."""
+    for letter, layout in _LAYOUTS.items():
+        old, new = f"{letter}_{shard}", f"{letter}_{shard}_new"
+        connection.execute(f"CREATE VIRTUAL TABLE {new} USING {layout}")
+        for shadow in _SHADOWS:
+            connection.execute(f"DELETE FROM {new}_{shadow}")
+            connection.execute(f"INSERT INTO {new}_{shadow} SELECT * FROM {old}_{shadow}")
+        connection.execute(f"DROP TABLE {old}")
+        connection.execute(f"ALTER TABLE {new} RENAME TO {old}")
+
+
+def _optimize(connection: apsw.Connection, shard: int) -> None:
+    for letter in _LAYOUTS:
+        connection.execute(f"INSERT INTO {letter}_{shard} ({letter}_{shard}) VALUES ('optimize')")
+
+
+def _drop(connection: apsw.Connection, shard: int) -> None:
+    for letter in _LAYOUTS:
+        connection.execute(f"DROP TABLE IF EXISTS {letter}_{shard}")
+    connection.execute("DELETE FROM shards WHERE id = ?", (shard,))
+
+
+def _newest(connection: apsw.Connection, scope: int) -> tuple[int, int]:
+    """Return the shard that takes in what comes next, and how much room it has."""
+    row: Row | None = fetch_one(
+        connection,
+        "SELECT id, documents FROM shards WHERE scope = ? ORDER BY last DESC, id DESC LIMIT 1",
+        (scope,),
+    )
+    if row is not None and row[1] < SHARD_DOCUMENTS_MAX:
+        return row[0], SHARD_DOCUMENTS_MAX - row[1]
+    connection.execute(
+        "INSERT INTO shards (scope, first, last, documents) VALUES (?, ?, 0, 0)", (scope, 2**62)
+    )
+    shard = connection.last_insert_rowid()
+    for letter, layout in _LAYOUTS.items():
+        connection.execute(f"CREATE VIRTUAL TABLE {letter}_{shard} USING {layout}")
+    return shard, SHARD_DOCUMENTS_MAX
+
+
+def _chunks(positions: list[int], size: int) -> Iterable[list[int]]:
+    return (positions[at : at + size] for at in range(0, len(positions), size))

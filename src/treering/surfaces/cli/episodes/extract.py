@@ -1,0 +1,165 @@
+"""``treering episodes extract-sessions``: what was said in transcripts, brought to a spool."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import click
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.episodes.ingest import size_option
+from treering.surfaces.cli.options import json_option
+from treering.surfaces.cli.output import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.capture.extraction import Extracted, Extraction
+
+SPOOL: Final = "~/.openclaw/memory/openclaw-mem-episodes.jsonl"
+STATE_SUFFIX: Final = ".treering-extract.json"
+POLL_MS_MIN: Final = 100
+
+StopReason = Literal["one_shot", "max_duration", "interrupted"]
+
+
+@click.command(
+    "extract-sessions",
+    cls=Command,
+    short_help="Bring what was said in OpenClaw's transcripts to a spool.",
+    examples=r"""
+    treering episodes extract-sessions --file spool.jsonl
+    treering episodes extract-sessions --sessions-root ~/.openclaw/agents/main/sessions \
+      --file spool.jsonl --follow --max-duration-seconds 3600 --json
+    """,
+    if_stopped="what was brought over is kept; run it again for the rest: nothing is doubled",
+)
+@click.option(
+    "--sessions-root",
+    metavar="DIR",
+    help="Where the transcripts are. Default: those of all agents of OpenClaw.",
+)
+@click.option(
+    "--file", "--spool", "spool",
+    default=SPOOL, metavar="SPOOL", help=f"The spool to write to. Default: {SPOOL}.",
+)  # fmt: skip
+@click.option(
+    "--state",
+    metavar="STATE",
+    help=f"Where it is kept how far each was read. Default: SPOOL{STATE_SUFFIX}.",
+)
+@click.option(
+    "--scope",
+    metavar="SCOPE",
+    help="Of what names none. Default: openclaw/AGENT, or global where no agent is known.",
+)
+@click.option(
+    "--summary-max-chars",
+    type=int,
+    default=220,
+    metavar="N",
+    help="Characters of a summary, 40 to 400. Default: 220.",
+)
+@size_option("--payload-cap-bytes", "Cut larger payloads, 256 to 8192.", 4_096)
+@click.option("--follow", is_flag=True, help="Go on as the transcripts grow, until it is stopped.")
+@click.option(
+    "--poll-interval-ms", "--poll-ms", "poll_ms",
+    type=int, default=1_000, metavar="MS",
+    help="With --follow: look so often, 100 at least. Default: 1000.",
+)  # fmt: skip
+@click.option(
+    "--max-duration-seconds", "--max-duration", "max_duration",
+    type=click.FloatRange(min=0), default=0.0, metavar="S",
+    help="With --follow: end after so long. Default: 0, never.",
+)  # fmt: skip
+@json_option
+def extract_sessions(
+    *,
+    sessions_root: str | None,
+    spool: str,
+    state: str | None,
+    scope: str | None,
+    summary_max_chars: int,
+    payload_cap_bytes: int,
+    follow: bool,
+    poll_ms: int,
+    max_duration: float,
+) -> None:
+    """Bring what users and agents said to a spool, for ingest to take in.
+
+    What a gateway put around it is left out; secrets and personal details are masked; what a
+    tool printed is withheld. Tool calls and all the rest stay in the transcripts: treering import
+    takes those in whole.
+    """
+    if max_duration and not follow:
+        raise InvalidInput("--max-duration-seconds needs --follow", hint="add it")
+    from treering.capture.extraction import Extracted  # noqa: PLC0415  (not for --help)
+    from treering.capture.extraction_sources import default_root  # noqa: PLC0415
+
+    root = Path(sessions_root).expanduser() if sessions_root else default_root()
+    path = Path(spool).expanduser()
+    where = Path(state).expanduser() if state else path.with_name(path.name + STATE_SUFFIX)
+    cap = min(max(256, payload_cap_bytes), 8_192)
+    extraction = _extraction(root.absolute(), path, where, scope, cap, summary_max_chars)
+    done = Extracted()
+    began = time.monotonic()
+    reason: StopReason = "one_shot"
+    if follow:
+        reason = _follow(extraction, done, began, poll_ms, max_duration)
+    else:
+        extraction.once(done)
+    body: dict[str, Any] = {
+        "source": {"sessions_root": str(root), "state": str(where), "spool": str(path)},
+        **msgspec.structs.asdict(done),
+        "payload_cap_bytes": cap,
+        "duration_ms": round((time.monotonic() - began) * 1_000),
+        "stop_reason": reason,
+        "counters": {"ignored": {"files": done.ignored_files}},
+    }
+    show(body, *_lines(done, path), done="the spool was written to")
+
+
+def _follow(
+    extraction: Extraction, done: Extracted, began: float, poll_ms: int, max_duration: float
+) -> StopReason:
+    try:
+        while True:
+            extraction.once(done)
+            if 0 < max_duration <= time.monotonic() - began:
+                return "max_duration"
+            time.sleep(max(POLL_MS_MIN, poll_ms) / 1_000)
+    except KeyboardInterrupt:
+        return "interrupted"
+
+
+def _extraction(
+    root: Path, spool: Path, state: Path, scope: str | None, cap: int, characters: int
+) -> Extraction:
+    from treering.capture.extraction import Extraction  # noqa: PLC0415  (not for --help)
+    from treering.capture.secrets import Guard  # noqa: PLC0415
+    from treering.config import mask_key  # noqa: PLC0415
+    from treering.model.scopes import parse_scope  # noqa: PLC0415
+
+    return Extraction(
+        root,
+        spool,
+        state,
+        guard=Guard(key=mask_key, personal=True),
+        payload_cap=cap,
+        summary_characters=characters,
+        scope=None if scope is None else parse_scope(scope),
+    )
+
+
+def _lines(done: Extracted, spool: Path) -> Iterator[str]:
+    files = counted(done.files_seen, "transcript")
+    yield f"brought {counted(done.emitted, 'event')} of {files} to {spool}"
+    if done.invalid_json:
+        yield f"  {counted(done.invalid_json, 'line')} could not be read"
+    yield from (f"    {fault}" for fault in done.errors_sample)
+    if done.trailing_partial_bytes:
+        yield f"  {counted(done.trailing_partial_bytes, 'byte')} wait for the end of their line"

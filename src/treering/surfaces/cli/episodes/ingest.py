@@ -1,0 +1,205 @@
+"""``treering episodes ingest``: a spool that other programs write becomes events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from treering.errors import InvalidInput, NotFound
+from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.ledgers import (
+    MEMORY,
+    database_path,
+    is_on_server,
+    open_to_write,
+    shown,
+)
+from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.output import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from treering.capture.episode_bounds import Caps
+    from treering.capture.ingest import Ingest
+    from treering.capture.ingest_receipts import FollowReceipt, IngestReceipt
+
+STATE_SUFFIX: Final = ".treering-state.json"
+
+
+def size_option(name: str, text: str, default: int) -> Callable[[Any], Any]:
+    """Return an option that takes a number of bytes."""
+    return click.option(
+        name,
+        type=click.IntRange(min=1),
+        default=default,
+        metavar="N",
+        help=f"{text} Default: {default}.",
+    )
+
+
+@click.command(
+    "ingest",
+    cls=Command,
+    short_help="Take in a spool of events.",
+    examples=r"""
+    treering episodes ingest --file ~/.openclaw/memory/openclaw-mem-episodes.jsonl --rotate
+    treering episodes ingest --file spool.jsonl --follow --idle-exit-seconds 60 --json
+    """,
+    if_stopped="what was taken in is kept; run it again for the rest: nothing is doubled",
+)
+@click.option("--file", "spool", required=True, metavar="SPOOL", help="The spool: JSONL.")
+@click.option(
+    "--state",
+    metavar="STATE",
+    help=f"Where it is kept how far the spool was read. Default: SPOOL{STATE_SUFFIX}.",
+)
+@click.option("--scope", metavar="SCOPE", help="Of lines that name none. Default: global.")
+@click.option("--follow", is_flag=True, help="Go on as the spool grows, until it is stopped.")
+@click.option(
+    "--poll-interval-ms", "--poll-ms", "poll_ms",
+    type=int, default=1_000, metavar="MS",
+    help="With --follow: look so often, 100 at least. Default: 1000.",
+)  # fmt: skip
+@click.option(
+    "--idle-exit-seconds", "--idle-exit", "idle_exit",
+    type=click.FloatRange(min=0), default=0.0, metavar="S",
+    help="With --follow: end when nothing came for so long. Default: 0, never.",
+)  # fmt: skip
+@click.option(
+    "--rotate-on-idle-seconds", "--rotate-on-idle", "rotate_on_idle",
+    type=click.FloatRange(min=0), default=0.0, metavar="S",
+    help="With --follow: put the spool aside when nothing came for so long. Default: 0, never.",
+)  # fmt: skip
+@size_option("--rotate-min-bytes", "With --follow: put no smaller spool aside.", 1_048_576)
+@click.option("--truncate", is_flag=True, help="Empty the spool once all of it is taken in.")
+@click.option("--rotate", is_flag=True, help="Put it aside under another name instead.")
+@size_option("--payload-cap-bytes", "Cut larger payloads, 256 to 8192.", 8_192)
+@size_option("--conversation-payload-cap-bytes", "The same for what was said.", 4_096)
+@size_option("--refs-cap-bytes", "Cut larger refs, 128 to 4096.", 4_096)
+@keys_option
+@json_option
+@db_option
+def ingest(
+    *,
+    spool: str,
+    state: str | None,
+    scope: str | None,
+    follow: bool,
+    poll_ms: int,
+    idle_exit: float,
+    rotate_on_idle: float,
+    rotate_min_bytes: int,
+    truncate: bool,
+    rotate: bool,
+    payload_cap_bytes: int,
+    conversation_payload_cap_bytes: int,
+    refs_cap_bytes: int,
+) -> None:
+    """Take in a spool: one JSON object a line, as plugins and extract-sessions write it.
+
+    It is read on from where the last pass ended. Events that are known are counted and passed
+    over; secrets and personal details are masked; a last line without a newline waits for it.
+    Lines that are no events are counted, and shown by where they begin.
+    """
+    if truncate and rotate:
+        raise InvalidInput("--truncate cannot be combined with --rotate", hint="drop one of them")
+    if follow and (truncate or rotate):
+        raise InvalidInput(
+            "--follow cannot be combined with --truncate or --rotate",
+            hint="use --rotate-on-idle-seconds",
+        )
+    if rotate_on_idle and not follow:
+        raise InvalidInput("--rotate-on-idle-seconds needs --follow", hint="use --rotate")
+    from treering.capture.episode_bounds import Caps  # noqa: PLC0415  (not for --help)
+    from treering.capture.ingest_follow import Follow, FollowPlan  # noqa: PLC0415
+
+    caps = Caps.within(
+        payload=payload_cap_bytes, conversation=conversation_payload_cap_bytes, refs=refs_cap_bytes
+    )
+    path = Path(spool).expanduser()
+    where = Path(state).expanduser() if state else path.with_name(path.name + STATE_SUFFIX)
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a folder", hint="name the spool in it")
+    # Looked for first: a name that is misspelt must not leave a new ledger behind.
+    if not follow and not path.exists() and not where.exists():
+        raise NotFound(f"there is no spool at {path}", hint="name it with --file")
+    with open_to_write() as ledger:
+        work = _ingest(ledger, path, where, scope, caps)
+        if not follow:
+            receipt = work.once("truncate" if truncate else "rotate" if rotate else "none")
+            show(receipt, *_lines(receipt), done="the spool was taken in")
+            return
+        plan = FollowPlan(
+            poll_ms=poll_ms,
+            idle_exit_s=idle_exit,
+            rotate_idle_s=rotate_on_idle,
+            rotate_bytes_min=rotate_min_bytes,
+        )
+        following = Follow(work, plan)
+        following.run()
+        told = following.receipt()
+    show(told, *_followed(told), done="the spool was taken in")
+
+
+def _ingest(ledger: Any, spool: Path, state: Path, scope: str | None, caps: Caps) -> Ingest:
+    from treering.capture.ingest import Ingest  # noqa: PLC0415  (not for --help)
+    from treering.capture.secrets import Guard  # noqa: PLC0415
+    from treering.config import mask_key  # noqa: PLC0415
+    from treering.model.scopes import GLOBAL, parse_scope  # noqa: PLC0415
+
+    return Ingest(
+        ledger,
+        spool,
+        state,
+        guard=Guard(key=mask_key, personal=True),
+        caps=caps,
+        place=_place(),
+        scope=GLOBAL if scope is None else parse_scope(scope),
+    )
+
+
+def _place() -> str:
+    """Return the ledger's name, the same wherever the command is run."""
+    path = database_path()
+    return shown(path) if is_on_server() or path == MEMORY else str(Path(path).resolve())
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _lines(receipt: IngestReceipt) -> Iterator[str]:
+    counts, source = receipt.lines, receipt.source
+    yield f"took in {counted(receipt.inserted, 'event')} of {source.file}"
+    if source.offset_recovery:
+        yield f"  read from its beginning: {source.offset_recovery}"
+    if counts.duplicates:
+        yield f"  {counts.duplicates:,} {_were(counts.duplicates)} here already"
+    if counts.invalid_json or counts.invalid_event:
+        yield f"  {counted(counts.invalid_json + counts.invalid_event, 'line')} could not be taken"
+        yield from (f"    {fault}" for fault in receipt.errors_sample)
+    if source.trailing_partial_bytes:
+        size = counted(source.trailing_partial_bytes, "byte")
+        yield f"  a last line of {size} waits for its newline"
+    done = receipt.maintenance
+    if done.requested != "none":
+        yield (
+            f"  the spool was {done.applied}{f': {done.rotated_to}' if done.rotated_to else ''}"
+            if (done.applied != "none")
+            else f"  the spool was left as it is: {done.reason}"
+        )
+
+
+def _followed(receipt: FollowReceipt) -> Iterator[str]:
+    total, counts = receipt.aggregate, receipt.aggregate.lines
+    yield f"took in {counted(total.inserted, 'event')} of {receipt.source.file}"
+    if counts.duplicates:
+        yield f"  {counts.duplicates:,} {_were(counts.duplicates)} here already"
+    if counts.invalid_json or counts.invalid_event:
+        yield f"  {counted(counts.invalid_json + counts.invalid_event, 'line')} could not be taken"
+    if receipt.rotate_on_idle.rotated:
+        yield f"  put aside {counted(receipt.rotate_on_idle.rotated, 'time')}"
+    yield f"  stopped: {receipt.follow.stop_reason}"

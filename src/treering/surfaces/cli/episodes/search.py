@@ -1,0 +1,209 @@
+"""``treering episodes search``: sessions in which something was said or done, the best first."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from treering.errors import InvalidInput
+from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.episodes.items import item
+from treering.surfaces.cli.ledgers import open_if_there
+from treering.surfaces.cli.options import (
+    db_option,
+    include_payload_option,
+    json_option,
+    keys_option,
+    resolve_scope,
+    scope_options,
+)
+from treering.surfaces.cli.output import counted, iso_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.ledger.ledger import Ledger
+    from treering.model.events import Header
+    from treering.model.scopes import Scope
+    from treering.model.searches import SearchHit, SearchResult, SessionHits
+
+SESSIONS: Final = 5
+SESSIONS_MAX: Final = 500
+ITEMS: Final = 3
+ITEMS_MAX: Final = 20
+HITS: Final = 40
+HITS_MAX: Final = 200
+LANE: Final = "fts"
+FUSION_K: Final = 60
+"""By how much the first ranks are brought nearer to one another."""
+
+
+@click.command(
+    "search",
+    cls=Command,
+    short_help="Find sessions by what was said and done in them.",
+    examples="""
+    treering episodes search "storage deploy" --scope acme/app
+    treering episodes search 'kind:tool.call "no such table" after:7d' --scope acme/app --json
+    """,
+)
+@click.argument("text")
+@scope_options
+@click.option(
+    "--limit",
+    type=int,
+    default=SESSIONS,
+    metavar="N",
+    help=f"Sessions to show, 1 to {SESSIONS_MAX}. Default: {SESSIONS}.",
+)
+@click.option(
+    "--per-session-limit", "--per-session", "per_session",
+    type=int, default=ITEMS, metavar="N",
+    help=f"Events to show of each, 1 to {ITEMS_MAX}. Default: {ITEMS}.",
+)  # fmt: skip
+@click.option(
+    "--search-limit",
+    type=int,
+    default=HITS,
+    metavar="N",
+    help=f"Events to look at, 1 to {HITS_MAX}. Default: {HITS}.",
+)
+@include_payload_option
+@click.option("--trace", is_flag=True, help="With --json: say which events were ranked, and how.")
+@keys_option
+@json_option
+@db_option
+def search(
+    *,
+    text: str,
+    scope: str | None,
+    is_global: bool,
+    limit: int,
+    per_session: int,
+    search_limit: int,
+    include_payload: bool,
+    trace: bool,
+) -> None:
+    """Find events by their words, grouped by session; the best session comes first.
+
+    All words have to be there. Quotes make a phrase, a star ends a beginning, - leaves out, and
+    kind: agent: session: tool: file: after: before: narrow it.
+    """
+    name = resolve_scope(scope, is_global=is_global)
+    if not text.strip():
+        raise InvalidInput("there is nothing to look for", hint="give some words")
+    with open_if_there() as ledger:
+        found = ledger.search(text, scope=name, limit=_within(search_limit, HITS_MAX))
+        ranks = {hit.event_id: rank for rank, hit in enumerate(found.hits, start=1)}
+        sessions = [
+            _session(
+                ledger,
+                name,
+                one,
+                ranks,
+                rank=rank,
+                most=_within(per_session, ITEMS_MAX),
+                include_payload=include_payload,
+            )
+            for rank, one in enumerate(found.sessions[: _within(limit, SESSIONS_MAX)], start=1)
+        ]
+    body: dict[str, Any] = {
+        "scope": name,
+        "query": {"text": text, "text_en": None},
+        "result": {
+            "mode": "lexical",
+            "count": len(sessions),
+            "events_matched": found.total,
+            "events_matched_at_least": found.at_least,
+            "sessions": sessions,
+        },
+        "vector_status": {"enabled": False, "reason": "lexical mode"},
+    }
+    if trace:
+        ranked = [
+            {"event_id": hit.event_id, "rank": ranks[hit.event_id], "why": hit.why}
+            for hit in found.hits
+        ]
+        body["trace"] = {"fts_top_k": ranked, "vec_top_k": [], "k": FUSION_K, "lag": found.lag}
+    show(body, *_lines(found, sessions))
+
+
+def _within(number: int, most: int) -> int:
+    return max(1, min(number, most))
+
+
+def _session(
+    ledger: Ledger,
+    scope: Scope,
+    found: SessionHits,
+    ranks: dict[str, int],
+    *,
+    rank: int,
+    most: int,
+    include_payload: bool,
+) -> dict[str, Any]:
+    hits = found.hits
+    flag = "--global" if scope == "global" else f"--scope {shlex.quote(scope)}"
+    matched = [
+        _matched(event, hit, ranks[hit.event_id])
+        for hit in hits[:most]
+        if (event := _event(ledger, scope, hit, include_payload=include_payload)) is not None
+    ]
+    return {
+        "rank": rank,
+        "session_id": found.session_id,
+        "hit_count": found.count,
+        "best_match_rank": min(ranks[hit.event_id] for hit in hits),
+        "latest_ts_ms": max(hit.ts_ms for hit in hits),
+        "type_counts": dict(Counter(hit.kind for hit in hits)),
+        "summary": found.title or hits[0].snippet,
+        "replay_hint": {
+            "command": f"treering episodes replay {shlex.quote(found.session_id)} {flag}"
+        },
+        "matched_items": matched,
+    }
+
+
+def _event(ledger: Ledger, scope: Scope, hit: SearchHit, *, include_payload: bool) -> Header | None:
+    ask = ledger.events if include_payload else ledger.query
+    page = ask(scope, session_id=hit.session_id, kinds=[hit.kind], since=hit.ts_ms, until=hit.ts_ms)
+    while True:
+        event = next((one for one in page.items if one.event_id == hit.event_id), None)
+        if event is not None or page.next_cursor is None:
+            return event
+        page = ask(
+            scope,
+            session_id=hit.session_id,
+            kinds=[hit.kind],
+            since=hit.ts_ms,
+            until=hit.ts_ms,
+            after=page.next_cursor,
+        )
+
+
+def _matched(event: Header, hit: SearchHit, rank: int) -> dict[str, Any]:
+    match = {
+        "lanes": [LANE],
+        "rank": rank,
+        "rrf_score": round(1 / (FUSION_K + rank), 6),
+        "score": hit.score,
+        "snippet": hit.snippet,
+    }
+    return {**item(event), "match": match}
+
+
+def _lines(found: SearchResult, sessions: list[dict[str, Any]]) -> Iterator[str]:
+    if not sessions:
+        yield f"nothing in scope {found.scope} matches: use fewer words, or check the scope"
+        return
+    for one in sessions:
+        latest = iso_time(one["latest_ts_ms"])[:16].replace("T", " ")
+        yield f"{one['session_id']}  {latest}  {counted(one['hit_count'], 'hit')}: {one['summary']}"
+        for matched in one["matched_items"]:
+            yield f"  {matched['type']}  {matched['match']['snippet']}"
+        yield f"  {one['replay_hint']['command']}"
+    more = "at least " if found.at_least else ""
+    yield f"{more}{counted(found.total, 'event')} found, {counted(len(sessions), 'session')} shown"

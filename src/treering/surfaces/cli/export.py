@@ -1,0 +1,150 @@
+"""``treering export``: one session as a file, for people, for providers, for other ledgers."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.surfaces.cli.asking import open_to_ask
+from treering.surfaces.cli.commands import Command, show, show_aside
+from treering.surfaces.cli.files import STANDARD, output_stream, refuse_folder
+from treering.surfaces.cli.ledgers import database_path
+from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+
+if TYPE_CHECKING:
+    from treering.surfaces.cli.export_formats import Exported
+
+FORMATS: Final = ("jsonl", "markdown", "html", "claude-code", "openai")
+_SPOKEN: Final = frozenset({"claude-code", "openai"})
+"""Formats that are nothing without what was said."""
+_SUFFIXES: Final = {"jsonl": "jsonl", "markdown": "md", "html": "html", "claude-code": "jsonl",
+                    "openai": "json"}  # fmt: skip
+
+
+class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was exported."""
+
+    scope: str
+    session_id: str
+    format: str
+    out: str
+    payloads: str
+    items: int
+    """Events of jsonl, messages of openai, lines of claude-code, entries of the others."""
+    masked: int
+    """How many texts held a secret, which is masked in the file."""
+    withheld: int
+    """Entries that still looked like one when the file was looked at."""
+    secrets: int
+    """Of jsonl, which is an exact copy: lines with a secret that is recorded as it is."""
+
+
+@click.command(
+    "export",
+    cls=Command,
+    short_help="Write one session as a file.",
+    examples="""
+    treering export main:telegram:jo --scope acme/app --format html --out jo.html
+    treering export main:tele --scope acme/app --format markdown --payloads included | less
+    treering export main:tele --scope acme/app --format openai --out messages.json
+    """,
+    if_stopped="a file appears when it is whole; run it again",
+)
+@click.argument("session")
+@project_scope_options
+@click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="What to write.")
+@click.option(
+    "--out", default=STANDARD, metavar="FILE", help="The file to write. Default: standard output."
+)
+@click.option(
+    "--payloads",
+    type=click.Choice(("included", "withheld")),
+    help="What was said and what tools took and gave. Default: withheld; always in openai and"
+    " claude-code.",
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@keys_option
+@json_option
+@db_option
+def export(
+    *,
+    session: str,
+    scope: str | None,
+    is_global: bool,
+    form: str,
+    out: str,
+    payloads: str | None,
+    force: bool,
+) -> None:
+    """Write SESSION as a file; it appears when it is whole, readable by you alone.
+
+    markdown and html are for people, openai is a list of messages as chat completions take it,
+    claude-code a log as Claude Code writes it, jsonl an exact copy that treering episodes import
+    takes in. In all but jsonl, secrets are masked. When the export goes to standard output, the
+    receipt goes to standard error.
+    """
+    from treering.surfaces.cli.export_formats import write_session  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
+
+    name = find_scope(scope, is_global=is_global)
+    held = _payloads(form, payloads)
+    _check_target(out, form, force=force)
+    with open_to_ask() as ledger:
+        found = open_session(ledger, name, session)
+        example = f"session.{_SUFFIXES[form]}"
+        with output_stream(out, database=database_path(), example=example) as stream:
+            done = write_session(ledger, found, stream, form=form, with_payloads=held == "included")
+    receipt = SessionExport(
+        scope=name,
+        session_id=found.session_id,
+        format=form,
+        out=out,
+        payloads=held,
+        **msgspec.structs.asdict(done),
+    )
+    if out == STANDARD:
+        show_aside(receipt)
+    else:
+        show(receipt, *_told(receipt, done), done=f"the export was written to {out}")
+
+
+def _payloads(form: str, given: str | None) -> str:
+    if form in _SPOKEN and given == "withheld":
+        raise InvalidInput(
+            f"{form} is nothing but what was said", hint="leave --payloads out, or write html"
+        )
+    return "included" if form in _SPOKEN else given or "withheld"
+
+
+def _check_target(out: str, form: str, *, force: bool) -> None:
+    if out == STANDARD:
+        return
+    refuse_folder(out, example=f"session.{_SUFFIXES[form]}")
+    # A pipe or a device is written to, never replaced.
+    if os.path.lexists(out) and not force and (os.path.isfile(out) or os.path.islink(out)):  # noqa: PTH113, PTH114
+        raise InvalidInput(
+            f"{out} is there already", hint="name another file, or pass --force to write over it"
+        )
+
+
+def _told(receipt: SessionExport, done: Exported) -> list[str]:
+    noun = {"jsonl": "event", "openai": "message", "claude-code": "line"}.get(receipt.format)
+    size = counted(done.items, noun) if noun else f"{done.items:,} entries"
+    lines = [f"exported session {receipt.session_id} to {receipt.out}: {size}"]
+    if receipt.payloads == "withheld":
+        lines.append("texts are told by their beginnings; --payloads included writes what was said")
+    else:
+        lines.append("it holds what was said: mind who gets it")
+    if done.masked:
+        lines.append(f"{counted(done.masked, 'text')} held secrets, which are masked in it")
+    if done.withheld:
+        lines.append(f"{done.withheld:,} entries that looked like secrets were withheld")
+    if done.secrets:
+        lines.append(f"secrets as recorded in {counted(done.secrets, 'line')}: it is an exact copy")
+    return lines

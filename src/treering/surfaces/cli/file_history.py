@@ -1,0 +1,236 @@
+"""``treering file-history``: who touched a file, when, by which tool, and what for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.model.searches import HITS_MAX
+from treering.surfaces.cli.asking import asking, open_to_ask, place_of
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.options import clamp, db_option, json_option, keys_option, limit_option
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.streams import writing_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.ledger.ledger import Ledger
+    from treering.model.events import Event
+    from treering.model.scopes import Scope
+    from treering.model.searches import SearchHit
+
+ITEMS: Final = 20
+PATH_CHARACTERS_MAX: Final = 300
+PROMPTS_AT_ONCE: Final = 20
+_SAID: Final = ("conversation.user", "ops.decision")
+
+
+class Touch(msgspec.Struct, frozen=True, kw_only=True):
+    """One time that a file was touched."""
+
+    event_id: str
+    session_id: str
+    seq: int
+    ts_ms: int
+    kind: str
+    agent: str
+    tool: str | None
+    status: str | None
+    """How the call ended: ok, failed, synthetic, open."""
+    paths: list[str]
+    """As they were given to the tool."""
+    summary: str
+    prompt: str | None
+    """What the user had said in that turn."""
+    decision: str | None
+    """The last decision before it in that turn."""
+    show: str
+    """The command that shows the session."""
+
+
+@click.command(
+    "file-history",
+    cls=Command,
+    short_help="Show who touched a file, when, and what for.",
+    examples="""
+    treering file-history src/a.py
+    treering file-history a.py --scope acme/app --limit 50 --json
+    """,
+)
+@click.argument("path")
+@project_scope_options
+@limit_option(ITEMS)
+@keys_option
+@json_option
+@db_option
+def file_history(*, path: str, scope: str | None, is_global: bool, limit: int) -> None:
+    """Show the tool calls that were given PATH, the newest first, with what the user had asked.
+
+    PATH is a file or a folder: as it was written, relative to here, or its last parts, such as
+    src/a.py. Failed runs are among them. What a tool did to files that it was not given is not
+    known.
+    """
+    forms = path_forms(path)
+    name = find_scope(scope, is_global=is_global)
+    touches: list[Touch] = []
+    more = False
+    with asking(open_to_ask) as ledger:
+        if ledger is not None:
+            touches, more = _touches(ledger, name, forms, clamp(limit))
+        place = place_of(ledger)
+    if invocation().as_json:
+        show({"scope": name, "ledger": place, "path": path, "count": len(touches),
+              "has_more": more, "sessions": len({one.session_id for one in touches}),
+              "items": touches})  # fmt: skip
+        return
+    from treering.surfaces.cli.file_history_page import (  # noqa: PLC0415  (for people)
+        print_nothing,
+        print_touches,
+    )
+
+    with writing_output():
+        if touches:
+            print_touches(name, path, touches, more=more)
+        else:
+            print_nothing(name, path)
+
+
+def path_forms(path: str) -> list[str]:
+    """Return how a file may have been named: as given, from here, from the top of the project.
+
+    Raises InvalidInput if that names no file.
+    """
+    if not path.strip() or len(path) > PATH_CHARACTERS_MAX:
+        raise InvalidInput(
+            "that is no path" if not path.strip() else "the path is too long",
+            hint="name a file, as in treering file-history src/a.py",
+        )
+    here = os.getcwd()  # noqa: PTH109  (a path as text)
+    given = os.path.expanduser(path.strip())  # noqa: PTH111
+    whole = os.path.normpath(os.path.join(here, given))  # noqa: PTH118
+    forms = [_spelt(given)]
+    if ".." in PurePath(given).parts:
+        forms = []
+    forms.append(_spelt(whole))
+    for top in (here, _project_top(here)):
+        inside = os.path.relpath(whole, top)
+        if not inside.startswith(os.pardir) and inside != os.curdir:
+            forms.append(_spelt(inside))
+    return [form for form in dict.fromkeys(forms) if form.strip("/")]
+
+
+def matches(path: str, forms: list[str]) -> bool:
+    """Whether a path that was recorded is one of ``forms``, ends in one, or lies below one."""
+    parts = f"/{_spelt(path).strip('/')}/".casefold()
+    return any(
+        parts.startswith(f"{form.rstrip('/')}/".casefold())
+        if form.startswith("/")
+        else f"/{form.strip('/')}/".casefold() in parts
+        for form in forms
+    )
+
+
+def _spelt(path: str) -> str:
+    return os.path.normpath(path.strip().replace("\\", "/"))
+
+
+def _project_top(folder: str) -> str:
+    at = folder
+    while not os.path.exists(os.path.join(at, ".git")):  # noqa: PTH110, PTH118
+        above = os.path.dirname(at)  # noqa: PTH120
+        if above == at:
+            return folder
+        at = above
+    return at
+
+
+def _touches(
+    ledger: Ledger, scope: Scope, forms: list[str], limit: int
+) -> tuple[list[Touch], bool]:
+    from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
+
+    # In the index a path is its words, so what would end the value is as good as a blank.
+    named = ",".join(form.replace(",", " ").replace('"', " ") for form in forms)
+    with counting("indexing", "events") as progress:
+        result = ledger.search(
+            f'file:"{named}"', scope=scope, limit=HITS_MAX, include_failed=True, progress=progress
+        )
+    newest = sorted(result.hits, key=lambda hit: (-hit.ts_ms, hit.session_id, -hit.seq))
+    mask = Mask()
+    found: list[Touch] = []
+    for hit in newest:
+        event = ledger.event(scope, hit.event_id)
+        paths = _paths(event, forms)
+        if not paths:
+            continue
+        if len(found) == limit:
+            return found, True
+        found.append(_touch(ledger, scope, hit, event, paths, mask))
+    return found, result.at_least or result.total > len(newest)
+
+
+def _paths(event: Event, forms: list[str]) -> list[str]:
+    from treering.derive.search_texts import files_in  # noqa: PLC0415  (not for --help)
+
+    return [path for path in files_in(event) if matches(path, forms)]
+
+
+def _touch(
+    ledger: Ledger, scope: Scope, hit: SearchHit, event: Event, paths: list[str], mask: Mask
+) -> Touch:
+    from treering.surfaces.cli.search_commands import show_command  # noqa: PLC0415
+
+    prompt, decision = _why(ledger, scope, event)
+    return Touch(
+        event_id=event.event_id,
+        session_id=event.session_id,
+        seq=event.seq,
+        ts_ms=event.ts_ms,
+        kind=event.kind,
+        agent=event.agent_id,
+        tool=hit.tool,
+        status=_status(ledger, scope, event),
+        paths=[mask.text(path) or "" for path in paths],
+        summary=mask.text(event.summary) or "",
+        prompt=mask.text(prompt),
+        decision=mask.text(decision),
+        show=show_command(scope, event.session_id),
+    )
+
+
+def _status(ledger: Ledger, scope: Scope, event: Event) -> str | None:
+    call_id = (event.refs or {}).get("call_id")
+    if not isinstance(call_id, str) or not call_id:
+        return None
+    page = ledger.tool_calls(scope, session_id=event.session_id, call_id=call_id, last=5)
+    calls = [one for one in page.items if one.call_event_id == event.event_id] or page.items
+    return calls[-1].status if calls else None
+
+
+def _why(ledger: Ledger, scope: Scope, event: Event) -> tuple[str | None, str | None]:
+    """Return what the user said before an event, and what was decided since."""
+    decision: str | None = None
+    for one in _before(ledger, scope, event):
+        if one.kind == "conversation.user":
+            return one.summary, decision
+        decision = decision or one.summary
+    return None, decision
+
+
+def _before(ledger: Ledger, scope: Scope, event: Event) -> Iterator[Any]:
+    """Give what was said and decided in the session before an event, the latest first."""
+    page = ledger.query(
+        scope,
+        session_id=event.session_id,
+        kinds=_SAID,
+        until=event.ts_ms,
+        last=PROMPTS_AT_ONCE,
+    )
+    yield from (one for one in reversed(page.items) if one.seq < event.seq)

@@ -1,0 +1,129 @@
+"""``treering import``: the logs that agents have written, taken in before they are deleted."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from treering.app import now_ms
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.imports.page import report, warn
+from treering.surfaces.cli.imports.survey import outline, print_outlines
+from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write
+from treering.surfaces.cli.options import db_option, json_option, keys_option, resolve_scope
+from treering.surfaces.cli.progress import counting, transferring
+from treering.surfaces.cli.times import parse_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.ledger.ledger import Ledger
+    from treering.model.intakes import IntakeReceipt
+    from treering.model.scopes import Scope
+
+
+@click.command(
+    "import",
+    cls=Command,
+    short_help="Take in the logs that agents have written.",
+    examples="""
+    treering import
+    treering import --dry-run
+    treering import ~/.claude/projects ~/.codex/sessions
+    treering import session.jsonl --scope acme/app
+    """,
+    if_stopped="what was taken in is kept; run it again for the rest: nothing is doubled",
+)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
+@click.option(
+    "--scope",
+    metavar="SCOPE",
+    help="Put all sessions here. Default: each by its project's git remote or folder.",
+)
+@click.option(
+    "--global", "is_global", is_flag=True, help="Use the scope named global (not all scopes)."
+)
+@click.option(
+    "--since", metavar="TIME", help="Only files that were written since: 7d, 2026-03-05, …"
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be taken in; write nothing.")
+@click.option("--again", is_flag=True, help="Read files again that did not change.")
+@click.option("--no-index", is_flag=True, help="Leave the search index for the first search.")
+@keys_option
+@json_option
+@db_option
+def import_(
+    *,
+    paths: Sequence[Path],
+    scope: str | None,
+    is_global: bool,
+    since: str | None,
+    dry_run: bool,
+    again: bool,
+    no_index: bool,
+) -> None:
+    """Take in the logs of Claude Code, Codex, OpenClaw, pi, Gemini CLI and others.
+
+    Without a PATH, all the places where these agents keep their logs are looked through. With
+    some, each is a file or a folder of any of the formats; which one is told by what is in it.
+
+    Nothing is taken in twice, however often it is run; a log that has grown is read from where it
+    was left. Secrets are masked. Logs are only read, never changed. Every line is accounted for:
+    imported, known already, skipped for a reason, or in error with its file, line and offset.
+    What is imported is kept, whatever the agent deletes later.
+    """
+    at_ms = now_ms()
+    since_ms = parse_moment(since, now_ms=at_ms, flag="--since")
+    named: Scope | None = None
+    if scope is not None or is_global:
+        named = resolve_scope(scope, is_global=is_global)
+    if not paths:
+        outlines = outline()
+        if not invocation().as_json:
+            print_outlines(outlines, at_ms=at_ms)
+        paths = [one.place.root for one in outlines]
+    with _ledger(dry_run=dry_run) as ledger:
+        receipt = _take(ledger, paths, scope=named, since_ms=since_ms, dry_run=dry_run, again=again)
+        if not (dry_run or no_index):
+            with counting("indexing", "events") as progress:
+                for one in receipt.by_scope:
+                    ledger.index(one, progress=progress)
+    warn(receipt)
+    show(receipt, *report(receipt), done="the logs are taken in")
+
+
+def _take(
+    ledger: Ledger,
+    paths: Sequence[Path],
+    *,
+    scope: Scope | None,
+    since_ms: int | None,
+    dry_run: bool,
+    again: bool,
+) -> IntakeReceipt:
+    from treering.app import import_logs  # noqa: PLC0415  (not for --help)
+
+    with transferring("importing") as progress:
+        return import_logs(
+            ledger,
+            paths,
+            scope=scope,
+            since_ms=since_ms,
+            dry_run=dry_run,
+            again=again,
+            progress=progress,
+        )
+
+
+@contextlib.contextmanager
+def _ledger(*, dry_run: bool) -> Iterator[Ledger]:
+    """Open the ledger; for a dry run, one that is not there is not made."""
+    path = database_path()
+    missing = "://" not in path and path != MEMORY and not Path(path).exists()
+    if dry_run and missing:
+        invocation().database = MEMORY
+    with open_to_write() as ledger:
+        yield ledger

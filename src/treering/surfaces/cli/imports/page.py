@@ -1,0 +1,62 @@
+"""What an import came to, as people read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.surfaces.cli.commands import invocation
+from treering.surfaces.cli.output import counted, note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.model.intakes import IntakeReceipt
+
+FAULTS_SHOWN: Final = 10
+REFUSED_SHOWN: Final = 5
+SCOPES_SHOWN: Final = 8
+
+
+def warn(receipt: IntakeReceipt) -> None:
+    """Tell of what could not be taken in, where it does not mix with the output."""
+    if invocation().as_json:
+        return
+    for fault in receipt.faults[:FAULTS_SHOWN]:
+        note(f"{fault.file}, line {fault.line}, byte {fault.offset}: {fault.reason}")
+    if receipt.errors > FAULTS_SHOWN:
+        note(f"… and {receipt.errors - FAULTS_SHOWN:,} more; --json names up to 100")
+    refused = [one for one in receipt.sources if one.state == "refused"]
+    for one in refused[:REFUSED_SHOWN]:
+        note(f"{one.file} was left out: {one.reason}")
+    if len(refused) > REFUSED_SHOWN:
+        note(f"… and {counted(len(refused) - REFUSED_SHOWN, 'more file')} left out")
+
+
+def report(receipt: IntakeReceipt) -> Iterator[str]:
+    """Return the lines that tell what was taken in, and what to do next."""
+    verb = "would import" if receipt.dry_run else "imported"
+    sessions = counted(receipt.sessions, "session")
+    subagents = f" and {counted(receipt.subagents, 'subagent')}" if receipt.subagents else ""
+    new = f", {receipt.sessions_new:,} of them new" if receipt.sessions_new else ""
+    yield f"{verb} {counted(receipt.events, 'event')} of {sessions}{subagents}{new}"
+    if receipt.lines:
+        yield (
+            f"lines: {receipt.lines:,} = {receipt.imported:,} imported"
+            f" + {receipt.duplicates:,} known already"
+            f" + {sum(receipt.skipped.values()):,} skipped + {receipt.errors:,} in error"
+        )
+    for reason, count in sorted(receipt.skipped.items(), key=lambda one: -one[1]):
+        yield f"  skipped {count:,}: {reason}"
+    for what, count in receipt.mended.items():
+        yield f"  mended {count:,}: {what}"
+    if receipt.files_unchanged:
+        yield f"files that did not change and were not read: {receipt.files_unchanged:,}"
+    scopes = sorted(receipt.by_scope.items(), key=lambda one: -one[1])
+    for scope, count in scopes[:SCOPES_SHOWN]:
+        yield f"  scope {scope}: {counted(count, 'event')}"
+    if len(scopes) > SCOPES_SHOWN:
+        yield f"  … and {counted(len(scopes) - SCOPES_SHOWN, 'more scope')}"
+    if scopes and not receipt.dry_run:
+        first = scopes[0][0]
+        yield f"look at them: treering sessions list --scope {first}"
+        yield f"find something: treering search WORDS --scope {first}"

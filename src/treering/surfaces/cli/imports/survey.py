@@ -1,0 +1,119 @@
+"""What agents keep on this machine: how many logs, how old, how large, and for how long still."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.capture.finding import find_files
+from treering.capture.places import Place, known_places
+from treering.surfaces.cli.output import counted, note, say
+from treering.surfaces.cli.tables import Column, print_table
+from treering.surfaces.cli.times import ago
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SOON_DAYS: Final = 7
+"""A log that is deleted within so many days is warned of."""
+_DAY_MS: Final = 86_400_000
+
+
+class Outline(msgspec.Struct, frozen=True, kw_only=True):
+    """The logs in one place."""
+
+    place: Place
+    files: int
+    bytes: int
+    oldest_ms: int | None
+    newest_ms: int | None
+
+
+def outline() -> list[Outline]:
+    """Return what is in each of the known places that are there."""
+    return [_outline(place) for place in known_places()]
+
+
+def print_outlines(outlines: Sequence[Outline], *, at_ms: int) -> None:
+    """Print what was found, and warn of what is deleted soon."""
+    if not outlines:
+        say("no logs of agents were found; name a file or a folder: treering import PATH")
+        return
+    print_table(
+        (
+            Column("agent", colour="cyan"),
+            Column("logs"),
+            Column("size"),
+            Column("oldest", leaves=2),
+            Column("newest", leaves=1),
+            Column("kept for"),
+            Column("folder", is_dim=True),
+        ),
+        [_row(one, at_ms) for one in outlines],
+    )
+    for one in outlines:
+        soon = deleted_soon(one, at_ms=at_ms)
+        if soon is not None:
+            note(soon)
+
+
+def deleted_soon(one: Outline, *, at_ms: int) -> str | None:
+    """Return a warning if an agent will delete its logs soon, and how to prevent it."""
+    keeping = one.place.keeping
+    if keeping.days is None or one.oldest_ms is None:
+        return None
+    left = keeping.days - (at_ms - one.oldest_ms) / _DAY_MS
+    if left > SOON_DAYS:
+        return None
+    when = "at any moment" if left < 1 else f"in {counted(int(left), 'day')}"
+    remedy = f"; to prevent it, {keeping.remedy}" if keeping.remedy else ""
+    return (
+        f"{one.place.agent} keeps its logs for {keeping.days:g} days ({keeping.told_by}) and"
+        f" deletes the oldest {when}{remedy}"
+    )
+
+
+def size(number: int) -> str:
+    """Return a number of bytes as people say it."""
+    amount = float(number)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1_000 or unit == "GB":
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 10 else f"{amount:.1f} {unit}"
+        amount /= 1_000
+    raise AssertionError
+
+
+def _outline(place: Place) -> Outline:
+    files = count = 0
+    times: list[int] = []
+    for found in find_files([place.root]):
+        if found.left_out is not None:
+            continue
+        try:
+            status = found.path.stat()
+        except OSError:
+            continue  # It is gone since.
+        files += 1
+        count += status.st_size
+        times.append(status.st_mtime_ns // 1_000_000)
+    return Outline(
+        place=place,
+        files=files,
+        bytes=count,
+        oldest_ms=min(times, default=None),
+        newest_ms=max(times, default=None),
+    )
+
+
+def _row(one: Outline, at_ms: int) -> list[str]:
+    keeping = one.place.keeping
+    return [
+        one.place.agent,
+        f"{one.files:,}",
+        size(one.bytes),
+        "" if one.oldest_ms is None else ago(one.oldest_ms, now_ms=at_ms),
+        "" if one.newest_ms is None else ago(one.newest_ms, now_ms=at_ms),
+        "ever" if keeping.days is None else f"{keeping.days:g} days",
+        str(one.place.root),
+    ]

@@ -1,0 +1,181 @@
+"""``treering search``: events of a scope by their words, session by session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.model.searches import HITS_DEFAULT, HITS_MAX
+from treering.surfaces.cli.asking import asking, open_to_ask, place_of
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.streams import writing_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
+    from treering.model.searches import SearchHit, SearchResult, SessionHits
+    from treering.surfaces.cli.search_commands import Origin
+
+SHARED: Final = ("event_id", "seq", "ts_ms", "kind", "agent_id", "tool", "run_id", "score", "why")
+
+
+class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in one session, and how to go there."""
+
+    session_id: str
+    title: str | None
+    agent: str
+    latest_ms: int
+    """When the session was last written to."""
+    count: int
+    """Matches in it, of which the best are shown."""
+    hits: list[dict[str, Any]]
+    show: str
+    """The command that shows the session."""
+    imported_from: str | None = None
+    resume: str | None = None
+    """The command that goes on with it in its own agent."""
+    remark: str | None = None
+    """Why there is none, if there should be one."""
+
+
+@click.command(
+    "search",
+    cls=Command,
+    short_help="Find what was said and done, in any session of a scope.",
+    examples="""
+    treering search no such table --scope acme/app
+    treering search 'file:src/a.py "no such table" -draft' --scope acme/app
+    treering search 'deploy* kind:tool.call agent:codex after:7d' --scope acme/app --json
+    """,
+    context_settings={"ignore_unknown_options": True},
+)
+@click.argument("words", nargs=-1, metavar="WORDS...")
+@project_scope_options
+@click.option(
+    "--limit",
+    type=int,
+    default=HITS_DEFAULT,
+    metavar="N",
+    help=f"Events to show, 1 to {HITS_MAX}. Default: {HITS_DEFAULT}.",
+)
+@click.option(
+    "--include-failed", is_flag=True, help="Runs that failed or were interrupted, as well."
+)
+@keys_option
+@json_option
+@db_option
+def search(
+    *,
+    words: Sequence[str],
+    scope: str | None,
+    is_global: bool,
+    limit: int,
+    include_failed: bool,
+) -> None:
+    """Find events of a scope by their words; the session that fits best comes first.
+
+    All of the WORDS have to be there, in any order, whatever their case or accents. "Two words" in
+    quotes stand side by side, deploy* begins so, -draft must not be there. kind: agent: session:
+    tool: file: before: and after: narrow it down, as in after:7d or before:2026-03-05. Put a
+    query with quotes in it between single quotes.
+    """
+    query = _query(words)
+    name = find_scope(scope, is_global=is_global)
+    result: SearchResult | None = None
+    sessions: list[FoundSession] = []
+    with asking(open_to_ask) as ledger:
+        if ledger is not None:
+            result = _search(ledger, query, name, limit=limit, include_failed=include_failed)
+            mask = Mask()
+            sessions = [_session(ledger, name, one, mask) for one in result.sessions]
+        place = place_of(ledger)
+    if invocation().as_json:
+        show({"scope": name, "ledger": place, "query": query, "include_failed": include_failed,
+              "count": sum(len(one.hits) for one in sessions),
+              "total": 0 if result is None else result.total,
+              "at_least": result is not None and result.at_least,
+              "lag": 0 if result is None else result.lag,
+              "took_ms": 0 if result is None else result.took_ms,
+              "sessions": sessions})  # fmt: skip
+        return
+    from treering.surfaces.cli.search_page import print_found, print_nothing  # noqa: PLC0415
+
+    with writing_output():
+        if result is not None and sessions:
+            print_found(name, result, sessions)
+        else:
+            print_nothing(name, query, include_failed=include_failed)
+
+
+def _query(words: Sequence[str]) -> str:
+    """Return the words as one query. Raises UsageError for what was meant to be an option."""
+    # Words may begin with a dash, so what is no option of ours gets here.
+    unknown = next((word for word in words if word.startswith("--") and word != "--"), None)
+    if unknown is not None and " " not in unknown:
+        raise click.NoSuchOption(unknown, ctx=click.get_current_context())
+    query = " ".join(words).strip()
+    if not query:
+        raise InvalidInput(
+            "there is nothing to look for", hint="give some words, as in treering search deploy"
+        )
+    return query
+
+
+def _search(
+    ledger: Ledger, query: str, scope: Scope, *, limit: int, include_failed: bool
+) -> SearchResult:
+    from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
+
+    with counting("indexing", "events") as progress:
+        return ledger.search(
+            query,
+            scope=scope,
+            limit=max(1, min(limit, HITS_MAX)),
+            include_failed=include_failed,
+            progress=progress,
+        )
+
+
+def _session(ledger: Ledger, scope: Scope, found: SessionHits, mask: Mask) -> FoundSession:
+    from treering.surfaces.cli.search_commands import (  # noqa: PLC0415  (not for --help)
+        origin_of,
+        resuming,
+        show_command,
+    )
+
+    session = ledger.session(found.session_id, scope=scope, agent=found.agent_id)
+    outline = session.outline()
+    origin: Origin | None = None
+    resume = remark = None
+    if outline.imported_from is not None:
+        origin = origin_of(ledger, scope, found.session_id)
+    if origin is not None:
+        resume, remark = resuming(origin, scope, found.session_id, parent=outline.spawned_by)
+    return FoundSession(
+        session_id=found.session_id,
+        title=mask.text(found.title or outline.title),
+        agent=outline.agent,
+        latest_ms=outline.updated_ms,
+        count=found.count,
+        hits=[_hit(hit, mask) for hit in found.hits],
+        show=show_command(scope, found.session_id),
+        imported_from=outline.imported_from,
+        resume=mask.text(resume),
+        remark=mask.text(remark),
+    )
+
+
+def _hit(hit: SearchHit, mask: Mask) -> dict[str, Any]:
+    """Return a hit as it is shown. It is masked already; what was cut may look otherwise."""
+    snippet = mask.text(hit.snippet) or ""
+    spans = hit.spans if snippet == hit.snippet else []
+    return {**{name: getattr(hit, name) for name in SHARED}, "snippet": snippet, "spans": spans}

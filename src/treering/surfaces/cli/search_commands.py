@@ -1,0 +1,117 @@
+"""Commands that lead to a session: the one that shows it, the one that goes on with it."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.errors import KeyMissing, TreeringError
+from treering.model.kinds import IMPORTED
+from treering.model.scopes import GLOBAL
+
+if TYPE_CHECKING:
+    from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
+
+_RESUMED: Final = {
+    "claude-code": "claude --resume {id}",
+    "codex": "codex resume {id}",
+    "gemini": "gemini --resume {id}",
+    "pi": "pi --session {file}",
+}
+"""How agents go on with a session; those that are not here cannot."""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a session was taken from."""
+
+    format: str
+    file: str | None = None
+    cwd: str | None = None
+    """The folder that it worked in."""
+
+    @property
+    def is_there(self) -> bool | None:
+        """Whether its log is still where it was; None if nobody knows where that is."""
+        if self.file is None:
+            return None
+        try:
+            return Path(self.file).is_file()
+        except (OSError, ValueError):
+            return False
+
+
+def scope_flag(scope: Scope) -> str:
+    """Return the option that names a scope, fit for a shell."""
+    return "--global" if scope == GLOBAL else f"--scope {shlex.quote(scope)}"
+
+
+def show_command(scope: Scope, session_id: str) -> str:
+    """Return the command that shows a session."""
+    return f"treering show {_argument(session_id)} {scope_flag(scope)}"
+
+
+def origin_of(ledger: Ledger, scope: Scope, session_id: str) -> Origin | None:
+    """Return where a session was taken from; None if it was not, or that was erased."""
+    with contextlib.suppress(KeyMissing):
+        page = ledger.events(scope, session_id=session_id, kinds=[IMPORTED], first=1)
+        for event in page.items:
+            told: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
+            form = (event.refs or {}).get("format")
+            return Origin(
+                format=form if isinstance(form, str) else event.agent_id,
+                file=_text(told.get("file")),
+                cwd=_text(told.get("cwd")),
+            )
+    return None
+
+
+def resuming(
+    origin: Origin, scope: Scope, session_id: str, *, parent: str | None
+) -> tuple[str | None, str | None]:
+    """Return the command that goes on with a session in its agent, or why there is none.
+
+    A subagent's session is gone on with in the one whose agent began it.
+    """
+    shape = _RESUMED.get(origin.format)
+    if shape is None or (parent is not None and origin.format == "pi"):
+        return None, None
+    if origin.is_there is False:
+        return None, _gone(origin, scope, session_id)
+    command = shape.format(id=_argument(parent or session_id), file=shlex.quote(origin.file or ""))
+    folder = origin.cwd or _folder_in(origin)
+    return (f"cd {shlex.quote(folder)} && {command}" if folder else command), None
+
+
+def _gone(origin: Origin, scope: Scope, session_id: str) -> str:
+    gone = f"its log is gone, so {origin.format} cannot go on with it"
+    if origin.format != "claude-code":
+        return gone
+    written = f"treering export {_argument(session_id)} {scope_flag(scope)} --format claude-code"
+    return f"{gone}; this writes it anew: {written}"
+
+
+def _folder_in(origin: Origin) -> str | None:
+    """Return the folder that a log names at its beginning."""
+    if origin.file is None or not origin.is_there:
+        return None
+    from treering.capture.health import folder_in  # noqa: PLC0415  (only where nothing was noted)
+
+    try:
+        return folder_in(Path(origin.file))
+    except (TreeringError, OSError):
+        return None
+
+
+def _argument(text: str) -> str:
+    """Return ``text`` as one word of a shell that no command takes for an option."""
+    quoted = shlex.quote(text)
+    return f"-- {quoted}" if text.startswith("-") else quoted
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,78 @@
+"""What a search found, as people read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
+from treering.surfaces.cli.tables import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.model.scopes import Scope
+    from treering.model.searches import SearchResult
+    from treering.surfaces.cli.search import FoundSession
+
+TITLE_CHARACTERS_MAX: Final = 100
+MATCH_COLOUR: Final = "yellow"
+
+
+def print_found(scope: Scope, result: SearchResult, sessions: Sequence[FoundSession]) -> None:
+    """Print what was found, session by session, and how to go there."""
+    for one in sessions:
+        _print_session(one)
+        say("")
+    shown = sum(len(one.hits) for one in sessions)
+    more = "at least " if result.at_least else ""
+    say(
+        f"{shown:,} of {more}{counted(result.total, 'event')} that match, in scope {scope}"
+        + ("" if shown >= result.total else ": --limit shows more")
+    )
+    if result.lag:
+        say(f"{counted(result.lag, 'event')} were recorded since and are not in the index yet")
+
+
+def print_nothing(scope: Scope, query: str, *, include_failed: bool) -> None:
+    """Say that nothing was found, and what may help."""
+    say(f"nothing in scope {scope} matches {one_line(query)}")
+    say("  only this scope was searched: name another with --scope")
+    say("  all words have to be there: use fewer, or the beginning of one, as in deploy*")
+    if not include_failed:
+        say("  runs that failed or were interrupted are left out: --include-failed")
+    say("  logs that are not taken in are not searched: treering doctor tells of them")
+
+
+def highlighted(snippet: str, spans: Sequence[Sequence[int]]) -> str:
+    """Return a snippet as it may be printed, its matches in colour if there is any."""
+    pieces: list[str] = []
+    at = 0
+    for first, last in spans:
+        if first < at or last > len(snippet):
+            continue
+        pieces.append(printable(snippet[at:first]))
+        pieces.append(painted(printable(snippet[first:last]), MATCH_COLOUR, bold=True))
+        at = last
+    pieces.append(printable(snippet[at:]))
+    return "".join(pieces)
+
+
+def _print_session(one: FoundSession) -> None:
+    title = one_line(one.title or one.session_id)
+    if len(title) > TITLE_CHARACTERS_MAX:
+        title = title[: TITLE_CHARACTERS_MAX - 1] + "…"
+    say_painted(painted(title, bold=True))
+    about = (one.session_id, one.agent, f"{clock(one.latest_ms)} UTC", counted(one.count, "hit"))
+    say_painted(painted(printable(" · ".join(about)), dim=True))
+    for hit in one.hits:
+        say_painted(f"  {painted(_what(hit), 'cyan')}  {highlighted(hit['snippet'], hit['spans'])}")
+    say_painted(f"  → {printable(one.show)}")
+    if one.resume is not None:
+        say_painted(f"  → {printable(one.resume)}")
+    if one.remark is not None:
+        say_painted(painted(f"  {printable(one.remark)}", dim=True))
+
+
+def _what(hit: dict[str, Any]) -> str:
+    name = hit["kind"] if not hit["tool"] else f"{hit['kind']} {hit['tool']}"
+    return printable(f"{clock(hit['ts_ms'])}  {name}")

@@ -1,0 +1,159 @@
+"""What went on in a scope, as people read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.surfaces.cli.calls import duration
+from treering.surfaces.cli.output import counted, painted, printable, say, say_painted
+from treering.surfaces.cli.sessions.tables import print_filled
+from treering.surfaces.cli.tables import Column, clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from treering.derive.periods import Drift
+    from treering.surfaces.cli.stats import Statistics
+
+ROWS_MAX: Final = 20
+"""Tools, kinds and codes that are printed; --json has all."""
+_WORSE_UP: Final = frozenset(
+    {"runs_failed", "failure_rate", "p50_ms", "p95_ms", "alerts", "errors"}
+)
+_NAMES: Final = {
+    "runs_failed": "runs failed",
+    "tool_calls": "tool calls",
+    "failure_rate": "failing",
+    "p50_ms": "tools p50",
+    "p95_ms": "tools p95",
+    "cost_usd": "cost",
+}
+_STILL: Final = 0.005
+"""A smaller change is none."""
+_TOOLS: Final = (
+    Column("  tool"),
+    Column("calls"),
+    Column("failing", leaves=4),
+    Column("open", leaves=1),
+    Column("p50", leaves=3),
+    Column("p95", leaves=2),
+)
+_MODELS: Final = (
+    Column("  model"),
+    Column("calls", leaves=1),
+    Column("input", leaves=3),
+    Column("cached", leaves=2),
+    Column("output", leaves=4),
+    Column("cost"),
+)
+
+
+def print_statistics(found: Statistics) -> None:
+    """Print what went on, and what changed."""
+    one = found.activity
+    about = f"session {printable(found.session_id)} of " if found.session_id else ""
+    span = f"{clock(found.period.since_ms)} to {clock(found.period.until_ms)} UTC"
+    say(f"{about}scope {found.scope}, {span}")
+    if not one.events:
+        say("nothing was recorded in this time")
+    _print_drift(found)
+    if one.tools:
+        _head("tools")
+        rows = [
+            [
+                f"  {printable(tool.tool or '(unnamed)')}",
+                counted(tool.calls, "call"),
+                _rate(tool.failure_rate) + " failing" if tool.failure_rate else "",
+                f"{tool.open:,} open" if tool.open else "",
+                "" if tool.p50_ms is None else f"p50 {duration(tool.p50_ms)}",
+                "" if tool.p95_ms is None else f"p95 {duration(tool.p95_ms)}",
+            ]
+            for tool in one.tools[:ROWS_MAX]
+        ]
+        print_filled(_TOOLS, rows)
+        _more(len(one.tools))
+    if one.by_model:
+        _head("models")
+        rows = [
+            [
+                f"  {printable(model.model or 'unknown model')}",
+                counted(model.calls, "call"),
+                f"{model.input_tokens:,} in",
+                f"{model.cached_tokens:,} cached" if model.cached_tokens else "",
+                f"{model.output_tokens:,} out",
+                "price not known" if model.cost_usd is None else f"${model.cost_usd:,.4f}",
+            ]
+            for model in one.by_model
+        ]
+        print_filled(_MODELS, rows)
+    for name, counts in (
+        ("alerts", one.alerts),
+        ("errors", one.errors),
+        ("warnings", one.warnings),
+        ("receipts", one.receipts),
+        ("events", one.by_kind),
+    ):
+        _print_counts(name, counts)
+
+
+def _print_drift(found: Statistics) -> None:
+    if found.before is None:
+        return
+    say("")
+    told = [one for one in found.drift if one.now or one.before]
+    for name, now, before, change in [
+        ("", "now", "before", ""),
+        *((_NAMES.get(one.name, one.name), _number(one.name, one.now),
+           _number(one.name, one.before), _change(one)) for one in told),
+    ]:  # fmt: skip
+        say_painted(f"  {name:<12}  {now:>12}  {before:>12}  {change}".rstrip())
+    if not told:
+        say("  nothing to compare with")
+
+
+def _number(name: str, number: float | None) -> str:
+    if number is None:
+        return "-"
+    if name == "failure_rate":
+        return _rate(number)
+    if name.endswith("_ms"):
+        return duration(int(number))
+    return f"${number:,.4f}" if name == "cost_usd" else f"{int(number):,}"
+
+
+def _change(one: Drift) -> str:
+    """Return an arrow and by how much, red where more is worse."""
+    if one.now is None or one.before is None:
+        return ""
+    grown = one.now - one.before
+    if one.change is None:
+        return painted("↑ new", "red" if one.name in _WORSE_UP else None) if grown else "→"
+    if abs(one.change) < _STILL:
+        return "→"
+    colour = None
+    if one.name in _WORSE_UP:
+        colour = "red" if grown > 0 else "green"
+    return painted(f"{'↑' if grown > 0 else '↓'} {100 * one.change:+,.0f} %", colour)
+
+
+def _print_counts(name: str, counts: Mapping[str, int]) -> None:
+    if not counts:
+        return
+    _head(name)
+    rows = [[f"  {printable(code)}", f"{count:,}"] for code, count in counts.items()]
+    print_filled((Column(f"  {name}"), Column("count")), rows[:ROWS_MAX])
+    _more(len(counts))
+
+
+def _more(count: int) -> None:
+    if count > ROWS_MAX:
+        say(f"  and {count - ROWS_MAX:,} more: --json has all")
+
+
+def _rate(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:.1f} %"
+
+
+def _head(text: str) -> None:
+    say("")
+    say_painted(painted(text, bold=True))

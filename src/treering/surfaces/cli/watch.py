@@ -1,0 +1,217 @@
+"""``treering watch``: the logs of agents, taken in while they are written."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.surfaces.cli.commands import Command, fail, invocation, kind_of, show
+from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write, shown
+from treering.surfaces.cli.options import db_option, json_option, keys_option, resolve_scope
+from treering.surfaces.cli.output import counted, note, print_receipt, say
+from treering.surfaces.cli.streams import writing_output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.capture.spool_lines import Decision
+    from treering.capture.watching import Followed, Round
+    from treering.ledger.ledger import Ledger
+    from treering.model.intakes import SourceReceipt
+
+_ID_CHARACTERS: Final = 40
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """A file or folder that was named."""
+
+    root: Path
+
+
+class Summary(msgspec.Struct):
+    """What a watch came to."""
+
+    imports: int = 0
+    """Times that a log told something new."""
+    events: int = 0
+    sessions: int = 0
+    errors: int = 0
+    """Lines that could not be taken in."""
+    refused: int = 0
+    """Files that are no log."""
+    decisions: int = 0
+    """Permissions asked for and denied, from hooks."""
+    failures: int = 0
+    """Times that something could not be taken in at all."""
+
+
+@click.command(
+    "watch",
+    cls=Command,
+    short_help="Take in the logs of agents while they are written.",
+    examples="""
+    treering watch
+    treering watch --once
+    treering watch ~/.claude/projects --scope acme/app
+    treering watch /mnt/share/logs --poll --json
+    """,
+    if_stopped="what was taken in is kept; run it again for the rest: nothing is doubled",
+)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
+@click.option(
+    "--scope",
+    metavar="SCOPE",
+    help="Put all sessions here. Default: each by its project's git remote or folder.",
+)
+@click.option(
+    "--global", "is_global", is_flag=True, help="Use the scope named global (not all scopes)."
+)
+@click.option("--poll", is_flag=True, help="Look every few seconds, as a network drive needs it.")
+@click.option("--once", is_flag=True, help="Take in what there is, then end.")
+@keys_option
+@json_option
+@db_option
+def watch(
+    *, paths: Sequence[Path], scope: str | None, is_global: bool, poll: bool, once: bool
+) -> None:
+    """Follow the logs of all agents on this machine, or PATHs, and take in what is new.
+
+    Hooks that treering install has put in say at once when a turn is over. A line is printed each
+    time something was taken in; Ctrl-C ends it and tells what it came to. One watch for each
+    ledger is enough, and a second one says so.
+    """
+    from treering.capture.watching_locks import only_watcher  # noqa: PLC0415  (not for --help)
+
+    named = resolve_scope(scope, is_global=is_global) if scope is not None or is_global else None
+    place = database_path()
+    if place == MEMORY:
+        raise InvalidInput("a ledger in memory ends with the watch", hint="name a file with --db")
+    with only_watcher(place), open_to_write() as ledger:
+        following = _Following(ledger, paths, scope=named)
+        if once:
+            is_whole = following.watch.once()
+            following.finish(is_whole=is_whole)
+            return
+        if not invocation().as_json:
+            note(f"watching for {shown(place)}; Ctrl-C ends it")
+        # A signal ends it in the ordinary way: that is what it is waiting for.
+        with contextlib.suppress(KeyboardInterrupt):
+            following.watch.run(Event(), poll=poll)
+        following.finish(is_whole=True)
+
+
+class _Following:
+    """A watch, and what it has come to so far."""
+
+    def __init__(self, ledger: Ledger, paths: Sequence[Path], *, scope: str | None) -> None:
+        from treering.capture.spool import default_spool  # noqa: PLC0415
+        from treering.capture.watching import Watch  # noqa: PLC0415
+
+        self._ledger = ledger
+        self._scope = scope
+        self._spool = default_spool()
+        self._sessions: set[str] = set()
+        self._kind = kind_of(click.get_current_context())
+        self.summary = Summary()
+        self.watch = Watch(
+            _places(paths),
+            take=self._take,
+            report=self._report,
+            remark=note,
+            # Hooks tell of all agents: not for one who has named what to follow.
+            drain=None if paths else self._drain,
+            also=() if paths else (self._spool,),
+        )
+
+    def finish(self, *, is_whole: bool) -> None:
+        """Print what it came to, and fail if something is missing."""
+        told = self.summary
+        told.sessions = len(self._sessions)
+        if not is_whole:
+            fail(
+                told,
+                "not all logs could be taken in",
+                code="busy",
+                hint="run it again: nothing is doubled",
+            )
+        decisions = f" and {counted(told.decisions, 'decision')}" if told.decisions else ""
+        show(
+            told,
+            f"took in {counted(told.events, 'event')} of {counted(told.sessions, 'session')}"
+            f"{decisions}",
+            done="the logs are taken in",
+        )
+
+    def _take(self, paths: Sequence[Path]) -> Any:
+        from treering.app import import_logs  # noqa: PLC0415  (not for --help)
+
+        return import_logs(self._ledger, paths, scope=self._scope, live=True)
+
+    def _drain(self, take: Callable[[Sequence[Path]], Any]) -> None:
+        from treering.capture.spool import drain, is_waiting  # noqa: PLC0415
+
+        if not is_waiting(self._spool):
+            return
+        from treering.capture.secrets import Guard  # noqa: PLC0415
+        from treering.config import mask_key  # noqa: PLC0415
+
+        receipt = drain(self._spool, take=take, note=self._note, guard=Guard(key=mask_key))
+        self.summary.decisions += receipt.decisions
+        for one in receipt.refused:
+            self._fail(one.path, one.error)
+
+    def _note(self, decision: Decision) -> None:
+        from treering.capture.spool_notes import note_decision  # noqa: PLC0415
+
+        note_decision(self._ledger.masking(), decision, scope=self._scope)
+
+    def _report(self, done: Round) -> None:
+        if done.error is not None:
+            if done.is_final:
+                self._fail(str(done.paths[0]), done.error)
+            elif not invocation().as_json:
+                note(f"{done.error}; it is tried again")
+            return
+        self.summary.refused += done.receipt.files_refused
+        for one in done.receipt.sources:
+            if one.events or one.errors:
+                self._tell(one)
+
+    def _tell(self, one: SourceReceipt) -> None:
+        self.summary.imports += 1
+        self.summary.events += one.events
+        self.summary.errors += one.errors
+        self._sessions.update(one.sessions)
+        with writing_output():
+            if invocation().as_json:
+                body = {"file": one.file, "agent": one.format, "sessions": one.sessions}
+                numbers = {"events": one.events, "lines": one.lines, "errors": one.errors}
+                print_receipt(f"{self._kind}.import", {**body, **numbers})
+                return
+            errors = f", {counted(one.errors, 'line')} in error" if one.errors else ""
+            session = one.sessions[-1][:_ID_CHARACTERS] if one.sessions else Path(one.file).name
+            more = f" and {len(one.sessions) - 1} more" if len(one.sessions) > 1 else ""
+            clock = time.strftime("%H:%M:%S")
+            say(f"{clock} {one.format} {session}{more} +{counted(one.events, 'event')}{errors}")
+
+    def _fail(self, path: str, error: str) -> None:
+        self.summary.failures += 1
+        if not invocation().as_json:
+            note(f"{path} was left out: {error}")
+
+
+def _places(paths: Sequence[Path]) -> Callable[[], Sequence[Followed]]:
+    """Return how to find what is followed: what was named, else wherever agents keep logs."""
+    if paths:
+        fixed = [_Named(path.expanduser().absolute()) for path in paths]
+        return lambda: fixed
+    from treering.capture.places import known_places  # noqa: PLC0415
+
+    return known_places

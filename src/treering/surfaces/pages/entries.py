@@ -1,0 +1,224 @@
+"""A session as entries: what was said, each tool call with its outcome, and the marks between.
+
+Events are looked at a few ahead, so that a call stands with its result however long the session is.
+A result that comes later than that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from treering.model.events import Event, Header
+from treering.model.parts import ToolCalled, ToolReturned, safe_part
+from treering.model.tool_records import ToolRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+AHEAD_EVENTS_MAX: Final = 400
+AHEAD_BYTES_MAX: Final = 8_000_000
+"""Of payloads that are held while a result is looked for."""
+
+Sort = Literal["user", "assistant", "thinking", "tool", "rule", "note", "more"]
+"""Who speaks, or: a tool, a line across the page, a remark, what is only counted."""
+
+_SPOKEN: Final[dict[str, Sort]] = {
+    "conversation.user": "user",
+    "conversation.assistant": "assistant",
+    "inbox.received": "user",
+}
+_RULES: Final = frozenset(
+    {
+        "context.compacted",
+        "session.forked",
+        "session.closed",
+        "session.undone",
+        "session.redone",
+        "run.failed",
+        "run.interrupted",
+        "ledger.redacted",
+        "ledger.expired",
+        "ledger.forgotten",
+    }
+)
+_SILENT: Final = frozenset(
+    {
+        "run.started",
+        "run.ended",
+        "usage.reported",
+        "session.opened",
+        "session.titled",
+        "compaction.started",
+        "compaction.ended",
+        "inbox.taken",
+    }
+)
+"""What the head of the page or of a turn tells."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One thing on the page."""
+
+    sort: Sort
+    event: Header
+    """What it is about: of a tool the call, or the result if there is no call."""
+    result: Header | None = None
+    record: ToolRecord | None = None
+    """What became of a call whose result is far away."""
+    counts: dict[str, int] | None = None
+    """Of what is only counted: how many of each."""
+
+
+def entries(
+    events: Iterable[Header],
+    *,
+    find: Callable[[Header, str], ToolRecord | None],
+    fetch: Callable[[str], Header | None],
+) -> Iterator[Entry]:
+    """Return what ``events``, in order, come to on a page.
+
+    ``find`` gives the record of a call by its event and call id, ``fetch`` an event by its id.
+    """
+    unseen: Counter[str] = Counter()
+    first: Header | None = None
+    for entry in _paired(_Ahead(iter(events)), find, fetch):
+        if entry.sort == "more":
+            first = first or entry.event
+            unseen[_name(entry.event)] += 1
+            continue
+        if first is not None:
+            yield Entry(sort="more", event=first, counts=dict(unseen.most_common()))
+            first = None
+            unseen.clear()
+        yield entry
+    if first is not None:
+        yield Entry(sort="more", event=first, counts=dict(unseen.most_common()))
+
+
+def _paired(
+    ahead: _Ahead,
+    find: Callable[[Header, str], ToolRecord | None],
+    fetch: Callable[[str], Header | None],
+) -> Iterator[Entry]:
+    told: set[str] = set()
+    """Results that were told with their calls before they were reached."""
+    while (event := ahead.take()) is not None:
+        if event.event_id in told:
+            told.discard(event.event_id)
+        elif event.kind == "tool.call" and not event.redacted:
+            entry = _call(event, ahead, find, fetch)
+            if entry.result is not None:
+                told.add(entry.result.event_id)
+            yield entry
+        elif event.kind == "tool.result" and not event.redacted:
+            yield Entry(sort="tool", event=event, result=event)
+        elif (sort := _sort(event)) is not None:
+            yield Entry(sort=sort, event=event)
+
+
+def _call(
+    event: Header,
+    ahead: _Ahead,
+    find: Callable[[Header, str], ToolRecord | None],
+    fetch: Callable[[str], Header | None],
+) -> Entry:
+    part = safe_part(event.kind, event.refs)
+    call_id = part.call_id if isinstance(part, ToolCalled) else None
+    result = ahead.result_of(event, call_id or "")
+    if result is not None or not call_id:
+        return Entry(sort="tool", event=event, result=result)
+    record = find(event, call_id)
+    far = record.result_event_id if record is not None else None
+    return Entry(
+        sort="tool", event=event, record=record, result=None if far is None else fetch(far)
+    )
+
+
+def _sort(event: Header) -> Sort | None:
+    """Return how an event is told that is no tool's; None if it is not."""
+    kind = event.kind
+    if kind in _SILENT:
+        return None
+    if kind in _SPOKEN:
+        return _SPOKEN[kind]
+    if kind in _RULES or kind.startswith("boundary."):
+        return "rule"
+    refs = event.refs if isinstance(event.refs, dict) else {}
+    if kind == "ops.observation" and not event.redacted:
+        return "thinking" if refs.get("observed") == "thinking" else "more"
+    if kind == "context.assembled":
+        return "note" if refs.get("repairs") else None
+    return "more" if kind == "ops.cache_hit" else "note"
+
+
+def _name(event: Header) -> str:
+    observed = event.refs.get("observed") if isinstance(event.refs, dict) else None
+    return observed if isinstance(observed, str) and observed else event.kind
+
+
+class _Ahead:
+    """Events that were read and not yet told, and the results among them."""
+
+    def __init__(self, events: Iterator[Header]) -> None:
+        self._events = events
+        self._held: deque[Header] = deque()
+        self._bytes = 0
+        self._results: dict[str, list[Header]] = {}
+        """By call id; those without one are all in one place."""
+
+    def take(self) -> Header | None:
+        """Return the next event; those behind it are held as far as there is room."""
+        while len(self._held) <= AHEAD_EVENTS_MAX and self._bytes <= AHEAD_BYTES_MAX:
+            event = next(self._events, None)
+            if event is None:
+                break
+            self._held.append(event)
+            self._bytes += _weight(event)
+            if event.kind == "tool.result" and not event.redacted:
+                self._results.setdefault(_call_id(event), []).append(event)
+        if not self._held:
+            return None
+        event = self._held.popleft()
+        self._bytes -= _weight(event)
+        if event.kind == "tool.result":
+            self._forget(event)
+        return event
+
+    def result_of(self, call: Header, call_id: str) -> Header | None:
+        """Return the result of a call, if it is held."""
+        for result in self._results.get(call_id, ()):
+            part = safe_part(result.kind, result.refs)
+            if isinstance(part, ToolReturned) and (part.late or not _is_for(call, result, part)):
+                continue
+            self._forget(result)
+            return result
+        return None
+
+    def _forget(self, result: Header) -> None:
+        name = _call_id(result)
+        left = [one for one in self._results.get(name, ()) if one is not result]
+        if left:
+            self._results[name] = left
+        else:
+            self._results.pop(name, None)
+
+
+def _is_for(call: Header, result: Header, part: ToolReturned) -> bool:
+    if None not in {call.run_id, result.run_id} and call.run_id != result.run_id:
+        return False
+    called = safe_part(call.kind, call.refs)
+    tool = called.tool if isinstance(called, ToolCalled) else None
+    # Where there is no id, the tool has to tell.
+    return bool(part.call_id) or part.tool is None or part.tool == tool
+
+
+def _call_id(result: Header) -> str:
+    part = safe_part(result.kind, result.refs)
+    return (part.call_id if isinstance(part, ToolReturned) else None) or ""
+
+
+def _weight(event: Header) -> int:
+    return event.payload_bytes if isinstance(event, Event) else 0

@@ -1,0 +1,272 @@
+"""A session as one HTML file that needs nothing else: no network, no other file.
+
+Its policy forbids everything but the one style and the one script that it holds, named by their
+digests. Entries are written as they are read.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from html import escape
+from importlib.resources import files
+from typing import IO, TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.tables import clock
+from treering.surfaces.pages.checked import Checked
+from treering.surfaces.pages.markup import markdown, preformatted
+from treering.surfaces.pages.transcripts import Cover, TurnHead
+from treering.surfaces.pages.wording import (
+    body_of,
+    clean,
+    counted_of,
+    input_of,
+    note_of,
+    output_of,
+    rule_of,
+    span_text,
+    spent_text,
+    state_of,
+    text_of,
+    tool_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from treering.model.events import Header
+    from treering.surfaces.cli.masking import Mask
+    from treering.surfaces.pages.entries import Entry
+
+WITHHELD: Final = "withheld: this looked as if it held a secret"
+_BAD_RULES: Final = ("run.failed", "run.interrupted", "session.undone", "ledger.")
+_BAD_NOTES: Final = frozenset({"error", "alert", "warning", "blocked"})
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written."""
+
+    entries: int
+    withheld: int
+    """Pieces that still looked like a secret when they were looked at as bytes."""
+
+
+def write_html(
+    stream: IO[bytes],
+    cover: Cover,
+    told: Iterable[TurnHead | Entry],
+    mask: Mask,
+    *,
+    with_payloads: bool,
+) -> Written:
+    """Write a session to ``stream`` as a page."""
+    page = Checked(stream)
+    title = escape(clean(cover.session.title or cover.session.session_id, mask))
+    page.write(_opening(title, _facts(cover, mask)), instead=_opening(WITHHELD, []))
+    count, in_turn = 0, False
+    for piece in told:
+        if isinstance(piece, TurnHead):
+            page.write("</section>\n" if in_turn else "")
+            page.write(_turn(piece), instead='<section class="turn">')
+            in_turn = True
+            continue
+        count += 1
+        page.write(
+            _entry(piece, cover, mask, number=count),
+            instead=f'<p class="note bad" data-item tabindex="-1">{WITHHELD}</p>\n',
+        )
+    page.write("</section>\n" if in_turn else "")
+    page.write(_closing(mask, page.withheld, with_payloads=with_payloads))
+    return Written(entries=count, withheld=page.withheld)
+
+
+def _opening(title: str, told: Iterable[tuple[str, str]]) -> str:
+    """Return all that stands before the first turn; ``title`` and what is ``told`` are HTML."""
+    style, script = _resource("page.css"), _resource("page.js")
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}';"
+        " base-uri 'none'; form-action 'none'"
+    )
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{text}</dd>" for name, text in told)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="generator" content="treering">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<a class="skip" href="#transcript">Skip to the transcript</a>
+<nav class="bar" aria-label="Search and view" hidden>
+<input id="search" type="search" placeholder="Search this session" aria-label="Search this session"
+ autocomplete="off" spellcheck="false">
+<output id="count" role="status" for="search"></output>
+<button id="expand" type="button" aria-pressed="false">Expand all</button>
+<button id="theme" type="button">Theme: auto</button>
+</nav>
+<header>
+<h1 dir="auto">{title}</h1>
+<dl>{facts}</dl>
+</header>
+<main id="transcript" tabindex="-1">
+"""
+
+
+def _facts(cover: Cover, mask: Mask) -> Iterator[tuple[str, str]]:
+    """Return what is told of the session on top, as HTML."""
+    one, counts = cover.session, cover.counts
+    named = (
+        ("session", one.session_id),
+        ("scope", cover.scope),
+        ("agent", one.agent),
+        ("user", one.user),
+        ("model", one.model),
+        ("taken from", one.imported_from),
+    )
+    for name, text in named:
+        if text:
+            yield name, escape(clean(text, mask))
+    if counts.first_ms is not None and counts.last_ms is not None:
+        span = span_text(counts.last_ms - counts.first_ms)
+        yield "when", f"{clock(counts.first_ms)} to {clock(counts.last_ms)} UTC, {span}"
+    failing = f" ({cover.failing_calls:,} failing)" if cover.failing_calls else ""
+    erased = f", {counts.erased:,} erased" if counts.erased else ""
+    size = f"{counted(counts.turns, 'turn')}, {counted(counts.tool_calls, 'tool call')}{failing}"
+    yield "size", f"{size}, {counted(counts.events, 'event')}{erased}"
+    if spent := spent_text(cover.usage.total):
+        yield "used", escape(spent)
+    if one.parent is not None:
+        yield "forked from", escape(f"{clean(one.parent, mask)} at {one.forked_seq}")
+    if one.spawned_by is not None:
+        yield "subagent of", escape(clean(one.spawned_by, mask))
+    if cover.forks:
+        yield "forks", escape(", ".join(clean(name, mask) for name in cover.forks))
+    if cover.spawned:
+        yield "subagents", escape(", ".join(clean(name, mask) for name in cover.spawned))
+
+
+def _closing(mask: Mask, withheld: int, *, with_payloads: bool) -> str:
+    told = []
+    if not with_payloads:
+        told.append("Texts are told by their beginnings: payloads were withheld.")
+    if mask.masked:
+        told.append(f"{counted(mask.masked, 'text')} held secrets, masked here.")
+    if withheld:
+        told.append(f"{counted(withheld, 'entry').replace('entrys', 'entries')} withheld.")
+    lines = "".join(f"<p>{one}</p>" for one in told)
+    keys = (
+        "<kbd>j</kbd> <kbd>k</kbd> next and previous · <kbd>/</kbd> search"
+        " · <kbd>e</kbd> expand all · <kbd>t</kbd> theme"
+    )
+    return f"""</main>
+<footer>{lines}<p class="keys">{keys}</p></footer>
+<script>{_resource("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def _turn(head: TurnHead) -> str:
+    turn, state = head.turn, state_of(head)
+    tokens = sum(one.total_tokens for one in turn.usage)
+    facts = (
+        span_text(turn.ended_ms - turn.started_ms) if turn.ended_ms > turn.started_ms else "",
+        counted(turn.tool_calls, "tool") if turn.tool_calls else "",
+        counted(tokens, "token") if tokens else "",
+    )
+    shown = "".join(f"<span>{fact}</span>" for fact in facts if fact)
+    name = f"turn-{head.number}"
+    return (
+        f'<section class="turn {state}" aria-labelledby="{name}"><h2 id="{name}">'
+        f'<a href="#{name}">Turn {head.number:,}</a>{_time(turn.started_ms)}'
+        f'<span class="{state}">{state}</span>{shown}</h2>\n'
+    )
+
+
+def _entry(entry: Entry, cover: Cover, mask: Mask, *, number: int) -> str:
+    event = entry.event
+    match entry.sort:
+        case "tool":
+            return _tool(entry, cover, mask)
+        case "rule":
+            bad = " bad" if event.kind.startswith(_BAD_RULES) else ""
+            body = body_of(event, mask)
+            text = escape(rule_of(event, mask))
+            below = f'<div class="text" dir="auto">{markdown(body)}</div>' if body else ""
+            return (
+                f'<div class="mark{bad}" data-item tabindex="-1">'
+                f'<p class="rule">{text}</p>{below}</div>\n'
+            )
+        case "note":
+            label, text = note_of(event, mask)
+            bad = " bad" if label in _BAD_NOTES else ""
+            return (
+                f'<p class="note{bad}" data-item tabindex="-1"><b>{escape(label)}</b>'
+                f" {escape(text)}</p>\n"
+            )
+        case "more":
+            return f'<p class="more" data-item tabindex="-1">{escape(counted_of(entry))}</p>\n'
+        case _:
+            text = text_of(event, mask)
+            body = (
+                f'<p class="erased">{escape(text)}</p>'
+                if event.redacted
+                else preformatted(text)
+                if entry.sort == "thinking" and text
+                else markdown(text)
+            )
+            return _said(entry.sort, event, body, number)
+
+
+def _said(speaker: str, event: Header, body: str, number: int) -> str:
+    return (
+        f'<article class="{speaker}" data-item tabindex="-1" aria-labelledby="e{number}">'
+        f'<h3 id="e{number}"><b>{speaker}</b>{_time(event.ts_ms)}</h3>'
+        f'<div class="text" dir="auto">{body}</div></article>\n'
+    )
+
+
+def _tool(entry: Entry, cover: Cover, mask: Mask) -> str:
+    tool = tool_of(entry, mask)
+    why = f" ({escape(tool.remark)})" if tool.remark else ""
+    began = next((name for name, call in cover.spawned.items() if call == tool.call_id), None)
+    facts = " · ".join(filter(None, (tool.took, tool.size)))
+    line = (
+        f'<span class="name">{escape(tool.name)}</span>'
+        f'<span class="hint">{escape(tool.hint)}</span>'
+        f'<span class="{tool.status}">{tool.status}{why}</span>'
+        f'<span class="facts">{facts}</span>'
+        + (f"<span>→ {escape(clean(began, mask))}</span>" if began else "")
+    )
+    parts = (("input", input_of(entry, mask)), ("output", output_of(entry, mask)))
+    body = "".join(f"<h4>{name}</h4>{preformatted(text)}" for name, text in parts if text)
+    if not body:
+        return (
+            f'<div class="tool {tool.status}" data-item tabindex="-1">'
+            f'<div class="line">{line}</div></div>\n'
+        )
+    return (
+        f'<details class="tool {tool.status}" data-item><summary>{line}</summary>'
+        f'<div class="io">{body}</div></details>\n'
+    )
+
+
+def _time(ts_ms: int) -> str:
+    told = clock(ts_ms)
+    return f'<time datetime="{told.replace(" ", "T")}Z">{told}</time>'
+
+
+def _resource(name: str) -> str:
+    return files("treering.surfaces.pages").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    found = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(found).decode()}"

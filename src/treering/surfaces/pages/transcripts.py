@@ -1,0 +1,198 @@
+"""What is told of a session on a page: its cover, then turn by turn what happened."""
+
+from __future__ import annotations
+
+from itertools import dropwhile, islice, takewhile
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.errors import NotFound
+from treering.model.events import Header
+from treering.model.parts import SessionOpened, safe_part
+from treering.model.sessions import SessionOutline
+from treering.model.views import Counts, Turn, Usage
+from treering.surfaces.pages.entries import Entry, entries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from treering.ledger.ledger import Ledger
+    from treering.ledger.sessions import Session
+    from treering.model.events import Event
+    from treering.model.tool_records import ToolRecord
+
+LINKS_MAX: Final = 100
+"""Forks and subagents that are named on a cover, so many of each."""
+SPAWN_PAGES_MAX: Final = 20
+"""Pages of openings among which a session's subagents are looked for."""
+BACKWARDS_EVENTS_MAX: Final = 5_000
+"""So many are read from the end of a session at once; for more it is read from its beginning."""
+
+
+class Cover(msgspec.Struct, frozen=True, kw_only=True):
+    """A session at a glance, as it stands on top of a page."""
+
+    scope: str
+    session: SessionOutline
+    counts: Counts
+    usage: Usage
+    failing_calls: int
+    """Of its own tool calls: failed, or without a result of the tool's."""
+    forks: list[str]
+    spawned: dict[str, str | None]
+    """Sessions that its agent began for subagents, and the tool calls that did."""
+
+
+class TurnHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a turn begins."""
+
+    number: int
+    """In the session, from 1."""
+    turn: Turn
+
+
+class Extent(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a session is told: from one seq to another, and the turns in it."""
+
+    first_seq: int = 1
+    last_seq: int | None = None
+    first_turn: int = 1
+    turns: int | None = None
+    """The last so many of the session; all, if None."""
+
+
+def read_cover(ledger: Ledger, session: Session) -> Cover:
+    """Return what a session is."""
+    statistics = ledger.tool_statistics(session.scope, session_id=session.session_id)
+    counts = session.summary()
+    return Cover(
+        scope=session.scope,
+        session=session.outline(),
+        counts=counts,
+        usage=session.usage(),
+        failing_calls=sum(one.failed + one.synthetic for one in statistics),
+        forks=_forks(ledger, session)[:LINKS_MAX],
+        spawned=_spawned(ledger, session, counts),
+    )
+
+
+def whole() -> Extent:
+    """Return all of a session."""
+    return Extent()
+
+
+def one_turn(session: Session, cover: Cover, number: int) -> Extent:
+    """Return one turn, counted from 1. Raises NotFound."""
+    count = cover.counts.turns
+    turn = None
+    if 1 <= number <= count:
+        behind = count - number
+        near_end = behind < number
+        turns = session.turns(last=behind + 1) if near_end else session.turns()
+        turn = next(islice(turns, 0 if near_end else number - 1, None), None)
+    if turn is None:
+        hint = f"it has {count}, and they count from 1" if count else "nobody asked anything yet"
+        raise NotFound(f"session {session.session_id} has no turn {number}", hint=hint)
+    return Extent(
+        first_seq=turn.first_seq,
+        last_seq=turn.last_seq,
+        first_turn=number,
+        turns=count - number + 1,
+    )
+
+
+def last_turns(session: Session, cover: Cover, count: int) -> Extent:
+    """Return the last so many turns; all there is, if there are fewer."""
+    turn = next(session.turns(last=count), None)
+    if turn is None or count >= cover.counts.turns:
+        return whole()
+    first = cover.counts.turns - count + 1
+    return Extent(first_seq=turn.first_seq, first_turn=first, turns=count)
+
+
+def pieces(
+    ledger: Ledger, session: Session, extent: Extent, *, with_payloads: bool
+) -> Iterator[TurnHead | Entry]:
+    """Return what is on the page, in order, a little at a time."""
+    turns = enumerate(session.turns(last=extent.turns), start=extent.first_turn)
+    coming = next(turns, None)
+    read = _read(session, extent, with_payloads=with_payloads)
+    fetch = _fetcher(ledger, session, with_payloads=with_payloads)
+    for entry in entries(read, find=_finder(ledger), fetch=fetch):
+        while coming is not None and entry.event.seq >= coming[1].first_seq:
+            yield TurnHead(number=coming[0], turn=coming[1])
+            coming = next(turns, None)
+        yield entry
+
+
+def _read(session: Session, extent: Extent, *, with_payloads: bool) -> Iterator[Header]:
+    ask: Callable[..., Iterator[Header]] = session.events if with_payloads else session.headers
+    last = next(session.headers(last=1), None)
+    behind = 0 if last is None else last.seq - extent.first_seq + 1
+    is_near = extent.first_seq > 1 and behind <= BACKWARDS_EVENTS_MAX
+    events = ask(last=max(behind, 0)) if is_near else ask()
+    begun = dropwhile(lambda event: event.seq < extent.first_seq, events)
+    end = extent.last_seq
+    return begun if end is None else takewhile(lambda event: event.seq <= end, begun)
+
+
+def _finder(ledger: Ledger) -> Callable[[Header, str], ToolRecord | None]:
+    def find(event: Header, call_id: str) -> ToolRecord | None:
+        page = ledger.tool_calls(
+            event.scope, session_id=event.session_id, call_id=call_id, first=100
+        )
+        return next((one for one in page.items if one.call_event_id == event.event_id), None)
+
+    return find
+
+
+def _fetcher(
+    ledger: Ledger, session: Session, *, with_payloads: bool
+) -> Callable[[str], Header | None]:
+    def fetch(event_id: str) -> Header | None:
+        try:
+            event = ledger.event(session.scope, event_id)
+        except NotFound:
+            return None
+        return event if with_payloads else _bare(event)
+
+    return fetch
+
+
+def _bare(event: Event) -> Header:
+    """Return an event without its private content."""
+    return Header(*(getattr(event, name) for name in Header.__struct_fields__))
+
+
+def _forks(ledger: Ledger, session: Session) -> list[str]:
+    """Return the sessions that were forked from this one, not from its forks."""
+    waiting = [ledger.family(session.scope, session.session_id)]
+    while waiting:
+        one = waiting.pop()
+        if one.session.session_id == session.session_id:
+            return [fork.session.session_id for fork in one.forks]
+        waiting += one.forks
+    return []
+
+
+def _spawned(ledger: Ledger, session: Session, counts: Counts) -> dict[str, str | None]:
+    """Return the sessions that were opened for its subagents since it began."""
+    found: dict[str, str | None] = {}
+    cursor = None
+    for _ in range(SPAWN_PAGES_MAX):
+        page = ledger.query(
+            session.scope,
+            kinds=["session.opened"],
+            since=counts.first_ms,
+            first=1_000,
+            after=cursor,
+        )
+        for header in page.items:
+            part = safe_part(header.kind, header.refs)
+            if isinstance(part, SessionOpened) and part.spawned_by == session.session_id:
+                found[header.session_id] = part.spawned_call
+        cursor = page.next_cursor
+        if cursor is None or len(found) >= LINKS_MAX:
+            break
+    return dict(islice(found.items(), LINKS_MAX))

@@ -1,0 +1,301 @@
+"""Tools for models: what happened in earlier sessions, asked for by an agent itself.
+
+    from treering import tools
+
+    ask = tools.bind(ledger, "acme/app")
+    model.run(tools=[tools.for_openai(ask.definition)])
+    answer = ask({"types": ["tool.call"], "limit": 5})
+
+A tool reads and never writes, its answer is bounded, and what goes wrong is an answer, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.capture.secrets import Guard
+from treering.config import mask_key
+from treering.errors import InvalidInput, InvalidScope, TreeringError
+from treering.model.codec import encode, parse_json
+from treering.model.events import Event
+from treering.model.kinds import EPISODE_KINDS, parse_kind
+from treering.model.queries import Place, Query, make_cursor
+from treering.model.scopes import parse_scope
+
+if TYPE_CHECKING:
+    from treering.ledger.archive import Archive
+    from treering.model.events import Header
+    from treering.model.queries import Page
+
+ANSWER_CHARACTERS_MAX: Final = 16_000
+"""How long an answer is at most, as JSON."""
+REFS_CHARACTERS_MAX: Final = 1_000
+PAYLOAD_CHARACTERS_MAX: Final = 4_000
+ITEMS_DEFAULT: Final = 20
+ITEMS_MAX: Final = 50
+_FRAME_CHARACTERS: Final = 1_500
+"""What an answer holds besides its items."""
+
+MEMORY_EPISODES_QUERY: Final[dict[str, Any]] = {
+    "name": "memory_episodes_query",
+    "description": (
+        "Look up what happened in earlier sessions: what was said, which tools were called, what"
+        " was decided. Oldest first. Gives summaries; ask for payloads only if a summary is not"
+        " enough. If has_more is true, call again with the same arguments and next.cursor."
+    ),
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "scope": {"type": "string", "description": "The project or user it is about."},
+            "sessionId": {"type": "string", "description": "Only this session."},
+            "fromTs": {
+                "type": "integer",
+                "description": "Only from this time on, in ms since 1970.",
+            },
+            "toTs": {"type": "integer", "description": "Only up to this time, in ms since 1970."},
+            "types": {
+                "type": "array",
+                "items": {"type": "string", "enum": list(EPISODE_KINDS)},
+                "description": "Only events of these types.",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": ITEMS_MAX,
+                "description": f"How many events at most. Default: {ITEMS_DEFAULT}.",
+            },
+            "includePayload": {
+                "type": "boolean",
+                "description": "Give the whole content, too; secrets are masked.",
+            },
+            "cursor": {"type": "string", "description": "next.cursor of the answer before."},
+        },
+        "required": ["scope"],
+        "additionalProperties": False,
+    },
+}
+"""The tool as it is told to a model, in no provider's spelling."""
+
+
+def for_openai(tool: Mapping[str, Any] = MEMORY_EPISODES_QUERY) -> dict[str, Any]:
+    """Return a tool as chat completions take it."""
+    return {"type": "function", "function": dict(tool)}
+
+
+def for_anthropic(tool: Mapping[str, Any] = MEMORY_EPISODES_QUERY) -> dict[str, Any]:
+    """Return a tool as the Messages API takes it."""
+    return {
+        "name": tool["name"],
+        "description": tool["description"],
+        "input_schema": tool["parameters"],
+    }
+
+
+def memory_episodes_query(
+    ledger: Archive, arguments: Mapping[str, Any] | str | None = None, /, **stated: Any
+) -> dict[str, Any]:
+    """Return events of a scope, as a model may read them: bounded, secrets masked.
+
+    Arguments come as one object or its JSON, as models give them, or by name. ``ok`` is false if
+    something is amiss with them; ``error`` then says what, and what to do. Nothing is written.
+    """
+    try:
+        return _answer(ledger, _Asked(_object(arguments, stated)))
+    except TreeringError as error:
+        return _refusal(error)
+
+
+class BoundQuery:
+    """The same tool in one scope; the model can name no other."""
+
+    def __init__(self, ledger: Archive, scope: str) -> None:
+        self._ledger = ledger
+        self._scope = parse_scope(scope)
+        parameters = MEMORY_EPISODES_QUERY["parameters"]
+        properties = {at: one for at, one in parameters["properties"].items() if at != "scope"}
+        self.definition: dict[str, Any] = {
+            **MEMORY_EPISODES_QUERY,
+            "parameters": {**parameters, "properties": properties, "required": []},
+        }
+        """The tool as it is told to a model."""
+
+    def __call__(
+        self, arguments: Mapping[str, Any] | str | None = None, /, **stated: Any
+    ) -> dict[str, Any]:
+        """Return events of the scope."""
+        try:
+            given = _object(arguments, stated)
+            if "scope" in given:
+                raise InvalidScope("the scope is fixed", hint="leave scope out")
+            return _answer(self._ledger, _Asked({**given, "scope": self._scope}))
+        except TreeringError as error:
+            return _refusal(error)
+
+
+def bind(ledger: Archive, scope: str) -> BoundQuery:
+    """Return the tool for one scope. Raises InvalidScope."""
+    return BoundQuery(ledger, scope)
+
+
+@cache
+def _guard() -> Guard:
+    return Guard(key=mask_key)
+
+
+class _Asked:
+    """What was asked for, checked."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.scope = parse_scope(_text(given, "scope") or "")
+        self.session_id = _text(given, "sessionId")
+        self.since = _time(given, "fromTs")
+        self.until = _time(given, "toTs")
+        self.kinds = _kinds(given.get("types"))
+        self.limit = _limit(given.get("limit"))
+        self.cursor = _text(given, "cursor")
+        payloads = given.get("includePayload")
+        if payloads is not None and type(payloads) is not bool:
+            raise InvalidInput("includePayload is true or false", hint="give a boolean")
+        self.payloads = payloads is True
+
+    def page(self, ledger: Archive) -> Page[Header] | Page[Event]:
+        ask = ledger.events if self.payloads else ledger.query
+        return ask(
+            self.scope,
+            session_id=self.session_id,
+            kinds=self.kinds,
+            since=self.since,
+            until=self.until,
+            first=self.limit,
+            after=self.cursor,
+        )
+
+    def cursor_behind(self, event: Header) -> str:
+        query = Query(
+            scope=self.scope,
+            session_id=self.session_id,
+            kinds=self.kinds,
+            since_ms=self.since,
+            until_ms=self.until,
+        )
+        return make_cursor(query, Place(event.ts_ms, event.position))
+
+
+def _refusal(error: TreeringError) -> dict[str, Any]:
+    problem = {"code": error.code, "message": str(error), "hint": error.hint or ""}
+    return {"ok": False, "error": problem}
+
+
+def _object(arguments: Any, stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of one call, all of them known. Raises InvalidInput."""
+    if arguments is not None and stated:
+        raise InvalidInput("arguments came twice", hint="give one object, or names")
+    given = stated if arguments is None else arguments
+    if isinstance(given, str):
+        given = parse_json(given or "{}", "arguments")
+    if not isinstance(given, Mapping):
+        raise InvalidInput("the arguments are no object", hint='give {"limit": 5, …}')
+    known = MEMORY_EPISODES_QUERY["parameters"]["properties"]
+    unknown = sorted(str(one)[:60] for one in given if one not in known)
+    if unknown:
+        raise InvalidInput(
+            f"there is no argument {', '.join(unknown[:5])}", hint=f"there are {', '.join(known)}"
+        )
+    return given
+
+
+def _answer(ledger: Archive, asked: _Asked) -> dict[str, Any]:
+    page = asked.page(ledger)
+    room = ANSWER_CHARACTERS_MAX - _FRAME_CHARACTERS
+    items: list[dict[str, Any]] = []
+    for event in page.items:
+        item = _item(event)
+        # One item always goes out: each is far smaller than an answer.
+        room -= len(encode(item).decode()) + 1
+        if room < 0 and items:
+            break
+        items.append(item)
+    is_cut = len(items) < len(page.items)
+    has_more = is_cut or page.has_more
+    cursor = asked.cursor_behind(page.items[len(items) - 1]) if has_more and items else None
+    answer: dict[str, Any] = {
+        "ok": True,
+        "scope": asked.scope,
+        "count": len(items),
+        "items": items,
+        "has_more": has_more,
+        "next": {"cursor": cursor} if cursor else None,
+    }
+    if not items:
+        answer["note"] = "nothing matches: drop a filter, or check the scope and the session"
+    return answer
+
+
+def _item(event: Header) -> dict[str, Any]:
+    guard = _guard()
+    item = {
+        "event_id": event.event_id,
+        "ts_ms": event.ts_ms,
+        "session_id": event.session_id,
+        "type": event.kind,
+        "summary": guard.mask_text(event.summary),
+        "refs": _short(guard.mask_value(event.refs), REFS_CHARACTERS_MAX),
+    }
+    if isinstance(event, Event):
+        item["payload"] = _short(guard.mask_value(event.payload), PAYLOAD_CHARACTERS_MAX)
+    return item
+
+
+def _short(value: Any, characters: int) -> Any:
+    """Return ``value``, or its beginning and how long it is."""
+    text = "" if value is None else encode(value).decode()
+    if len(text) <= characters:
+        return value
+    # As a text inside of JSON it grows again by its quotes.
+    return {"_truncated": True, "characters": len(text), "preview": text[: characters // 2]}
+
+
+def _text(given: Mapping[str, Any], name: str) -> str | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} is no text", hint=f"give {name} as text")
+    return value
+
+
+def _time(given: Mapping[str, Any], name: str) -> int | None:
+    """Return a time; models give it as a number, as digits, or as ISO 8601."""
+    value = given.get(name)
+    if value is None or type(value) is int:
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    with contextlib.suppress(ValueError, AttributeError):
+        if value.strip().isdecimal():
+            return int(value)
+        moment = datetime.fromisoformat(value.strip())
+        zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return round(zoned.timestamp() * 1_000)
+    raise InvalidInput(f"{name} is no time", hint="give milliseconds since 1970, as 1767225600000")
+
+
+def _kinds(value: Any) -> tuple[str, ...]:
+    found = value.split(",") if isinstance(value, str) else [] if value is None else value
+    if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):
+        raise InvalidInput("types is no list of texts", hint='give ["tool.call", …]')
+
+    return tuple(dict.fromkeys(parse_kind(one).name for one in found if one.strip()))
+
+
+def _limit(value: Any) -> int:
+    if value is None:
+        return ITEMS_DEFAULT
+    is_whole = type(value) is int or (isinstance(value, float) and value.is_integer())
+    if not is_whole:
+        raise InvalidInput("limit is no number", hint=f"give 1 to {ITEMS_MAX}")
+    return max(1, min(int(value), ITEMS_MAX))

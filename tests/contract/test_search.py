@@ -1,0 +1,362 @@
+"""What every database promises about search."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import treering
+from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
+from treering.storage.sealing import cipher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering import Ledger
+
+FAKE_KEY = "AKIA" + "Q7WZP3LK5N2XV8TB"
+"""Looks like a cloud's key, and is nobody's."""
+
+
+def found(ledger: Ledger, query: str, scope: str = HERE, **options: Any) -> set[str]:
+    """Return the ids of what a query finds."""
+    return {hit.event_id for hit in ledger.search(query, scope=scope, **options).hits}
+
+
+@pytest.fixture
+def texts(ledger: Ledger) -> Ledger:
+    """Return a ledger with texts of several sorts, each known by a name."""
+    for name, text in {
+        "plain": "The storage engine was deployed on Friday",
+        "accents": "A naïve café in Zürich, Straße 7",
+        "chinese": "我们在部署记录系统的搜索功能",
+        "japanese": "日本語の検索を試す",
+        "korean": "검색을 시험합니다",
+        "code": "getUserName() in foo_bar.baz calls src/treering/ledger.py:42",
+        "short": "go C x1",
+    }.items():
+        ledger.append([said(text, event_id=name)])
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("storage", {"plain"}),
+        ("STORAGE friday", {"plain"}),
+        ("storage monday", set()),
+        ("deploy", set()),
+        ("deploy*", {"plain"}),
+        ("stor* eng*", {"plain"}),
+        ('"storage engine"', {"plain"}),
+        ('"engine storage"', set()),
+        ('"storage eng"*', {"plain"}),
+        ("engine -friday", set()),
+        ("engine -monday", {"plain"}),
+        ("naive", {"accents"}),
+        ("NAÏVE cafe", {"accents"}),
+        ("zurich strasse", {"accents"}),
+        ("部署", {"chinese"}),
+        ("记录系统", {"chinese"}),
+        ("录", {"chinese"}),
+        ("能", {"chinese"}),
+        ("署部", set()),
+        ("日本", {"japanese"}),
+        ("日本語", {"japanese"}),
+        ("検索", {"japanese"}),
+        ("す", {"japanese"}),
+        ("시험", {"korean"}),
+        ("getUserName", {"code"}),
+        ("getusername", {"code"}),
+        ("user", {"code"}),
+        ("serNam", {"code"}),
+        ("foo_bar.baz", {"code"}),
+        ("foo_bar", {"code"}),
+        ("bar", {"code"}),
+        ("oo_ba", {"code"}),
+        ("src/treering/ledger.py", {"code"}),
+        ("ledger.py", {"code"}),
+        ("treering/led", {"code"}),
+        ("go", {"short"}),
+        ("c", {"short"}),
+        ("x1", {"short"}),
+        ("orag", set()),
+    ],
+)
+def test_an_event_is_found_by_its_words(texts: Ledger, query: str, names: set[str]) -> None:
+    assert found(texts, query) == names
+
+
+def test_a_tool_call_is_found_by_its_tool_its_files_and_what_it_was_asked(ledger: Ledger) -> None:
+    asked = {"file_path": "src/app/Main.tsx", "old_string": "unicorn"}
+    patch = "*** Begin Patch\n*** Update File: lib/deep/worker.rb\n+x\n*** End Patch"
+    ledger.append(
+        [
+            called("Edit", event_id="edit", payload={"name": "Edit", "input": asked}),
+            called("shell", event_id="shell", payload={
+                "name": "shell", "input": {"command": "cat docs/plan.md | head"},
+            }),
+            called("patch", event_id="patch", payload={"name": "patch", "input": {"input": patch}}),
+            said("talk of src/app/Main.tsx", event_id="talk"),
+        ]
+    )  # fmt: skip
+
+    assert found(ledger, "unicorn") == {"edit"}
+    assert found(ledger, "tool:edit") == {"edit"}
+    assert found(ledger, "tool:Edit,shell") == {"edit", "shell"}
+    assert found(ledger, "file:src/app/Main.tsx") == {"edit"}
+    assert found(ledger, "file:app/main") == {"edit"}
+    assert found(ledger, "file:plan.md") == {"shell"}
+    assert found(ledger, "file:lib/deep/worker.rb") == {"patch"}
+    assert found(ledger, "main.tsx") == {"edit", "talk"}
+
+
+def test_operators_narrow_what_is_found(ledger: Ledger) -> None:
+    now = time.time_ns() // 1_000_000
+    ledger.append(
+        [
+            said("apples", event_id="old", ts_ms=NOON - 400 * DAY),
+            said("apples", event_id="reply", kind="conversation.assistant", ts_ms=now - 5 * DAY),
+            said("apples", event_id="other", session_id="s2", agent_id="nova", ts_ms=now),
+        ]
+    )
+
+    assert found(ledger, "apples") == {"old", "reply", "other"}
+    assert found(ledger, "apples kind:user_message") == {"old", "other"}
+    assert found(ledger, "apples kind:user_message,agent_message") == {"old", "reply", "other"}
+    assert found(ledger, "apples kind:conversation.*") == {"old", "reply", "other"}
+    assert found(ledger, "apples -kind:agent_message") == {"old", "other"}
+    assert found(ledger, "apples agent:nova") == {"other"}
+    assert found(ledger, "session:s2") == {"other"}
+    assert found(ledger, "apples -session:s2") == {"old", "reply"}
+    assert found(ledger, "apples after:3d") == {"other"}
+    assert found(ledger, "apples before:3d") == {"old", "reply"}
+    assert found(ledger, "apples after:2025-01-01 before:2026-01-01") == {"old"}
+    assert found(ledger, "before:2020-01-01") == set()
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "   ", "!!!", "colour:red", "kind:", "kind:nope", "after:someday", "-before:3d",
+     "after:2026-01-02 before:2026-01-01", "a " * 40, "a" * 2_000],
+)  # fmt: skip
+def test_a_query_that_says_nothing_is_refused_with_a_hint(ledger: Ledger, query: str) -> None:
+    with pytest.raises(treering.InvalidInput) as refused:
+        ledger.search(query, scope=HERE)
+
+    assert refused.value.hint
+
+
+def test_only_words_are_offered_and_a_limit_is_a_number_of_hits(ledger: Ledger) -> None:
+    with pytest.raises(treering.InvalidInput, match="mode"):
+        ledger.search("x", scope=HERE, mode="hybrid")
+    for limit in (0, -1, 10_000, "3"):
+        with pytest.raises(treering.InvalidInput, match="limit"):
+            ledger.search("x", scope=HERE, limit=limit)  # type: ignore[arg-type]
+
+
+def test_no_scope_is_searched_from_another(ledger: Ledger) -> None:
+    """Promise 3: not by words, sessions, files or tools; not where one name begins another."""
+    near = (ELSEWHERE, "acme/app/x", "acme/ap", "acme")
+    for scope in near:
+        ledger.append(
+            [
+                said("zebra", scope=scope, session_id="theirs"),
+                called("Sesame", scope=scope, session_id="theirs", payload={
+                    "name": "Sesame", "input": {"path": "their/file.py"},
+                }),
+            ]
+        )  # fmt: skip
+        assert len(found(ledger, "zebra", scope)) == 1
+    ledger.append([said("horse", event_id="ours")])
+
+    for query in (
+        "zebra",
+        "session:theirs",
+        "tool:sesame",
+        "file:their/file.py",
+        "zeb*",
+        "their/fil",
+    ):
+        assert found(ledger, query) == set()
+    assert found(ledger, "-zebra") == {"ours"}
+    assert ledger.search("zebra", scope=HERE).total == 0
+
+
+def test_runs_that_did_not_end_well_are_left_out_unless_asked_for(ledger: Ledger) -> None:
+    """Promise 7."""
+    ledger.append(run_of("r1", "falcon one", end="run.failed"))
+    ledger.append(run_of("r2", "falcon two", end="run.interrupted"))
+    ledger.append(run_of("r3", "falcon three"))
+
+    default = ledger.search("falcon", scope=HERE)
+    every = ledger.search("falcon", scope=HERE, include_failed=True)
+
+    assert [hit.snippet for hit in default.hits] == ["falcon three"]
+    assert (default.total, every.total) == (1, 3)
+
+
+def test_a_run_that_fails_after_it_was_searched_is_left_out(ledger: Ledger) -> None:
+    start, middle, end = run_of("r1", "falcon", end="run.failed")
+    ledger.append([start, middle])
+    assert len(found(ledger, "falcon")) == 1
+
+    ledger.append([end])
+
+    assert found(ledger, "falcon") == set()
+
+
+def test_hits_come_by_session_the_best_first_and_say_why(ledger: Ledger) -> None:
+    ledger.append([said("maple syrup", session_id="a", event_id="near")])
+    ledger.append([said("maple " + "and then " * 30 + "syrup", session_id="b", event_id="far")])
+    ledger.append([said("maple syrup again", session_id="a", event_id="again")])
+    title = {"kind": "session.titled", "payload": {"title": "Breakfast"}}
+    ledger.append([said("titled", session_id="a", **title)])
+
+    result = ledger.search("maple syrup", scope=HERE)
+
+    assert [(one.session_id, one.title, one.count) for one in result.sessions] == [
+        ("a", "Breakfast", 2), ("b", None, 1),
+    ]  # fmt: skip
+    best = result.sessions[0].hits[0]
+    assert best.score == result.sessions[0].best == max(hit.score for hit in result.hits)
+    assert set(best.why) == {"words", "nearness", "kind", "recency"}
+    assert best.score == pytest.approx(sum(best.why.values()), abs=0.001)
+    assert (result.total, result.at_least, result.lag) == (3, False, 0)
+
+
+def test_a_snippet_is_short_and_marks_what_was_found(ledger: Ledger) -> None:
+    ledger.append(
+        [said("x", payload={"text": "lead\n" * 200 + "the Walrus\n\nsat " + "tail " * 200})]
+    )
+
+    [hit] = ledger.search("walrus sat", scope=HERE).hits
+
+    assert len(hit.snippet) <= 200
+    assert "\n" not in hit.snippet
+    assert [hit.snippet[first:last] for first, last in hit.spans] == ["Walrus", "sat"]
+
+
+def test_a_limit_holds_and_the_total_tells_of_the_rest(ledger: Ledger) -> None:
+    ledger.append([said(f"pebble {n}", session_id=f"s{n % 7}") for n in range(60)])
+
+    result = ledger.search("pebble", scope=HERE, limit=5)
+
+    assert len(result.hits) == 5
+    assert result.total == 60
+    assert len(ledger.search("pebble", scope=HERE, limit=100).hits) == 60
+
+
+def test_of_a_word_that_is_everywhere_the_newest_matches_are_ranked(ledger: Ledger) -> None:
+    ledger.append([said(f"gravel {n}", session_id=f"s{n % 50}") for n in range(1_100)])
+
+    result = ledger.search("gravel", scope=HERE)
+
+    assert (result.total, result.at_least) == (1_000, True)
+    assert found(ledger, "gravel 3") != set()
+
+
+def test_secrets_are_neither_found_nor_shown(ledger: Ledger) -> None:
+    ledger.append([said("x", payload={"text": f"my key is {FAKE_KEY} keep it, giraffe"})])
+
+    assert found(ledger, FAKE_KEY) == set()
+    assert found(ledger, FAKE_KEY[:12] + "*") == set()
+    assert found(ledger, FAKE_KEY[4:14]) == set()
+    [hit] = ledger.search("giraffe", scope=HERE).hits
+    assert FAKE_KEY not in hit.snippet
+
+
+def test_what_is_redacted_is_not_found_any_more(ledger: Ledger) -> None:
+    ledger.append([said("ocelot one", event_id="e1"), said("ocelot two", event_id="e2")])
+    assert found(ledger, "ocelot") == {"e1", "e2"}
+
+    receipt = ledger.redact(HERE, event_id="e1")
+
+    assert receipt.physical == "done"
+    assert found(ledger, "ocelot") == {"e2"}
+    assert found(ledger, "one") == set()
+    ledger.append([said("ocelot three", event_id="e3")])
+    assert found(ledger, "ocelot") == {"e2", "e3"}
+
+
+def test_what_expired_is_not_found_any_more(ledger: Ledger) -> None:
+    ledger.append([said("ocelot", event_id="e1", ts_ms=NOON), called("ocelot", ts_ms=NOON)])
+    assert len(found(ledger, "ocelot")) == 2
+
+    receipt = ledger.expire(HERE, now_ms=NOON + 45 * DAY)
+
+    assert receipt.physical == "done"
+    assert found(ledger, "ocelot") == {"e1"}
+
+
+def test_a_session_that_was_searched_is_redacted_whole(ledger: Ledger) -> None:
+    ledger.append([said(f"ocelot {n}", session_id=f"s{n % 2}") for n in range(3_000)])
+    assert ledger.search("ocelot", scope=HERE).at_least
+
+    assert ledger.redact(HERE, session_id="s0").physical == "done"
+
+    left = ledger.search("ocelot", scope=HERE, limit=200)
+    assert {hit.session_id for hit in left.hits} == {"s1"}
+    assert found(ledger, "ocelot session:s0") == set()
+
+
+def test_the_index_can_be_thrown_away_and_finds_the_same(ledger: Ledger) -> None:
+    """Promise 6."""
+    ledger.append([said(f"otter number{n}", event_id=f"e{n}") for n in range(30)])
+    ledger.redact(HERE, event_id="e3")
+    before = ledger.search("otter", scope=HERE, limit=50)
+
+    ledger.rebuild()
+
+    after = ledger.search("otter", scope=HERE, limit=50)
+    assert [hit.event_id for hit in after.hits] == [hit.event_id for hit in before.hits]
+    assert ledger.search_lag(HERE) == 0
+
+
+def test_the_index_says_how_far_behind_it_is_and_catches_up(ledger: Ledger) -> None:
+    told: list[int] = []
+    ledger.append([said(f"heron {n}") for n in range(1_200)])
+    assert ledger.search_lag(HERE) == 1_200
+
+    assert ledger.index(HERE, progress=told.append) == 1_200
+
+    assert sum(told) == 1_200
+    assert len(told) > 1
+    assert ledger.search_lag(HERE) == 0
+    ledger.append([said("heron", event_id="last")])
+    assert ledger.search_lag(HERE) == 1
+    assert found(ledger, "heron -kind:ops.alert last") == set()
+    assert ledger.index() == 0
+
+
+def test_an_imported_erasure_reaches_what_was_searched(open_ledger: Callable[[], Ledger]) -> None:
+    source, target = open_ledger(), open_ledger()
+    source.append([said("ocelot", event_id="e1"), said("lynx", event_id="e2")])
+    source.copy_to(target)
+    assert found(target, "ocelot") == {"e1"}
+    source.redact(HERE, event_id="e1")
+
+    source.copy_to(target)
+
+    assert found(target, "ocelot") == set()
+    assert found(target, "lynx") == {"e2"}
+
+
+def test_a_sealed_scope_is_found_by_its_summaries_alone(ledger: Ledger) -> None:
+    pytest.importorskip("cryptography")
+    cipher()
+    ledger.encrypt(HERE)
+    ledger.append([said("about penguins", event_id="e1", payload={"text": "walrus"})])
+
+    assert found(ledger, "walrus") == set()
+    [hit] = ledger.search("penguins", scope=HERE).hits
+    assert hit.snippet == "about penguins"
+    ledger.destroy_key(HERE)
+    assert found(ledger, "penguins") == set()
+
+
+def test_a_scope_that_nobody_has_written_to_has_nothing(ledger: Ledger) -> None:
+    assert ledger.search("x", scope="acme/none").sessions == []
+    assert ledger.search_lag("acme/none") == 0

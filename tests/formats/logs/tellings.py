@@ -1,0 +1,38 @@
+"""Values given to a reader as records, and what it tells of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treering.formats.telling import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from treering.formats.telling import Outcome, Reader, Told
+
+
+def outcomes(reader: Reader, values: Iterable[Any]) -> list[Outcome]:
+    """Return what became of ``values``, as if each were a line."""
+    lines = [Record(value, n, n, n + 1) for n, value in enumerate(values, start=1)]
+    return [one for record in lines for one in reader.read(record)] + reader.finish()
+
+
+def told(reader: Reader, values: Iterable[Any]) -> list[Told]:
+    """Return the events that ``values`` tell."""
+    return [event for one in outcomes(reader, values) for event in one.events]
+
+
+def told_in_parts(make: Callable[[], Reader], values: Sequence[Any], cut: int) -> list[Told]:
+    """Return the same, with one reader that stops at ``cut`` and another that goes on there."""
+    first, second = make(), make()
+    before = told(first, values[:cut])
+    second.resume(msgspec.json.decode(msgspec.json.encode(first.state())))
+    return before + told(second, values[cut:])
+
+
+def kinds(events: Iterable[Told]) -> list[str]:
+    """Return the kinds of ``events``."""
+    return [event.kind for event in events]

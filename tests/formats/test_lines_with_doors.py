@@ -1,0 +1,154 @@
+"""Apeira's and Clawser's logs, read line by line: the same events, and the log comes back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+
+import treering
+from builders import HERE
+from formats.clawser_logs import log_of, logs, voyage
+from formats.logs.tellings import told, told_in_parts
+from treering.formats import apeira, clawser, pi, tape
+from treering.formats.apeira import lines as apeira_lines
+from treering.formats.apeira.lines import ApeiraReader
+from treering.formats.clawser import lines as clawser_lines
+from treering.formats.clawser.kinds import rebuild
+from treering.formats.clawser.lines import ClawserReader
+from treering.formats.clawser.text import stringify, truthy
+from treering.formats.loose import storable
+from treering.model.codec import canonical, decode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from treering import Session
+    from treering.formats.clawser import EventLog
+    from treering.formats.telling import Told
+
+CHAT = PurePosixPath("/clawser/workspaces/ws_1/.conversations/conv_1/events.jsonl")
+LOG = PurePosixPath("/logs/conv_1.jsonl")
+
+
+def episodes() -> list[dict[str, Any]]:
+    """Return a log of Apeira's: a turn with a tool, a boundary, and ids that have to rise."""
+    sources = {"user": "user", "model": "model", "tool": "tool", "runtime": "runtime"}
+
+    def episode(n: int, source: str, sort: str, payload: Any) -> dict[str, Any]:
+        origin = {"source": sources[source], "turnId": "t1"}
+        return {"meta": origin, "payload": payload, "type": sort, "id": n}
+
+    def item(**fields: Any) -> dict[str, Any]:
+        return {"item": fields}
+
+    return [
+        episode(1, "user", "item", item(content="Tide?", role="user", type="message")),
+        episode(2, "model", "item",
+                item(arguments='{"port":"Bergen"}', call_id="c1", name="tide",
+                     type="function_call")),
+        episode(2, "tool", "item", item(call_id="c1", output="14:10", type="function_call_output")),
+        episode(9, "runtime", "boundary", {"reason": "checkpoint", "title": "half-way"}),
+        episode(10, "runtime", "meta", {"event": "turn.usage", "data": {
+            "inputTokens": 5, "outputTokens": 2, "totalTokens": 7}}),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    ledger = treering.open(tmp_path / "ledger.db")
+    return ledger.session("conv_1", scope=HERE, agent="lyria")
+
+
+def record(session: Session, events: list[Told], origin: str) -> None:
+    """Record what a reader tells, under its keys."""
+    session.append(
+        [
+            session.new_event(
+                one.kind, one.summary, payload=one.payload, refs=one.refs, event_id=one.key,
+                ts_ms=one.ts_ms, source=one.source, origin=origin,
+            )
+            for one in events
+        ]
+    )  # fmt: skip
+
+
+def test_an_apeira_log_comes_back_as_its_door_would_give_it(session: Session) -> None:
+    episodic = apeira.Episodic("\n".join(map(json.dumps, episodes())))
+
+    record(session, told(ApeiraReader(LOG), episodes()), "apeira")
+
+    assert apeira.from_session(session).to_jsonl() == episodic.to_jsonl()
+
+
+def test_an_apeira_log_has_the_ids_that_its_door_gives(session: Session) -> None:
+    episodic = apeira.Episodic("\n".join(map(json.dumps, episodes())))
+
+    made = apeira.to_session(episodic, session)
+    events = told(ApeiraReader(LOG), episodes())
+
+    assert [event.key for event in events] == [header.event_id for header in made]
+    assert [event.kind for event in events] == [header.kind for header in made]
+    assert events[2].payload["name"] == "tide"
+
+
+def test_a_line_that_is_no_episode_is_kept() -> None:
+    for strange in ({"type": "item", "id": 1}, {"type": "item", "id": "x"}, [1], "text"):
+        (event,) = told(ApeiraReader(LOG), [strange])
+
+        assert (event.kind, event.payload["value"]) == ("ops.observation", strange)
+
+
+def test_a_clawser_log_comes_back_as_its_door_would_give_it(session: Session) -> None:
+    record(session, told(ClawserReader(CHAT), voyage()), "clawser")
+
+    assert clawser.from_session(session) == log_of(voyage())
+
+
+def test_a_clawser_log_has_the_ids_that_its_door_gives(session: Session) -> None:
+    log = [*voyage(), voyage()[1]]
+    record(session, told(ClawserReader(CHAT), log), "clawser")
+
+    taken = clawser.to_session(log_of(log), session)
+
+    assert (taken.events, taken.added) == (12, 0)
+
+
+@given(logs)
+def test_whatever_clawser_writes_can_be_told_and_rebuilt(log: EventLog) -> None:
+    # Records hold what can be stored, whatever was written.
+    readable = [event for event in log.events if storable(event)]
+
+    events = told(ClawserReader(CHAT), readable)
+
+    stored = [decode(canonical(one.payload, "payload")) for one in events]
+    rebuilt = [
+        rebuild(one.kind, payload, origin="clawser", ts_ms=one.ts_ms)
+        for one, payload in zip(events, stored, strict=True)
+    ]
+    assert [stringify(one) for one in rebuilt] == [
+        stringify(one) for one in readable if truthy(one)
+    ]
+
+
+def test_a_conversation_is_named_by_its_folder() -> None:
+    assert ClawserReader(CHAT).sessions["conv_1"].about == {"workspace": "ws_1"}
+    assert list(ClawserReader(LOG).sessions) == ["conv_1"]
+
+
+@pytest.mark.parametrize("cut", range(6))
+def test_readers_go_on_where_others_stopped(cut: int) -> None:
+    log = [*voyage()[:4], voyage()[1], voyage()[1]]
+
+    assert told_in_parts(ApeiraReader, episodes(), cut) == told(ApeiraReader(), episodes())
+    assert told_in_parts(ClawserReader, log, cut) == told(ClawserReader(), log)
+
+
+def test_each_is_recognised_by_itself_alone() -> None:
+    every = (apeira_lines, clawser_lines, pi, tape)
+
+    assert [one for one in every if one.recognises(episodes())] == [apeira_lines]
+    assert [one for one in every if one.recognises(voyage())] == [clawser_lines]

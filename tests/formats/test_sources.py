@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+import zstandard
+
+from treering.errors import InvalidInput, NotFound
+from treering.formats.records import read_records
+from treering.formats.sources import (
+    fingerprint,
+    is_sqlite,
+    open_source,
+    sniff,
+    source_at,
+    tail_print,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINES = b"".join(b'{"n":%d,"text":"%s"}\n' % (n, os.urandom(40).hex().encode()) for n in range(500))
+
+
+def content(path: Path) -> bytes:
+    with open_source(path) as stream:
+        return b"".join(iter(lambda: stream.read(1000), b""))
+
+
+def test_a_source_says_what_the_file_is_now(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(LINES)
+
+    source = source_at(path)
+
+    assert (source.size, source.inode) == (len(LINES), path.stat().st_ino)
+
+
+@pytest.mark.parametrize("pack", [zstandard.compress, gzip.compress])
+def test_packed_files_are_told_by_their_bytes_and_may_be_several_in_one(
+    tmp_path: Path, pack: object
+) -> None:
+    assert callable(pack)
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(pack(LINES) + pack(LINES) + b"\x00" * 3000)
+
+    with open_source(path) as stream:
+        stream.seek(len(LINES) + 10)
+        assert stream.read(5) == LINES[10:15]
+        stream.seek(3)
+        assert stream.read(5) == LINES[3:8]
+    assert content(path) == LINES + LINES
+
+
+@pytest.mark.parametrize("pack", [zstandard.compress, gzip.compress])
+def test_a_packed_file_cut_off_gives_what_could_be_unpacked_and_a_fault(
+    tmp_path: Path, pack: object
+) -> None:
+    assert callable(pack)
+    path = tmp_path / "log.jsonl.zst"
+    path.write_bytes(pack(LINES) + pack(LINES)[:-20])
+
+    with open_source(path) as stream:
+        records = list(read_records(stream))
+
+    assert [record.value["n"] for record in records[:500]] == list(range(500))
+    assert records[-1].fault == "damaged"
+    assert records[-1].offset > records[-2].offset
+
+
+def test_damage_inside_a_packed_file_is_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    packed = gzip.compress(LINES)
+    path.write_bytes(packed[:5000] + b"\xff" * 500 + packed[5500:])
+
+    with open_source(path) as stream:
+        records = list(read_records(stream))
+
+    assert records[0].value["n"] == 0
+    assert records[-1].fault == "damaged"
+
+
+def test_utf_16_is_read_as_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes('{"a":"é😀"}\r\n{"b":2}\r\n'.encode("utf-16"))
+
+    with open_source(path) as stream:
+        records = list(read_records(stream))
+
+    assert [(record.value, record.fault) for record in records] == [
+        ({"a": "é😀"}, None),
+        ({"b": 2}, None),
+    ]
+
+
+def test_a_file_that_grew_is_told_from_one_that_was_replaced(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_bytes(LINES)
+    other.write_bytes(LINES[:300] + b"x" + LINES[301:])
+
+    with open_source(path) as stream, open_source(other) as replaced:
+        head, tail = fingerprint(stream, 400), tail_print(stream, 400)
+        with path.open("ab") as writer:
+            writer.write(LINES)
+        assert (fingerprint(stream, 400), tail_print(stream, 400)) == (head, tail)
+        assert fingerprint(replaced, 400) != head
+        assert tail_print(replaced, 400) != tail
+        assert tail_print(replaced, 9000) == tail_print(stream, 9000)
+        assert stream.tell() == 9000
+
+
+def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for name, what in (("", "folder"), ("pipe", "pipe"), ("socket", "socket")):
+            with pytest.raises(InvalidInput, match=f"is a {what}"):
+                open_source(tmp_path / name)
+    with pytest.raises(InvalidInput, match="is a device"):
+        open_source("/dev/null")
+    with pytest.raises(NotFound, match="no file"):
+        open_source(tmp_path / "missing")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch(mode=0o000)
+
+    with pytest.raises(InvalidInput, match="may not be read"):
+        open_source(path)
+
+
+def test_sniffing_gives_the_first_values_only(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"noise\n\n" + LINES)
+
+    assert [value["n"] for value in sniff(path)] == list(range(20))
+
+
+def test_sniffing_reads_one_big_value_whole(tmp_path: Path) -> None:
+    path = tmp_path / "session.json"
+    value = {"sessionId": "s", "messages": [{"id": n, "text": "x" * 900} for n in range(3000)]}
+    path.write_text(json.dumps(value, indent=2))
+
+    assert path.stat().st_size > 2_000_000
+    assert sniff(path) == [value]
+
+
+def test_a_database_is_known_by_its_first_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "state.vscdb"
+    path.write_bytes(b"SQLite format 3\x00" + bytes(100))
+    (tmp_path / "log").write_bytes(LINES)
+
+    assert is_sqlite(path)
+    assert not is_sqlite(tmp_path / "log")

@@ -1,0 +1,154 @@
+"""Other programs' SQLite files: read as they are, and left as they were."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+import treering
+from treering.errors import Busy, InvalidInput, NotFound
+from treering.storage.sqlite.foreign import PAGE_ROWS, is_sqlite, read_rows, table_names
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from _typeshed import StrPath
+
+
+def make(path: StrPath, rows: int = 3, mode: str = "delete") -> sqlite3.Connection:
+    """Return a file with a table of notes, still open."""
+    database = sqlite3.connect(path)
+    database.execute(f"PRAGMA journal_mode = {mode}")
+    database.execute('CREATE TABLE "my notes" (id INTEGER PRIMARY KEY, said, "odd ""one")')
+    database.executemany(
+        'INSERT INTO "my notes" VALUES (?, ?, ?)', [(n * 2, f"note {n}", None) for n in range(rows)]
+    )
+    database.commit()
+    return database
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Return every file of a folder, with its bytes and its time."""
+    return {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in folder.iterdir()}
+
+
+def said(path: Path) -> list[str]:
+    """Return what the notes say."""
+    return [row["said"] for row in read_rows(path, "my notes", columns=["said"])]
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_a_file_at_rest_is_read_without_a_trace(tmp_path: Path, mode: str) -> None:
+    make(tmp_path / "x.db", mode=mode).close()
+    before = contents(tmp_path)
+
+    rows = list(read_rows(tmp_path / "x.db", "my notes", columns=["said", 'odd "one']))
+
+    assert rows == [{"rowid": n * 2, "said": f"note {n}", 'odd "one': None} for n in range(3)]
+    assert contents(tmp_path) == before
+
+
+def test_a_file_whose_log_is_not_written_back_is_read_with_it(tmp_path: Path) -> None:
+    with closing(make(tmp_path / "x.db", mode="wal")) as database:
+        database.execute("INSERT INTO \"my notes\" VALUES (100, 'in the log', NULL)")
+        database.commit()
+        before = contents(tmp_path)
+
+        found = said(tmp_path / "x.db")
+
+        assert found[-1] == "in the log"
+        assert contents(tmp_path) == before
+
+
+def test_a_log_that_a_crash_left_behind_is_read_and_left(tmp_path: Path) -> None:
+    live, dead = tmp_path / "live", tmp_path / "dead"
+    live.mkdir()
+    dead.mkdir()
+    with closing(make(live / "x.db", mode="wal")):
+        for name in ("x.db", "x.db-wal"):
+            (dead / name).write_bytes((live / name).read_bytes())
+    before = contents(dead)
+
+    assert said(dead / "x.db") == ["note 0", "note 1", "note 2"]
+    assert contents(dead) == before
+
+
+def test_writers_are_not_held_up_between_two_pages(tmp_path: Path) -> None:
+    with closing(make(tmp_path / "x.db", PAGE_ROWS + 1)) as database:
+        rows = read_rows(tmp_path / "x.db", "my notes", columns=["said"])
+        next(rows)
+
+        database.execute("INSERT INTO \"my notes\" VALUES (100000, 'meanwhile', NULL)")
+        database.commit()
+
+        assert [row["said"] for row in rows][-1] == "meanwhile"
+
+
+def test_many_rows_come_in_their_order(tmp_path: Path) -> None:
+    make(tmp_path / "x.db", 2 * PAGE_ROWS + 7).close()
+
+    assert said(tmp_path / "x.db") == [f"note {n}" for n in range(2 * PAGE_ROWS + 7)]
+
+
+def test_a_file_that_changes_without_a_lock_to_tell_is_not_read_on(tmp_path: Path) -> None:
+    make(tmp_path / "x.db", PAGE_ROWS + 1, mode="wal").close()
+    rows = read_rows(tmp_path / "x.db", "my notes", columns=["said"])
+    next(rows)
+
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
+        database.execute('DELETE FROM "my notes" WHERE id > 10')
+        database.commit()
+
+    with pytest.raises(Busy, match="written to while it was read"):
+        list(rows)
+
+
+def test_texts_that_are_none_are_marked(tmp_path: Path) -> None:
+    with closing(make(tmp_path / "x.db")) as database:
+        database.execute("UPDATE \"my notes\" SET said = CAST(x'6aff' AS TEXT) WHERE id = 2")
+        database.commit()
+
+    assert said(tmp_path / "x.db") == ["note 0", "j\ufffd", "note 2"]
+
+
+def test_a_write_that_was_cut_off_is_not_guessed_at(tmp_path: Path) -> None:
+    make(tmp_path / "x.db").close()
+    (tmp_path / "x.db-journal").write_bytes(b"unfinished")
+
+    with pytest.raises(Busy) as refused:
+        said(tmp_path / "x.db")
+    assert refused.value.hint
+
+
+def test_a_ledger_is_refused_with_the_way_to_bring_it_over(tmp_path: Path) -> None:
+    treering.open(tmp_path / "ledger.db").close()
+
+    with pytest.raises(InvalidInput, match="a ledger of Treering's own") as refused:
+        said(tmp_path / "ledger.db")
+    assert "treering copy" in str(refused.value.hint)
+
+
+def test_what_is_no_such_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("hello " * 1_000)
+    (tmp_path / "empty.db").touch()
+    make(tmp_path / "x.db").close()
+
+    with pytest.raises(InvalidInput, match="not a SQLite file"):
+        said(tmp_path / "text.db")
+    with pytest.raises(InvalidInput, match="no table my notes"):
+        said(tmp_path / "empty.db")
+    with pytest.raises(InvalidInput, match="no column mood"):
+        list(read_rows(tmp_path / "x.db", "my notes", columns=["said", "mood"]))
+    with pytest.raises(NotFound):
+        said(tmp_path / "nothing.db")
+
+
+def test_a_file_says_which_tables_it_has(tmp_path: Path) -> None:
+    make(tmp_path / "x.db").close()
+
+    assert table_names(tmp_path / "x.db") == ["my notes"]
+    assert is_sqlite((tmp_path / "x.db").read_bytes()[:100])
+    assert not is_sqlite(b"{}")

@@ -1,0 +1,344 @@
+"""``treering export``: one session as a file, in every format read by a reader of that format."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import stat
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from markdown_it import MarkdownIt
+
+import treering
+from builders import HERE
+from surfaces.talks import IN, LAUNCH, NEIGHBOUR, TOKEN, record_talk
+from treering.capture.secrets import Guard
+from treering.formats.claude_code import ClaudeCodeReader, recognises
+from treering.formats.telling import Record
+from treering.surfaces.cli.export import FORMATS
+from treering.surfaces.pages.html_page import WITHHELD
+from treering.surfaces.pages.markup import MARKDOWN_CHARACTERS_MAX, markdown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from surfaces.command_line import CommandLine, Outcome
+
+MASKED: Final = tuple(form for form in FORMATS if form != "jsonl")
+
+
+@pytest.fixture
+def talk(cli: CommandLine) -> CommandLine:
+    record_talk(cli.database)
+    return cli
+
+
+def exported(talk: CommandLine, form: str, *arguments: str) -> Outcome:
+    outcome = talk("export", "deploy-17", *IN, "--format", form, *arguments)
+    assert outcome.status == 0, outcome.err
+    return outcome
+
+
+class Page(HTMLParser):
+    """What a browser would see of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.scripts: list[str] = []
+        self.styles: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in {"meta", "input", "br", "hr"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        elif self.open and self.open[-1] == "style":
+            self.styles.append(data)
+        else:
+            self.text += data
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+# What holds for all formats.
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_format_holds_anything_of_another_scope_or_what_was_erased(
+    talk: CommandLine, form: str
+) -> None:
+    payloads = ("--payloads", "included")
+
+    out = exported(talk, form, *payloads).out
+
+    assert NEIGHBOUR not in out
+    assert LAUNCH not in out
+    assert "It went out." in out
+
+
+@pytest.mark.parametrize("form", MASKED)
+def test_secrets_are_masked_and_counted(talk: CommandLine, form: str, tmp_path: Path) -> None:
+    file = tmp_path / "out"
+
+    receipt = exported(talk, form, "--payloads", "included", "--out", str(file), "--json").receipt
+
+    text = file.read_text()
+    assert TOKEN not in text
+    assert "hunter2" not in text
+    assert "[redacted:github:" in text
+    assert receipt["masked"] >= 2
+    assert receipt["withheld"] == 0
+    assert Guard(key=b"test").find_text(text) == []
+
+
+@pytest.mark.parametrize("form", ["jsonl", "markdown", "html"])
+def test_payloads_are_withheld_unless_they_are_asked_for(talk: CommandLine, form: str) -> None:
+    out = exported(talk, form).out
+
+    assert "df -h" not in out
+    assert "It was about disks" not in out
+    assert "Deploy with" in out
+
+
+def test_a_file_is_private_and_never_written_over_without_force(
+    talk: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "talk.html"
+    exported(talk, "html", "--out", str(file))
+    again = talk("export", "deploy-17", *IN, "--format", "html", "--out", str(file))
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert (again.status, "--force" in again.err) == (2, True)
+    exported(talk, "markdown", "--out", str(file), "--force")
+    assert file.read_text().startswith("# Deploy 2.0")
+    assert [one.name for one in tmp_path.iterdir() if "partial" in one.name] == []
+
+
+def test_what_cannot_be_is_refused(talk: CommandLine, tmp_path: Path) -> None:
+    def status(*arguments: str) -> int:
+        return talk("export", "deploy-17", *IN, *arguments).status
+
+    assert status("--format", "openai", "--payloads", "withheld") == 2
+    assert status("--format", "pdf") == 2
+    assert status("--format", "html", "--out", str(tmp_path)) == 2
+    assert status("--format", "html", "--out", str(talk.database), "--force") == 2
+    assert talk("export", "nobody", *IN, "--format", "html").status == 1
+
+
+def test_the_receipt_goes_beside_an_export_to_standard_output(talk: CommandLine) -> None:
+    outcome = exported(talk, "openai", "--json")
+
+    receipt = json.loads(outcome.err)
+    assert receipt["kind"] == "treering.export.v1"
+    assert receipt["items"] == len(json.loads(outcome.out)["messages"])
+
+
+# Each format, by a reader of its own.
+
+
+def test_jsonl_is_an_exact_copy_that_can_be_taken_in(talk: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    outcome = exported(talk, "jsonl", "--payloads", "included", "--out", str(file))
+    assert re.search(
+        r"^secrets as recorded in \d+ lines: it is an exact copy$", outcome.out, re.MULTILINE
+    )
+
+    with treering.open(tmp_path / "copy.db") as copy, treering.open(talk.database) as ledger:
+        with file.open("rb") as stream:
+            copy.restore(stream)
+        assert copy.verify(HERE).intact
+        copied, original = (
+            list(one.session("deploy-17", scope=HERE, agent="x").events()) for one in (copy, ledger)
+        )
+    assert [one.link for one in copied] == [one.link for one in original]
+
+
+def test_openai_messages_are_paired_and_leave_out_what_does_not_count(talk: CommandLine) -> None:
+    messages: list[dict[str, Any]] = json.loads(exported(talk, "openai").out)["messages"]
+
+    asked = [call["id"] for one in messages for call in one.get("tool_calls", ())]
+    answered = [one["tool_call_id"] for one in messages if one["role"] == "tool"]
+    assert asked == answered
+    assert len(asked) == 3
+    said = json.dumps(messages)
+    assert "Now break" not in said
+    assert "Take this back" not in said
+
+
+def test_a_claude_code_log_is_read_by_its_own_reader(talk: CommandLine) -> None:
+    lines = [json.loads(line) for line in exported(talk, "claude-code").out.splitlines()]
+
+    assert recognises(lines)
+    reader = ClaudeCodeReader(None)
+    outcomes = [
+        outcome
+        for number, line in enumerate(lines)
+        for outcome in reader.read(Record(line, number + 1, number, number + 1))
+    ]
+    told = [one for outcome in [*outcomes, *reader.finish()] for one in outcome.events]
+    texts = [one.payload["text"] for one in told if one.kind == "conversation.user"]
+    assert texts[0].startswith("Is staging **healthy**?")
+    assert [one.refs["tool"] for one in told if one.kind == "tool.call" and one.refs] == [
+        "bash", "read_file", "deploy"
+    ]  # fmt: skip
+    assert len({line["sessionId"] for line in lines}) == 1
+
+
+def test_markdown_keeps_its_own_structure_whatever_was_said(cli: CommandLine) -> None:
+    with treering.open(cli.database) as ledger:
+        session = ledger.session("s1", scope=HERE, agent="x", title="A # title *here*")
+        with session.turn() as turn:
+            turn.user("## Turn 9\n\n```\nnever closed")
+            with turn.tool("cat", {"path": "`x`"}) as call:
+                call.finish("````\n# Forged\n````")
+            turn.assistant("---\n\n</details><script>x</script>")
+
+    text = cli("export", "s1", *IN, "--format", "markdown", "--payloads", "included").out
+
+    tokens = MarkdownIt("commonmark", {"html": False}).parse(text)
+    top = [
+        tokens[at + 1].content
+        for at, token in enumerate(tokens)
+        if token.type == "heading_open" and token.level == 0
+    ]
+    assert top == [r"A \# title \*here\*", "Turn 1, ended", "User", "Assistant"]
+    fences = [token.content for token in tokens if token.type == "fence"]
+    assert "````\n# Forged\n````\n" in fences
+
+
+# The page.
+
+
+def test_the_page_forbids_everything_but_its_own_style_and_script(talk: CommandLine) -> None:
+    page = Page(exported(talk, "html", "--payloads", "included").out)
+
+    policy = next(
+        one["content"] or "" for one in page.named("meta")
+        if one.get("http-equiv") == "Content-Security-Policy"
+    )  # fmt: skip
+    (script,), (style,) = page.scripts, page.styles
+    digests = [
+        base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in (style, script)
+    ]
+    assert policy.startswith("default-src 'none';")
+    assert re.findall(r"'sha256-([^']+)'", policy) == digests
+    assert "unsafe" not in policy
+    loading = {"src", "srcset", "style", "data", "poster", "action"}
+    for tag, attributes in page.tags:
+        assert not loading & set(attributes), tag
+        assert not any(name.startswith("on") for name in attributes), tag
+        assert tag not in {"img", "iframe", "link", "object", "embed", "base", "form"}
+    assert page.open == []
+
+
+def test_the_page_shows_what_was_said_as_text_only(talk: CommandLine) -> None:
+    page = Page(exported(talk, "html", "--payloads", "included").out)
+
+    assert "80G <script>alert(1)</script>" in page.text
+    assert "<b>raw</b>" in page.text
+    assert "[image: pixel https://pixel.example/x.png]" in page.text
+    assert "[REDACTED]" in page.text
+    assert "compacted: 24,000 → 3,000 tokens (-88 %)" in page.text
+    assert "no result: aborted" in page.text
+
+
+def test_the_page_has_landmarks_and_a_name_for_every_control(talk: CommandLine) -> None:
+    page = Page(exported(talk, "html", "--payloads", "included").out)
+
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for landmark in ("header", "main", "footer", "nav"):
+        assert len(page.named(landmark)) == 1
+    assert all(one.get("aria-label") for one in (*page.named("nav"), *page.named("input")))
+    labelled = [one["aria-labelledby"] for _, one in page.tags if "aria-labelledby" in one]
+    assert set(labelled) <= set(ids)
+    assert len(page.named("section")) == 5
+    assert len(page.named("details")) == 4
+    assert page.named("html") == [{"lang": "en"}]
+
+
+def test_colours_of_the_page_can_be_read_in_light_and_in_dark(talk: CommandLine) -> None:
+    (style,) = Page(exported(talk, "html").out).styles
+    pairs = re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", style)
+    colours = {name: shades for name, *shades in pairs}
+
+    inks = ("ink", "quiet", "user", "assistant", "tool", "bad", "mark")
+    for ink in inks:
+        for ground in ("paper", "sheet", "code"):
+            for at in (0, 1):
+                ratio = contrast(colours[ink][at], colours[ground][at])
+                assert ratio >= 4.5, (ink, ground, at, ratio)
+    assert all(contrast(colours["ink"][at], colours["found"][at]) >= 4.5 for at in (0, 1))
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, as WCAG counts it."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    shades = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        shade / 12.92 if shade <= 0.04045 else ((shade + 0.055) / 1.055) ** 2.4 for shade in shades
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[x](javascript:alert(1))",
+        "[x](  JaVaScRiPt:alert(1))",
+        "[x](data:text/html,<script>)",
+        "<img src=x onerror=alert(1)>",
+        "![x](https://pixel.example)",
+        '[x](https://e.example "a\\" onclick=alert(1)")',
+        "<javascript:alert(1)>",
+        "[x]: javascript:alert(1)\n\n[x]",
+        "|a|\n|:-:|\n|b|",
+        "# <script>\n\n```html onload=x\n<script>\n```",
+    ],
+)
+def test_markdown_cannot_run_or_load_anything(text: str) -> None:
+    page = Page(f"<div>{markdown(text)}</div>")
+
+    for tag, attributes in page.tags:
+        assert tag not in {"img", "script"}
+        assert set(attributes) <= {"href", "title", "rel", "class", "tabindex"}
+        assert (attributes.get("href") or "https://").startswith(("https://", "mailto:"))
+
+
+def test_a_very_long_text_is_shown_as_it_is() -> None:
+    assert markdown("*" * (MARKDOWN_CHARACTERS_MAX + 1)).startswith("<pre")
+
+
+def test_what_only_becomes_a_secret_on_the_page_is_withheld(cli: CommandLine) -> None:
+    # Markdown takes the backslash away, and a token is left.
+    parted = TOKEN.replace("_", "\\_")
+    with treering.open(cli.database, guard="off") as ledger:
+        session = ledger.session("s1", scope=HERE, agent="x")
+        session.record("conversation.user", "before", payload={"text": "before"})
+        session.record("conversation.user", "x", payload={"text": f"take {parted}"})
+
+    out = cli("export", "s1", *IN, "--format", "html", "--payloads", "included").out
+
+    assert TOKEN not in out
+    assert WITHHELD in out
+    assert "before" in out
