@@ -173,6 +173,40 @@ def test_decisions_are_put_in_when_asked_for_and_taken_out_again(home: Home) -> 
     assert home.files() == before
 
 
+@pytest.mark.parametrize(
+    ("agent", "text", "named"),
+    [
+        ("claude-code", '{"disableAllHooks": true}', "disableAllHooks"),
+        ("claude-code", '{"disableAllHooks": false}', None),
+        ("gemini", '{"hooksConfig": {"enabled": false}}', "hooksConfig.enabled"),
+        ("gemini", '{"hooksConfig": 7}', None),
+        ("openclaw", '{"plugins": {"enabled": false}}', "plugins.enabled"),
+    ],
+)
+def test_a_setting_that_switches_all_hooks_off_is_told_of(
+    home: Home, agent: str, text: str, named: str | None
+) -> None:
+    home.settings(agent).write_text(text)
+
+    plan = plan_install(agent, program=PROGRAM, spool=home.path, home=home.path, environment={})
+
+    assert [remark.split()[0] for remark in plan.remarks] == ([named] if named else [])
+
+
+@pytest.mark.parametrize("agent", ["gemini", "openclaw"])
+def test_an_agent_that_tells_of_no_decisions_is_said_so(home: Home, agent: str) -> None:
+    plan = plan_install(
+        agent,
+        program=PROGRAM,
+        spool=home.path,
+        home=home.path,
+        environment={},
+        decisions=True,
+    )
+
+    assert "no hook that tells of permissions" in plan.remarks[0]
+
+
 def test_another_place_of_the_program_replaces_the_old_one(home: Home) -> None:
     home.install("codex", Path("/old/treering-hook"))
 

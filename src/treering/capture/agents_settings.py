@@ -40,6 +40,9 @@ class Hooked(msgspec.Struct, frozen=True, kw_only=True):
     """Those that tell of permissions, which older versions may not know."""
     extra: dict[str, Any]
     """What each hook has beside its command."""
+    off: tuple[str, ...] = ()
+    """The setting that switches all hooks off, by the names that lead to it."""
+    off_value: bool = True
     next_steps: tuple[str, ...] = ()
     decisions_note: str = ""
 
@@ -64,6 +67,7 @@ HOOKED: Final = {
             events=("SessionStart", "Stop", "SubagentStop", "PreCompact", "SessionEnd"),
             decisions=("PermissionRequest", "PermissionDenied"),
             extra={"timeout": 5},
+            off=("disableAllHooks",),
             next_steps=("start a new session of Claude Code: hooks are read when it starts",),
             decisions_note="a Claude Code older than 2.1.89 would skip the whole settings file"
             " because of PermissionDenied: start it once and look for a settings error",
@@ -91,6 +95,8 @@ HOOKED: Final = {
             file="settings.json",
             events=("SessionStart", "AfterAgent", "PreCompress", "SessionEnd"),
             extra={"name": "treering", "timeout": 5_000},
+            off=("hooksConfig", "enabled"),
+            off_value=False,
             next_steps=("start a new session of Gemini CLI: hooks are read when it starts",),
         ),
     )
@@ -143,6 +149,14 @@ def without_hooks(text: str, hooked: Hooked) -> str:
             text = remove(text, hooks, groups)
         else:
             text = remove(text, root, (root.members or {})["hooks"])
+
+
+def switched_off(text: str, hooked: Hooked) -> str | None:
+    """Return the setting that keeps all hooks from running, if one does."""
+    value = parse(text).plain() if hooked.off else None
+    for name in hooked.off:
+        value = value.get(name) if isinstance(value, dict) else None
+    return ".".join(hooked.off) if value is hooked.off_value else None
 
 
 def found_hooks(text: str, hooked: Hooked) -> tuple[Path, bool]:

@@ -18,6 +18,7 @@ from treering.capture.agents_settings import (
     HOOKED,
     Hooked,
     found_hooks,
+    switched_off,
     with_hooks,
     without_hooks,
 )
@@ -74,6 +75,10 @@ def plan_install(
     notes = [hooked.decisions_note] if decisions and hooked.decisions_note else []
     if decisions and not hooked.decisions:
         notes = [_NO_DECISIONS.format(name=hooked.name)]
+    body = change.after if change else read_settings(Path(os.path.realpath(settings)))
+    off = switched_off((body or b"{}").decode().removeprefix(_BOM), hooked)
+    if off is not None:
+        notes.append(f"{off} in {settings} keeps all hooks from running until it is changed")
     return Plan(
         agent=agent,
         name=hooked.name,

@@ -34,6 +34,10 @@ _PASSED_OVER: Final = frozenset({
     "timestamp", "type", "uuid",
 })  # fmt: skip
 """Fields that name or measure, and say nothing."""
+_SAYING: Final = (
+    "text", "content", "title", "summary", "thinking", "output", "error", "message", "command",
+)  # fmt: skip
+"""Fields that say what an event is about."""
 _PATHS: Final = frozenset({
     "absolute_path", "dir_path", "file", "file_name", "file_path", "filePath", "filename", "files",
     "notebook_path", "path", "paths", "relative_workspace_path", "target_file",
@@ -169,6 +173,10 @@ def _walked(value: Any, depth: int) -> Iterator[str]:
 
 
 def _items(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    """Return what a value holds, the parts that say most first: stored fields are in no order."""
     if isinstance(value, list):
         return value
-    return (item for key, item in value.items() if key not in _PASSED_OVER)
+    first = [value[key] for key in _SAYING if key in value]
+    return first + [
+        item for key, item in value.items() if key not in _PASSED_OVER and key not in _SAYING
+    ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from treering.errors import NotFound
 from treering.ledger import tool_calls as tools
-from treering.ledger.following import Follower
+from treering.ledger.following import Follower, cursor_at
 from treering.ledger.paging import make_query, read_page
 from treering.ledger.search import catch_up, search
 from treering.model.fields import check_id, check_list, check_name
@@ -227,6 +227,11 @@ class Archive:
             idle_seconds=idle_seconds,
             stop=stop,
         )
+
+    def end(self, scope: str) -> str:
+        """Return a cursor behind all events of a scope, to follow only what comes from now on."""
+        name = parse_scope(scope)
+        return cursor_at(name, self._store.end(name))
 
     def follow_events(
         self,

@@ -57,7 +57,7 @@ class Follower(Generic[Item]):
     @property
     def cursor(self) -> str:
         """Return where to go on, once the last event delivered has been dealt with."""
-        return pack((self._scope, self._mark))
+        return cursor_at(self._scope, self._mark)
 
     def __iter__(self) -> Iterator[Item]:
         return self
@@ -107,6 +107,11 @@ class Follower(Generic[Item]):
                 if left <= 0:
                     return False
         return True
+
+
+def cursor_at(scope: Scope, mark: Mark) -> str:
+    """Return the cursor that goes on behind ``mark``."""
+    return pack((scope, mark))
 
 
 def _read_mark(cursor: str, scope: Scope) -> Mark:

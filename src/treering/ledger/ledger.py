@@ -204,6 +204,7 @@ class Ledger(Archive):
         state: SessionState | Sequence[SessionState] = (),
         prefix: str | None = None,
         text: str | None = None,
+        subagents: bool = False,
         first: int = PAGE_ITEMS_DEFAULT,
         after: str | None = None,
     ) -> Page[SessionOutline]:
@@ -212,7 +213,8 @@ class Ledger(Archive):
         ``since`` and ``until`` are about when that was, in milliseconds since 1970. ``state`` is
         one or several of running, open, idle, closed and pruned: all but pruned if left out.
         ``prefix`` begins an id, ``text`` is part of a title or an id. ``after`` is the
-        ``next_cursor`` of the page before.
+        ``next_cursor`` of the page before. Sessions that an agent began in another one are left
+        out, unless ``subagents``.
         """
         query = SessionQuery(
             scope=parse_scope(scope),
@@ -222,6 +224,7 @@ class Ledger(Archive):
             states=(state,) if isinstance(state, str) else check_list(state, "state"),
             prefix=None if prefix is None else check_text(prefix, "prefix"),
             text=None if text is None else check_text(text, "text"),
+            subagents=subagents,
             limit=check_count(first, "first"),
         )
         place = None if after is None else check_text(after, "after")

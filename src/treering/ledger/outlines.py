@@ -56,6 +56,8 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The beginning of the id."""
     text: str | None = None
     """Part of the title or of the id, whatever its case."""
+    subagents: bool = False
+    """Those among them that an agent began in another session."""
     limit: int = PAGE_ITEMS_DEFAULT
 
 
@@ -230,6 +232,7 @@ def _matches(query: SessionQuery, outline: SessionOutline) -> bool:
     text = (query.text or "").casefold()
     return (
         _in_time(query, outline.updated_ms)
+        and (query.subagents or outline.spawned_by is None)
         and (query.agent is None or outline.agent == query.agent)
         and (outline.state in query.states if query.states else outline.state != "pruned")
         and (not text or text in f"{outline.title or ''}\n{outline.session_id}".casefold())

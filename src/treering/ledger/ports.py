@@ -141,6 +141,9 @@ class EventStore(Protocol):
     def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
         """Return events of the scope behind ``mark``, in the order they are followed."""
 
+    def end(self, scope: Scope) -> Mark:
+        """Return the mark of the last event of the scope that can be followed by now."""
+
     def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:
         """Return True once something may be found behind ``seen``, False after the timeout."""
 

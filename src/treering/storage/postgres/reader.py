@@ -75,6 +75,10 @@ SELECT CASE
 END
 """
 ANYTHING: Final = f"SELECT 1 {_FOLLOWED} AND e.flags < 64 {_IN_ORDER}"
+END: Final = (
+    f"SELECT {_MARK}, e.position {_FOLLOWED}"
+    " ORDER BY e.epoch DESC, e.xid DESC, e.position DESC LIMIT %(limit)s"
+)
 RECORDS: Final = (
     f"SELECT {RECORD} FROM events AS e WHERE e.scope = %s AND e.session = %s AND e.seq > %s"
     " ORDER BY e.seq LIMIT %s"
@@ -288,6 +292,11 @@ class Reader:
     def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
         """Return events of the scope behind ``mark``, in the order they are followed."""
         return self._followed(scope, mark, limit, LIVE_EVENTS, self._to_events)
+
+    def end(self, scope: Scope) -> Mark:
+        """Return the mark of the last event of the scope that can be followed by now."""
+        found = self._server.read(lambda c: _fetch(c, END, _place(scope, (), 1)), scope)
+        return found[0] if found else ()
 
     def anything_after(self, scope: Scope, mark: Mark) -> bool:
         """Whether there is something to follow behind ``mark``."""

@@ -300,6 +300,10 @@ class Reader:
         found, last, more = self._by_position(scope, _position(mark), limit, LIVE_EVENTS)
         return Stretch(self._to_events(found), [row[:1] for row in found], (last,), more)
 
+    def end(self, scope: Scope) -> Mark:  # noqa: ARG002  (all scopes have one order)
+        """Return the mark of the last event of the scope that can be followed by now."""
+        return (self.last_position(),)
+
     def record_pages(
         self,
         scope: Scope,

@@ -10,7 +10,7 @@ import msgspec
 
 from treering.surfaces.cli.asking import session_option
 from treering.surfaces.cli.commands import Command, invocation, show
-from treering.surfaces.cli.ledgers import is_on_server, open_existing
+from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import (
     PAGE_ITEMS_MAX,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Header
-    from treering.model.scopes import Scope
 
 EVENTS: Final = 20
 _KIND_COLUMNS: Final = 22
@@ -107,7 +106,7 @@ def tail(
     with open_existing() as ledger:
         session = None if session_id is None else find_session(ledger, name, session_id)
         wanted = Wanted(scope=name, session_id=session, kinds=chosen)
-        start = _end_of(ledger, name) if follow else None
+        start = ledger.end(name) if follow else None
         found = _last(ledger, wanted, last)
         mask = Mask()
         if not follow:
@@ -127,20 +126,6 @@ def _last(ledger: Ledger, wanted: Wanted, count: int) -> list[Header]:
     return ledger.query(
         wanted.scope, session_id=wanted.session_id, kinds=wanted.kinds, last=count
     ).items
-
-
-def _end_of(ledger: Ledger, scope: Scope) -> str | None:
-    """Return a cursor to follow from. It may be a little early: nothing may be missed."""
-    from treering.model.cursors import pack  # noqa: PLC0415  (only to follow)
-
-    if not is_on_server():
-        newest = ledger.query(scope, last=1).items
-        # In a file, a position is all there is to a place.
-        return pack((scope, newest[0].position)) if newest else None
-    passed = ledger.follow(scope, idle_seconds=0)
-    for _ in passed:
-        pass
-    return passed.cursor
 
 
 def _follow(

@@ -52,6 +52,9 @@ LIST_ITEMS: Final = 20
 )
 @click.option("--until", metavar="WHEN", help="Last written to until then, inclusive.")
 @click.option("--text", metavar="WORDS", help="With this in the title or the id.")
+@click.option(
+    "--subagents", is_flag=True, help="Those, too, that an agent began in another session."
+)
 @limit_option(LIST_ITEMS)
 @click.option(
     "--after", "--cursor", "cursor", metavar="CURSOR", help="Go on from a page's next_cursor."
@@ -68,6 +71,7 @@ def list_(
     since: str | None,
     until: str | None,
     text: str | None,
+    subagents: bool,
     limit: int,
     cursor: str | None,
 ) -> None:
@@ -82,12 +86,15 @@ def list_(
         if ledger is not None:
             page = ledger.sessions(
                 name, agent=agent, since=span.since_ms, until=span.until_ms, state=states,
-                text=text, first=clamp(limit), after=cursor,
+                text=text, subagents=subagents, first=clamp(limit), after=cursor,
             )  # fmt: skip
         place = place_of(ledger)
     mask = Mask()
     page = msgspec.structs.replace(page, items=[masked(one, mask) for one in page.items])
-    filters = {"agent": agent, "states": states, **msgspec.structs.asdict(span), "text": text}
+    filters = {
+        "agent": agent, "states": states, **msgspec.structs.asdict(span), "text": text,
+        "subagents": subagents,
+    }  # fmt: skip
     if invocation().as_json:
         show({"scope": name, "ledger": place, "filters": {**filters, "limit": clamp(limit)},
               "count": len(page.items), "sessions": page.items, "has_more": page.has_more,

@@ -32,7 +32,12 @@ def find_session(ledger: Ledger, scope: Scope, text: str) -> str:
     name = require(text, "session", hint="name the session before the options")
     if ledger.query(scope, session_id=name, last=1).items:
         return name
-    begun = _beginning_with(ledger, scope, name) if len(name) >= PREFIX_CHARACTERS_MIN else []
+    begun: list[str] = []
+    if len(name) >= PREFIX_CHARACTERS_MIN:
+        # The ids of subagents' sessions may begin with those of the sessions they were begun in.
+        begun = _beginning_with(ledger, scope, name) or _beginning_with(
+            ledger, scope, name, subagents=True
+        )
     if len(begun) > 1:
         raise InvalidInput(
             f"{len(begun)} sessions begin with {name}",
@@ -50,11 +55,15 @@ def open_session(ledger: Ledger, scope: Scope, text: str) -> Session:
     return ledger.session(name, scope=scope, agent=outline.agent or AGENT, user=outline.user)
 
 
-def _beginning_with(ledger: Ledger, scope: Scope, text: str) -> list[str]:
+def _beginning_with(
+    ledger: Ledger, scope: Scope, text: str, *, subagents: bool = False
+) -> list[str]:
     found: list[str] = []
     cursor = None
     for _ in range(PAGES_MAX):
-        page = ledger.sessions(scope, prefix=text, state=_ALL, first=NEAR_AMONG, after=cursor)
+        page = ledger.sessions(
+            scope, prefix=text, state=_ALL, subagents=subagents, first=NEAR_AMONG, after=cursor
+        )
         found += [one.session_id for one in page.items]
         cursor = page.next_cursor
         if cursor is None:

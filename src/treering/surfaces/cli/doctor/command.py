@@ -1,0 +1,157 @@
+"""``treering doctor``: everything is looked at, and whatever is amiss comes with its remedy."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from treering.app import now_ms
+from treering.errors import InvalidScope, NotFound, TreeringError
+from treering.surfaces.cli.asking import open_to_ask
+from treering.surfaces.cli.commands import Command, invocation, kind_of
+from treering.surfaces.cli.doctor.findings import Finding, counts, masked, safely
+from treering.surfaces.cli.ledgers import database_path, shown
+from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.output import print_receipt
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.streams import writing_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
+
+
+@click.command(
+    "doctor",
+    cls=Command,
+    short_help="Say what is wrong, and what to do about it.",
+    examples="""
+    treering doctor
+    treering doctor --quick --json
+    treering doctor main:telegram:jo --scope acme/app
+    """,
+)
+@click.argument("session", required=False)
+@project_scope_options
+@click.option("--quick", is_flag=True, help="Do not prove the ledger: that reads all of it.")
+@keys_option
+@json_option
+@db_option
+def doctor(*, session: str | None, scope: str | None, is_global: bool, quick: bool) -> None:
+    """Look at the ledger, at the logs of agents on this machine and at what connects the two.
+
+    Each finding is ok, a warning or an error, and says what to do. With a SESSION, it tells what
+    has to be mended in what its model is shown, and whether its log is still there. Nothing is
+    changed, but that runs of processes that are gone are closed, as ever. The exit status is 1 if
+    there is an error.
+    """
+    name = _scope(scope, is_global=is_global)
+    at_ms = now_ms()
+    mask = Mask()
+    with contextlib.ExitStack() as stack:
+        ledger, found = _open(stack)
+        if session is not None:
+            found += _of_session(ledger, name, session, at_ms, found)
+        else:
+            found += _of_all(
+                ledger, name, at_ms, quick=quick, is_named=scope is not None or is_global
+            )
+    findings = [masked(one, mask) for one in found]
+    body: dict[str, Any] = {
+        "scope": name,
+        "ledger": shown(database_path()),
+        "session": session,
+        "quick": quick,
+        "counts": counts(findings),
+        "findings": findings,
+    }
+    is_well = not any(one.level == "error" for one in findings)
+    context = click.get_current_context()
+    with writing_output():
+        if invocation().as_json:
+            print_receipt(kind_of(context), body, ok=is_well)
+        else:
+            from treering.surfaces.cli.doctor.page import print_findings  # noqa: PLC0415
+
+            print_findings(findings)
+    if not is_well:
+        context.exit(1)
+
+
+def _scope(scope: str | None, *, is_global: bool) -> Scope | None:
+    """Return the scope that is meant; None if none was named and the folder can name none."""
+    try:
+        return find_scope(scope, is_global=is_global)
+    except InvalidScope:
+        if scope is not None:
+            raise
+        return None
+
+
+def _open(stack: contextlib.ExitStack) -> tuple[Ledger | None, list[Finding]]:
+    """Open the ledger, or say why that cannot be done."""
+    try:
+        return stack.enter_context(open_to_ask()), []
+    except NotFound:
+        return None, [
+            Finding(
+                level="warning",
+                code="no_ledger",
+                message=f"there is no ledger at {shown(database_path())} yet",
+                fix="treering import",
+            )
+        ]
+    except TreeringError as error:
+        return None, [
+            Finding(
+                level="error",
+                code=error.code,
+                message=f"the ledger cannot be opened: {error}",
+                fix=error.hint,
+            )
+        ]
+
+
+def _of_all(
+    ledger: Ledger | None, scope: Scope | None, at_ms: int, *, quick: bool, is_named: bool
+) -> Iterator[Finding]:
+    # Each is loaded when it is asked for.
+    from treering.surfaces.cli.doctor import hooks, ledger_file, logs, past  # noqa: PLC0415
+
+    if ledger is not None:
+        yield from safely("the ledger", ledger_file.look)
+        yield from safely("erasure", ledger_file.look_at_erasure)
+        proved = scope if is_named else None
+        if not quick:
+            yield from safely("the proof", lambda: ledger_file.prove(ledger, proved, scope))
+        if scope is None:
+            yield Finding(
+                level="ok",
+                code="scope",
+                message="no scope was looked into: the name of this folder cannot be one",
+                fix="treering doctor --scope acme/app",
+            )
+        else:
+            for what, check in past.CHECKS:
+                yield from safely(what, lambda check=check: check(ledger, scope, at_ms))  # type: ignore[misc]
+    yield from safely("logs of agents", lambda: logs.look(ledger, scope, at_ms))
+    yield from safely("hooks", hooks.look)
+    yield from safely("the spool", lambda: hooks.look_at_spool(at_ms))
+
+
+def _of_session(
+    ledger: Ledger | None, scope: Scope | None, session: str, at_ms: int, found: list[Finding]
+) -> Iterator[Finding]:
+    """Look at one session. Raises what there is to say if there is no such one."""
+    if scope is None:
+        raise InvalidScope("a scope is required", hint="name one, as in --scope acme/app")
+    if ledger is None:
+        raise NotFound(found[0].message, hint=found[0].fix)
+    from treering.surfaces.cli.doctor import one_session  # noqa: PLC0415  (not for --help)
+
+    return one_session.look(ledger, scope, session, at_ms)

@@ -1,0 +1,108 @@
+"""Hooks in other agents, and what they have left in the spool."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from treering.capture.agents_settings import HOOKED, found_hooks
+from treering.capture.installing import AGENTS, plan_uninstall
+from treering.capture.spool import AWAY, UNREAD, default_spool
+from treering.errors import TreeringError
+from treering.hook import SPOOL_BYTES_MAX, SUFFIX
+from treering.surfaces.cli.doctor.findings import Finding
+from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.status import sized
+from treering.surfaces.cli.times import ago
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.capture.installing import Plan
+
+WAITING_MS: Final = 3_600_000
+"""What has waited for so long waits for a watch that does not run."""
+_BOM: Final = "\ufeff"
+
+
+def look() -> Iterator[Finding]:
+    """Say which of the agents on this machine have our hooks, and whether those work."""
+    for agent in AGENTS:
+        try:
+            plan = plan_uninstall(agent, home=Path.home(), environment=os.environ)
+        except TreeringError as error:
+            yield Finding(
+                level="warning",
+                code="settings_unclear",
+                message=f"{agent}: whether it has hooks cannot be told: {error}",
+                fix=error.hint,
+            )
+            continue
+        if plan.settings.parent.is_dir():
+            yield _hooks(agent, plan)
+
+
+def look_at_spool(at_ms: int) -> Iterator[Finding]:
+    """Say whether something waits in the spool."""
+    folder = default_spool()
+    waiting = _waiting(folder)
+    if waiting:
+        size = sum(status.st_size for status in waiting)
+        oldest_ms = min(status.st_mtime_ns for status in waiting) // 1_000_000
+        is_full = size >= SPOOL_BYTES_MAX
+        is_old = at_ms - oldest_ms > WAITING_MS
+        yield Finding(
+            level="warning" if is_full or is_old else "ok",
+            code="spool_full" if is_full else "spool_waiting",
+            message=f"{sized(size)} of what hooks told wait in {folder},"
+            f" the oldest since {ago(oldest_ms, now_ms=at_ms)}"
+            f"{': it is full, and takes no more' if is_full else ''}",
+            fix="treering watch --once",
+        )
+    else:
+        yield Finding(level="ok", code="spool", message="nothing waits in the spool")
+    unread = folder / UNREAD
+    if unread.is_file() and (size := unread.stat().st_size):
+        yield Finding(
+            level="warning",
+            code="spool_unread",
+            message=f"{unread} holds {counted(size, 'byte')} of lines that no hook of ours wrote",
+            fix=f"look at it, then remove it: rm {unread}",
+        )
+
+
+def _hooks(agent: str, plan: Plan) -> Finding:
+    if not plan.changes:
+        return Finding(
+            level="ok",
+            code="no_hooks",
+            message=f"{agent} has no hooks of ours; treering watch follows its logs without them",
+            fix=f"treering install {agent}",
+        )
+    program = _program(agent, plan)
+    if program is not None and program.is_absolute() and not program.is_file():
+        return Finding(
+            level="error",
+            code="hooks_broken",
+            message=f"the hooks of {agent} call {program}, which is not there",
+            fix=f"treering install {agent}",
+        )
+    return Finding(level="ok", code="hooks", message=f"{agent} has our hooks in {plan.settings}")
+
+
+def _program(agent: str, plan: Plan) -> Path | None:
+    """Return the program that the hooks of an agent call; None if it calls none."""
+    before = plan.changes[0].before
+    if agent not in HOOKED or before is None:
+        return None
+    return found_hooks(before.decode(errors="replace").removeprefix(_BOM), HOOKED[agent])[0]
+
+
+def _waiting(folder: Path) -> list[os.stat_result]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry.stat() for entry in entries if entry.name.endswith((SUFFIX, AWAY))]
+    except OSError:
+        return []
+    return [status for status in found if status.st_size > 0]

@@ -1,0 +1,176 @@
+"""The ledger itself: how large it is, what room is left, whether it is as it was recorded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from treering.errors import NotPermitted
+from treering.surfaces.cli.doctor.findings import Finding
+from treering.surfaces.cli.ledgers import MEMORY, database_path, is_on_server, shown
+from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.status import sized
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.ledger.ledger import Ledger
+    from treering.model.receipts import Verification
+    from treering.model.scopes import Scope
+
+FREE_BYTES_MIN: Final = 100 * 1024**2
+"""With less, the next commit may not find room."""
+FREE_BYTES_LOW: Final = 1024**3
+LOG_BYTES_HIGH: Final = 256 * 1024**2
+"""A write-ahead log grows so long only if somebody keeps it from being folded in."""
+
+_FILES: Final = (
+    ("ledger", ("",)),
+    ("write-ahead log", ("-wal",)),
+    ("search index", (".search", ".search-wal")),
+)
+
+
+def look() -> Iterator[Finding]:
+    """Say where the ledger is, how large it is, and whether there is room for more."""
+    path = database_path()
+    if is_on_server():
+        yield from _server(path)
+    elif path != MEMORY:
+        yield from _file(Path(path))
+
+
+def look_at_erasure() -> Iterator[Finding]:
+    """Say whether bytes of what was erased are still somewhere in the files."""
+    path = database_path()
+    if path == MEMORY or not (is_on_server() or os.access(path, os.W_OK)):
+        return
+    if is_on_server():
+        from treering.app import administer  # noqa: PLC0415  (only for a server)
+
+        try:
+            tables = administer(path).status().erasure_pending
+        except NotPermitted:
+            return
+        pending, fix = bool(tables), "treering db scrub"
+    else:
+        pending = _is_pending(path)
+        fix = "stop the other programs that have it open, then redact or expire once more"
+    if pending:
+        yield Finding(
+            level="warning",
+            code="erasure_pending",
+            message="bytes of erased events are still in the files of the ledger",
+            fix=fix,
+        )
+    else:
+        yield Finding(level="ok", code="erasure", message="no erased bytes are left in its files")
+
+
+def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Iterator[Finding]:
+    """Prove the ledger, or one scope of it; ``otherwise`` if only the owner may prove it all."""
+    from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
+
+    with counting("proved", "events") as progress:
+        try:
+            found = ledger.verify(scope, progress=progress)
+        except NotPermitted:
+            if otherwise is None:
+                raise
+            found = ledger.verify(otherwise, progress=progress)
+    if found.intact:
+        number = counted(found.events, "event")
+        yield Finding(level="ok", code="intact", message=f"{number} are as they were recorded")
+    else:
+        yield Finding(
+            level="error",
+            code="broken",
+            message=f"the ledger is not as it was recorded: {_place(found)}",
+            fix="keep a copy of it as evidence, then compare with an export: treering verify",
+        )
+
+
+def _place(found: Verification) -> str:
+    broken = found.first_broken
+    if broken is None:
+        return "the proof fails"
+    named = (("scope", broken.scope), ("session", broken.session_id), ("seq", broken.seq))
+    place = ", ".join(f"{name} {value}" for name, value in named if value)
+    return f"{place}{': ' if place else ''}{broken.fault}: {broken.detail}"
+
+
+def _file(path: Path) -> Iterator[Finding]:
+    from treering.storage.sqlite.schema import migrations  # noqa: PLC0415  (loaded by now)
+
+    sizes = {name: sum(_size(f"{path}{end}") for end in ends) for name, ends in _FILES}
+    told = ", ".join(f"{name} {sized(size)}" for name, size in sizes.items() if size)
+    # Whatever was older is brought up when it is opened; whatever is newer is refused.
+    yield Finding(
+        level="ok",
+        code="ledger",
+        message=f"{path} opens, schema version {len(migrations())}: {told}",
+    )
+    if sizes["write-ahead log"] > LOG_BYTES_HIGH:
+        yield Finding(
+            level="warning",
+            code="long_log",
+            message=f"the write-ahead log has grown to {sized(sizes['write-ahead log'])}:"
+            " a program reads the ledger and does not stop",
+            fix=f"find it with: lsof {path}-wal",
+        )
+    yield _room(path)
+
+
+def _room(path: Path) -> Finding:
+    free = shutil.disk_usage(path.absolute().parent).free
+    message = f"{sized(free)} are free on its disk"
+    if free >= FREE_BYTES_LOW:
+        return Finding(level="ok", code="disk", message=message)
+    return Finding(
+        level="error" if free < FREE_BYTES_MIN else "warning",
+        code="disk_full" if free < FREE_BYTES_MIN else "disk_low",
+        message=f"only {message}",
+        fix="make room, or move the ledger: treering copy",
+    )
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0
+
+
+def _server(path: str) -> Iterator[Finding]:
+    from treering.app import administer  # noqa: PLC0415  (only for a server)
+
+    place = shown(path)
+    try:
+        status = administer(path).status()
+    except NotPermitted:
+        yield Finding(level="ok", code="ledger", message=f"{place} opens")
+        return
+    versions = (status.schema_version, status.schema_version_known)
+    yield Finding(
+        level="ok" if versions[0] >= versions[1] else "warning",
+        code="ledger" if versions[0] >= versions[1] else "schema_old",
+        message=f"{place} opens, schema version {versions[0]} of {versions[1]}:"
+        f" {sized(status.bytes)}",
+        fix=None if versions[0] >= versions[1] else "treering db init",
+    )
+
+
+def _is_pending(path: str) -> bool:
+    from treering.storage.sqlite.database import Database  # noqa: PLC0415  (loaded by now)
+    from treering.storage.sqlite.sql import fetch_value  # noqa: PLC0415
+
+    database = Database(path)
+    try:
+        with database.reading() as connection:
+            return bool(
+                fetch_value(connection, "SELECT value FROM ledger WHERE name = 'erasure_pending'")
+            )
+    finally:
+        database.close()

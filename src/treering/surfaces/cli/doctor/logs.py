@@ -1,0 +1,128 @@
+"""The logs of agents on this machine: whether they are taken in, whole, and kept for long."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from treering.capture.health import FILES_MAX, log_files, look_at
+from treering.capture.places import known_places
+from treering.surfaces.cli.doctor.findings import Finding, some
+from treering.surfaces.cli.imports.survey import Outline, deleted_soon
+from treering.surfaces.cli.output import counted
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from treering.capture.health import LogHealth
+    from treering.capture.places import Place
+    from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
+
+
+def look(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iterator[Finding]:
+    """Look at the logs of each agent that is known and has any."""
+    by_agent = groupby(known_places(), key=lambda place: place.agent)
+    any_found = False
+    for agent, places in by_agent:
+        for finding in _agent(agent, list(places), ledger, scope, at_ms):
+            any_found = True
+            yield finding
+    if not any_found:
+        yield Finding(
+            level="ok",
+            code="no_logs",
+            message="no logs of agents were found on this machine",
+            fix="name a file or a folder: treering import PATH",
+        )
+
+
+def _agent(
+    agent: str, places: Sequence[Place], ledger: Ledger | None, scope: Scope | None, at_ms: int
+) -> Iterator[Finding]:
+    files = sorted(
+        (pair for place in places for pair in log_files(place.root)),
+        key=lambda pair: -pair[1].st_mtime_ns,
+    )
+    if not files:
+        return
+    scopes = () if scope is None else (scope,)
+    logs = list(look_at(files, ledger, scopes=scopes, now_ms=at_ms))
+    waiting = [one for one in logs if one.state in {"new", "grown"}]
+    yield _taken_in(agent, logs, waiting, of=len(files))
+    damaged = [one for one in logs if one.damage is not None and one.state != "unknown"]
+    if damaged:
+        yield Finding(
+            level="warning",
+            code="damaged_logs",
+            message=f"{agent}: {counted(len(damaged), 'log')} damaged at the end; what stands"
+            " before it is taken in all the same",
+            fix=f"treering import {damaged[0].path} names line and byte; a whole one of a session:"
+            " treering export SESSION --format claude-code",
+            items=some((f"{one.path}: {one.damage}" for one in damaged), of=len(damaged)),
+        )
+    yield _kept(places[0], files, at_ms, is_safe=not waiting and len(files) <= FILES_MAX)
+
+
+def _taken_in(
+    agent: str, logs: Sequence[LogHealth], waiting: Sequence[LogHealth], *, of: int
+) -> Finding:
+    among = "" if of <= FILES_MAX else f" (of the newest {FILES_MAX:,} of {of:,})"
+    if not waiting:
+        number = sum(one.state == "current" for one in logs)
+        message = f"{agent}: {counted(number, 'log')} imported, none waits{among}"
+        return Finding(level="ok", code="imported", message=message)
+    new = sum(one.state == "new" for one in waiting)
+    grown = len(waiting) - new
+    parts = [f"{counted(new, 'log')} not imported yet"] * bool(new)
+    parts += [f"{counted(grown, 'log')} grown since the import"] * bool(grown)
+    return Finding(
+        level="warning",
+        code="not_imported",
+        message=f"{agent}: {', '.join(parts)}{among}",
+        fix="treering import",
+        items=some((str(one.path) for one in waiting), of=len(waiting)),
+    )
+
+
+def _kept(
+    place: Place,
+    files: Sequence[tuple[Path, os.stat_result]],
+    at_ms: int,
+    *,
+    is_safe: bool,
+) -> Finding:
+    """Say how long an agent keeps its logs, and whether it deletes some soon."""
+    keeping = place.keeping
+    times = [status.st_mtime_ns // 1_000_000 for _, status in files]
+    outline = Outline(
+        place=place,
+        files=len(files),
+        bytes=sum(status.st_size for _, status in files),
+        oldest_ms=min(times),
+        newest_ms=max(times),
+    )
+    soon = deleted_soon(outline, at_ms=at_ms)
+    if soon is None or keeping.days is None:
+        span = "for as long as nobody deletes them" if keeping.days is None else (
+            f"for {keeping.days:g} days"
+        )  # fmt: skip
+        message = f"{place.agent} keeps its logs {span} ({keeping.told_by})"
+        return Finding(level="ok", code="log_retention", message=message, fix=keeping.remedy)
+    message = soon.partition("; to prevent it, ")[0]
+    if is_safe:
+        return Finding(
+            level="ok",
+            code="log_retention_soon",
+            message=f"{message}; all of them are imported",
+            fix=keeping.remedy,
+        )
+    remedy = "" if keeping.remedy is None else f"; or {keeping.remedy}"
+    return Finding(
+        level="warning",
+        code="log_retention_soon",
+        message=f"{message}, and not all are imported",
+        fix=f"treering import{remedy}",
+    )

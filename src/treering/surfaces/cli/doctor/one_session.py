@@ -1,0 +1,153 @@
+"""One session: what has to be mended in what its model is shown, and where its log is."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from treering.surfaces.cli.doctor.findings import Finding, safely
+from treering.surfaces.cli.doctor.past import CONTEXT_TOKENS
+from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.search_commands import origin_of, resuming, scope_flag
+from treering.surfaces.cli.times import ago
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.ledger.ledger import Ledger
+    from treering.ledger.sessions import Session
+    from treering.model.messages import RepairCode
+    from treering.model.scopes import Scope
+
+WINDOW_TOKENS: Final = 1_000_000
+"""So much of its end is looked at: no model is shown more."""
+_CUTS: Final[frozenset[RepairCode]] = frozenset(
+    {
+        *("shortened_output", "restarted", "dropped_turn", "dropped_message"),
+        *("shortened_message", "summarised", "budget_too_small"),
+    }
+)
+"""What was left out to fit is nothing that is wrong."""
+
+
+def look(ledger: Ledger, scope: Scope, text: str, at_ms: int) -> Iterator[Finding]:
+    """Look at one session. Raises NotFound if there is no such one."""
+    from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
+
+    session = open_session(ledger, scope, text)
+    found = [
+        *safely("its context", lambda: _repairs(ledger, scope, session)),
+        *safely("its calls", lambda: _calls(scope, session, at_ms)),
+        *safely("its chain", lambda: _chain(ledger, scope, session)),
+        *safely("its log", lambda: _log(ledger, scope, session)),
+    ]
+    return iter(found)
+
+
+def _repairs(ledger: Ledger, scope: Scope, session: Session) -> Iterator[Finding]:
+    from treering.surfaces.cli.context_repairs import explain  # noqa: PLC0415
+
+    report = session.context(WINDOW_TOKENS).report
+    mended = explain(ledger, scope, [one for one in report if one.code not in _CUTS])
+    if not mended:
+        message = "nothing has to be mended in what its model is shown"
+        yield Finding(level="ok", code="context", message=message)
+        return
+    for code in dict.fromkeys(one.code for one in mended):
+        same = [one for one in mended if one.code == code]
+        yield Finding(
+            level="warning",
+            code=code,
+            message=f"{counted(len(same), 'time')} {same[0].meaning}",
+            fix=f"treering context {shlex.quote(session.session_id)} {scope_flag(scope)}"
+            f" --max-tokens {CONTEXT_TOKENS} --explain",
+            items=[_item(one.seq, one.event_id, one.summary, one.detail) for one in same],
+        )
+
+
+def _item(seq: int | None, event_id: str | None, summary: str | None, detail: str | None) -> str:
+    place = "" if seq is None else f"seq {seq}, "
+    told = " ".join(filter(None, (summary, detail and f"({detail})")))
+    return f"{place}{event_id or '-'}: {told}"
+
+
+def _calls(scope: Scope, session: Session, at_ms: int) -> Iterator[Finding]:
+    calls = [one for one in session.tool_calls() if one.status == "open"]
+    if not calls:
+        yield Finding(level="ok", code="calls", message="every tool call has its result")
+        return
+    name, flag = shlex.quote(session.session_id), scope_flag(scope)
+    yield Finding(
+        level="warning",
+        code="open_calls",
+        message=f"{counted(len(calls), 'tool call')} without a result;"
+        " in contexts a result stands in that says so",
+        fix=f"a log with results for all: treering export {name} {flag} --format claude-code",
+        items=[
+            f"{one.tool or 'a tool'} {one.call_id or ''}: {ago(one.at_ms, now_ms=at_ms)}"
+            for one in calls
+        ],
+    )
+
+
+def _chain(ledger: Ledger, scope: Scope, session: Session) -> Iterator[Finding]:
+    found = ledger.verify(scope, session_id=session.session_id)
+    if found.intact:
+        number = counted(found.events, "event")
+        yield Finding(level="ok", code="intact", message=f"{number} are as they were recorded")
+        return
+    broken = found.first_broken
+    yield Finding(
+        level="error",
+        code="broken",
+        message="the session is not as it was recorded"
+        + ("" if broken is None else f": seq {broken.seq}: {broken.fault}: {broken.detail}"),
+        fix=f"treering verify --scope {shlex.quote(scope)}"
+        f" --session-id {shlex.quote(session.session_id)}",
+    )
+
+
+def _log(ledger: Ledger, scope: Scope, session: Session) -> Iterator[Finding]:
+    origin = origin_of(ledger, scope, session.session_id)
+    if origin is None:
+        message = "it was recorded here, and not taken from a log"
+        yield Finding(level="ok", code="no_log", message=message)
+        return
+    parent = session.outline().spawned_by
+    resume, remark = resuming(origin, scope, session.session_id, parent=parent)
+    if not origin.is_there:
+        yield Finding(
+            level="warning",
+            code="log_gone",
+            message=f"its log is not there any more: {origin.file or 'nobody knows where it was'};"
+            " the ledger has all that was imported of it",
+            fix=remark,
+        )
+        return
+    yield from _log_there(ledger, scope, Path(origin.file or ""), resume)
+
+
+def _log_there(ledger: Ledger, scope: Scope, path: Path, resume: str | None) -> Iterator[Finding]:
+    from treering.capture.health import damage_in, look_at  # noqa: PLC0415  (only of a log)
+
+    (found,) = look_at([(path, path.stat())], ledger, scopes=[scope], now_ms=0)
+    if found.state == "grown":
+        yield Finding(
+            level="warning",
+            code="log_grown",
+            message=f"its log has grown since it was imported: {path}",
+            fix=f"treering import {shlex.quote(str(path))}",
+        )
+    else:
+        yield Finding(
+            level="ok", code="log", message=f"its log is where it was: {path}", fix=resume
+        )
+    damage = damage_in(path)
+    if damage is not None:
+        yield Finding(
+            level="warning",
+            code="damaged_log",
+            message=f"its log is damaged at the end: {damage}",
+            fix=f"treering import {shlex.quote(str(path))} --again names line and byte",
+        )

@@ -1,0 +1,154 @@
+"""What a scope holds that is not as it should be: open calls and runs, what waits, what expires."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from treering.model.retention import DAY_MS
+from treering.surfaces.cli.doctor.findings import ITEMS_MAX, Finding, some
+from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.cli.times import ago
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
+
+OPEN_MS: Final = 3_600_000
+"""A call that has no result after so long will not get one."""
+CALLS_MAX: Final = 500
+RUNS_MAX: Final = 50
+LAG_HIGH: Final = 10_000
+"""A search that has so many events to catch up with takes seconds."""
+SOON_DAYS: Final = 7
+CONTEXT_TOKENS: Final = 200_000
+"""The window that commands are suggested with."""
+
+
+def sessions(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+    """Say whether anything is recorded in the scope."""
+    latest = ledger.sessions(scope, first=1).items
+    if latest:
+        when = ago(latest[0].updated_ms, now_ms=at_ms)
+        message = f"scope {scope} was last written to {when}"
+        yield Finding(level="ok", code="scope", message=message)
+    else:
+        yield Finding(
+            level="warning",
+            code="scope_empty",
+            message=f"nothing is recorded in scope {scope}",
+            fix="name another with --scope, or take logs in: treering import",
+        )
+
+
+def open_calls(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+    """Say which tool calls have had no result for long."""
+    from treering.surfaces.cli.asking import catching_up  # noqa: PLC0415  (not for --help)
+
+    with catching_up() as progress:
+        page = ledger.tool_calls(
+            scope, status="open", until=max(at_ms - OPEN_MS, 1), last=CALLS_MAX, progress=progress
+        )
+    if not page.items:
+        yield Finding(
+            level="ok", code="calls", message=f"every tool call of scope {scope} has its result"
+        )
+        return
+    found = Counter(record.session_id for record in page.items)
+    calls = f"{'at least ' if page.has_more else ''}{counted(len(page.items), 'tool call')}"
+    session, flag = shlex.quote(found.most_common(1)[0][0]), scope_flag(scope)
+    yield Finding(
+        level="warning",
+        code="open_calls",
+        message=f"{calls} of {counted(len(found), 'session')} never got a result;"
+        " in contexts a result stands in that says so",
+        fix=f"treering context {session} {flag} --max-tokens {CONTEXT_TOKENS} --explain;"
+        f" a log with results for all: treering export {session} {flag} --format claude-code",
+        items=some(
+            (
+                f"{name}: {counted(count, 'open call')}"
+                for name, count in found.most_common(ITEMS_MAX)
+            ),
+            of=len(found),
+        ),
+    )
+
+
+def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+    """Say which runs do not end, and which were closed because their process is gone."""
+    # To open a ledger closes the runs of processes that are gone: that was a moment ago.
+    closed = ledger.query(scope, kinds=["run.interrupted"], since=at_ms, last=RUNS_MAX).items
+    if closed:
+        yield Finding(
+            level="ok",
+            code="runs_closed",
+            message=f"{counted(len(closed), 'run')} of processes that are gone: closed just now",
+            items=some((one.session_id for one in closed), of=len(closed)),
+        )
+    running = ledger.sessions(scope, state="running", first=RUNS_MAX).items
+    stuck = [one for one in running if at_ms - one.updated_ms > OPEN_MS]
+    if stuck:
+        yield Finding(
+            level="warning",
+            code="open_runs",
+            message=f"{counted(len(stuck), 'session')} with a run that is open and silent for more"
+            " than an hour",
+            fix="end the program that carries it out: whoever opens the ledger next closes the run",
+            items=some(
+                (f"{one.session_id}: {ago(one.updated_ms, now_ms=at_ms)}" for one in stuck),
+                of=len(stuck),
+            ),
+        )
+    elif not closed:
+        yield Finding(level="ok", code="runs", message="no run was left open")
+
+
+def search_index(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+    """Say how many events cannot be searched yet."""
+    del at_ms
+    lag = ledger.search_lag(scope)
+    if not lag:
+        yield Finding(level="ok", code="index", message="the search index knows of all events")
+        return
+    yield Finding(
+        level="warning" if lag >= LAG_HIGH else "ok",
+        code="index_behind",
+        message=f"{counted(lag, 'event')} of scope {scope} are not in the search index yet:"
+        " the next search catches up",
+        fix=f"treering search WORDS {scope_flag(scope)}",
+    )
+
+
+def retention(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+    """Say what of our own would be removed soon."""
+    soon = ledger.expire(scope, now_ms=at_ms + SOON_DAYS * DAY_MS, dry_run=True)
+    if not soon.deleted_total:
+        message = f"nothing of scope {scope} reaches the end of its retention within a week"
+        yield Finding(level="ok", code="retention", message=message)
+        return
+    flag = scope_flag(scope)
+    yield Finding(
+        level="warning",
+        code="retention_soon",
+        message=f"{counted(soon.deleted_total, 'event')} of scope {scope} are past their retention"
+        " within a week; they go when treering episodes gc is run, not before",
+        fix=f"treering episodes gc {flag} --dry-run counts them; --policy KIND=forever keeps them",
+        items=[
+            f"{kind}: {counted(count, 'event')} older than {soon.policy_days.get(kind)} days"
+            for kind, count in soon.deleted_by_type.items()
+            if count
+        ],
+    )
+
+
+CHECKS: Final[tuple[tuple[str, Callable[[Ledger, Scope, int], Iterator[Finding]]], ...]] = (
+    ("the scope", sessions),
+    ("tool calls", open_calls),
+    ("runs", open_runs),
+    ("the search index", search_index),
+    ("retention", retention),
+)

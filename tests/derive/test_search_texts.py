@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+import treering
+from builders import HERE, called, said
+from treering.derive.search_snippets import sight, snippet_of
+from treering.derive.search_texts import (
+    TEXT_CHARACTERS_MAX,
+    files_in,
+    search_text,
+    text_of,
+    tool_of,
+)
+from treering.ledger.search_texts import masked
+from treering.model.scopes import Scope
+from treering.model.search_queries import Term, parse_search
+
+if TYPE_CHECKING:
+    from treering.model.events import Event
+
+
+def event_of(new: treering.NewEvent) -> Event:
+    with treering.open(":memory:") as ledger:
+        ledger.append([new])
+        return ledger.events(HERE).items[0]
+
+
+def terms(text: str) -> tuple[Term, ...]:
+    return parse_search(text, Scope(HERE), now_ms=1).terms
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        ({"text": "hello there"}, "hello there"),
+        (None, "hello"),
+        ({"text": "other"}, "hello\nother"),
+        (
+            {"text": [{"type": "text", "text": "hello"}, {"type": "image", "data": "x" * 999}]},
+            "hello",
+        ),
+        (
+            {"text": "hello", "signature": "abc", "id": "i1", "deep": {"list": ["a", 5]}},
+            "hello\na\n5",
+        ),
+        ({"text": "hello", "noise": "A" * 5_000}, "hello"),
+    ],
+)
+def test_an_event_says_what_its_payload_says(payload: Any, text: str) -> None:
+    assert text_of(event_of(said("hello", payload=payload))) == text
+
+
+def test_of_a_long_event_the_beginning_and_the_end_are_kept() -> None:
+    long = "first " + "middle " * 50_000 + "last"
+    text = text_of(event_of(said("first", payload={"text": long})))
+
+    assert len(text) <= TEXT_CHARACTERS_MAX + 10
+    assert text.startswith("first")
+    assert text.endswith("last")
+
+
+def test_files_are_those_that_a_tool_was_given() -> None:
+    asked = {
+        "file_path": "src/a.py",
+        "edits": [{"path": "lib/b.rb"}],
+        "command": "cd /srv/app && cat notes.md ./c/d.txt | grep 1.5",
+        "content": "import x/y/z.py",
+    }
+    event = event_of(called("Edit", payload={"name": "Edit", "input": asked}))
+
+    assert set(files_in(event)) == {"src/a.py", "lib/b.rb", "/srv/app", "notes.md", "./c/d.txt"}
+    assert tool_of(event) == "Edit"
+    assert "src a py" in search_text(event).files.split(" _ ")
+
+
+def test_a_tool_s_output_names_no_files() -> None:
+    event = event_of(
+        called("Read", kind="tool.result", payload={"name": "Read", "output": "a/b.py"})
+    )
+
+    assert files_in(event) == []
+
+
+def test_secrets_are_masked_before_anything_is_read() -> None:
+    class Careful:
+        def suspicious(self, encoded: bytes) -> bool:
+            return b"hush" in encoded
+
+        def mask_text(self, text: str) -> str:
+            return text.replace("hush", "***")
+
+        def mask_value(self, value: Any) -> Any:
+            return msgspec.json.decode(msgspec.json.encode(value).replace(b"hush", b"***"))
+
+    event = masked(Careful(), event_of(said("hush", payload={"text": "say hush now"})))  # type: ignore[arg-type]
+
+    assert "hush" not in text_of(event)
+    assert "hush" not in search_text(event).words
+
+
+def test_a_snippet_begins_before_the_first_match() -> None:
+    text = "one two three " * 30 + "the walrus\nsat down " + "four five " * 40
+    sighting = sight(text, terms("walrus sat"))
+
+    shown, spans = snippet_of(text, sighting.spans)
+
+    assert len(shown) <= 200
+    assert [shown[first:last] for first, last in spans] == ["walrus", "sat"]
+    assert shown.startswith("…")
+    assert shown.endswith("…")
+
+
+def test_a_snippet_of_a_short_text_is_all_of_it() -> None:
+    assert snippet_of("the  walrus\nsat", [(5, 11)]) == ("the walrus sat", [(4, 10)])
+    assert snippet_of("nothing was looked for", []) == ("nothing was looked for", [])
+
+
+@pytest.mark.parametrize(
+    ("nearer", "farther"),
+    [
+        ("walrus sat", "walrus then sat"),
+        ("walrus sat", "sat walrus and more"),
+        ("walrus then sat", "walrus " + "and " * 20 + "sat"),
+    ],
+)
+def test_words_side_by_side_and_in_order_count_more(nearer: str, farther: str) -> None:
+    asked = terms("walrus sat")
+
+    assert sight(nearer, asked).nearness > sight(farther, asked).nearness
+
+
+def test_what_is_inside_of_a_name_is_shown_there() -> None:
+    sighting = sight("call getUserName now", terms("serna"))
+
+    assert (sighting.found, sighting.spans) == (1, [(9, 14)])
+    assert sight("nothing of it", terms("serna")).found == 0
