@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.version import __version__
 
 if TYPE_CHECKING:
-    from treering.app import administer, open  # noqa: A004  (the public door)
+    from treering.app import administer, import_logs, open  # noqa: A004  (the public door)
     from treering.context.assemble import Context
     from treering.context.exact import exact_counter
     from treering.errors import (
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Event, Header, NewEvent
+    from treering.model.intakes import IntakeReceipt, SourceReceipt
     from treering.model.messages import Repair
     from treering.model.queries import Page
     from treering.model.receipts import (
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         Verification,
     )
     from treering.model.runs import Message
+    from treering.model.searches import SearchHit, SearchResult, SessionHits
     from treering.model.sessions import Charter, Isolation, SessionOutline
     from treering.model.tool_records import ToolRecord, ToolStatistics
     from treering.model.tools import SyntheticPolicy
@@ -119,6 +121,7 @@ __all__ = [
     "Header",
     "ImportReceipt",
     "InitReceipt",
+    "IntakeReceipt",
     "InvalidCursor",
     "InvalidInput",
     "InvalidKind",
@@ -155,11 +158,15 @@ __all__ = [
     "SchemaTooNew",
     "SchemaTooOld",
     "ScrubReceipt",
+    "SearchHit",
+    "SearchResult",
     "SensitiveContent",
     "Session",
+    "SessionHits",
     "SessionOutline",
     "Shown",
     "SinkStatus",
+    "SourceReceipt",
     "Spine",
     "StorageError",
     "StorageFull",
@@ -181,6 +188,7 @@ __all__ = [
     "__version__",
     "administer",
     "exact_counter",
+    "import_logs",
     "open",
 ]
 
@@ -205,6 +213,7 @@ _HOMES: Final = {
     "Header": "treering.model.events",
     "ImportReceipt": "treering.model.receipts",
     "InitReceipt": "treering.model.receipts",
+    "IntakeReceipt": "treering.model.intakes",
     "Isolation": "treering.model.sessions",
     "KeyGeneration": "treering.model.receipts",
     "KeyReceipt": "treering.model.receipts",
@@ -226,10 +235,14 @@ _HOMES: Final = {
     "SafeSink": "treering.spine.ports",
     "Schedule": "treering.model.views",
     "ScrubReceipt": "treering.model.receipts",
+    "SearchHit": "treering.model.searches",
+    "SearchResult": "treering.model.searches",
     "Session": "treering.ledger.sessions",
+    "SessionHits": "treering.model.searches",
     "SessionOutline": "treering.model.sessions",
     "Shown": "treering.ledger.contexts",
     "SinkStatus": "treering.spine.ports",
+    "SourceReceipt": "treering.model.intakes",
     "Spine": "treering.spine.spine",
     "SweepReceipt": "treering.model.receipts",
     "SyntheticPolicy": "treering.model.tools",
@@ -243,6 +256,7 @@ _HOMES: Final = {
     "Working": "treering.ledger.contexts",
     "administer": "treering.app",
     "exact_counter": "treering.context.exact",
+    "import_logs": "treering.app",
     "open": "treering.app",
 }
 """Where each public name lives; every other one is an error."""

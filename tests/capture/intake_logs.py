@@ -175,6 +175,9 @@ VOYAGES: Final[dict[str, tuple[str, list[dict[str, Any]]]]] = {
 
 # What is asked of a ledger.
 
+_BOOKKEEPING: Final = {"session.opened", "session.imported", "session.forked"}
+"""Kinds that say how a session came to be there; their ids, or times, are the ledger's own."""
+
 
 def scopes(ledger: Ledger, receipt: IntakeReceipt) -> list[str]:
     """Return the scopes that something was recorded in."""
@@ -199,7 +202,7 @@ def told_by(ledger: Ledger, scope: str = EVERYWHERE) -> dict[str, tuple[Any, ...
     return {
         one.event_id: (one.session_id, one.kind, one.ts_ms, one.summary, one.refs, one.payload)
         for one in every_event(ledger, scope)
-        if one.kind != "session.imported"
+        if one.kind not in _BOOKKEEPING
     }
 
 

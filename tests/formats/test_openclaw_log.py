@@ -11,7 +11,7 @@ from formats.logs.openclaw import MISSING, mirrored, opening
 from formats.logs.pi import PARENT, SESSION, answered, call, returned, said, voyage
 from formats.logs.tellings import kinds, outcomes, told, told_in_parts
 from treering.formats import openclaw, pi
-from treering.formats.openclaw import Listed, OpenClawReader, sessions_index, takes
+from treering.formats.openclaw import Listed, OpenClawReader, passed_over, sessions_index
 
 FOLDER = PurePosixPath("/home/ada/.openclaw/agents/lyria/sessions")
 INDEX = {
@@ -88,7 +88,7 @@ def test_a_topic_is_a_session_of_its_own() -> None:
     ["a.jsonl", "a-topic-7.jsonl", "a.jsonl.reset.2026-03-28T04-14-24.192Z", "a.jsonl.deleted.1"],
 )
 def test_logs_are_taken_even_if_they_were_reset_or_deleted(name: str) -> None:
-    assert takes(FOLDER / name) is None
+    assert passed_over(name) is None
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,11 @@ def test_logs_are_taken_even_if_they_were_reset_or_deleted(name: str) -> None:
         ("a.jsonl.full.bak", "a backup copy"),
         ("a.trajectory.jsonl", "a trace of what a session tells"),
         (f"a.checkpoint.{PARENT}.jsonl", "a checkpoint that repeats a session"),
-        ("sessions.json", "no session log"),
-        ("a.jsonl.lock", "no session log"),
+        ("sessions.json", "an index of sessions"),
     ],
 )
 def test_what_repeats_a_log_is_not_taken_for_one(name: str, reason: str) -> None:
-    assert takes(FOLDER / name) == reason
+    assert passed_over(name) == reason
 
 
 def test_a_mirror_of_what_was_said_or_sent_is_skipped() -> None:

@@ -115,6 +115,7 @@ def test_the_receipt_of_a_list_says_what_was_asked_and_all_of_each(talks: Comman
             "since_ms": None,
             "until_ms": None,
             "text": "NIGHTLY",
+            "subagents": False,
             "limit": 20,
         },
         "count": 1,
@@ -133,6 +134,8 @@ def test_the_receipt_of_a_list_says_what_was_asked_and_all_of_each(talks: Comman
                 "event_count": 9,
                 "parent": None,
                 "forked_seq": None,
+                "spawned_by": None,
+                "imported_from": None,
             }
         ],
         "has_more": False,
@@ -540,3 +543,17 @@ def test_secrets_in_goals_schedules_and_prompts_are_masked(cli: CommandLine) -> 
     assert TOKEN not in text.out + receipt.out
     assert text.out.splitlines()[-1] == "secrets in what is shown are masked"
     assert receipt.receipt["masked"] == 5
+
+
+def test_a_list_leaves_out_what_subagents_did_unless_asked(talks: CommandLine) -> None:
+    with treering.open(talks.database) as ledger:
+        child = ledger.session(
+            "build-1/vega", scope=HERE, agent="vega", spawned_by="build-1", spawned_call="c1"
+        )
+        child.record("ops.decision", "review it")
+        assert ledger.session("build-1/vega", scope=HERE, agent="vega").charter.spawned_call == "c1"
+
+    assert "vega" not in talks("sessions", "list", *IN).out
+    assert "build-1/vega" in talks("sessions", "list", *IN, "--subagents").out
+    # The beginning of an id means the session itself, not those that were begun in it.
+    assert talks("sessions", "show", "build-1/v", *IN).status == 0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from uuid_utils import UUID
 
+from treering.capture.event_ids import named_id
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.formats.telling import Outcome, Told
 from treering.model.events import NewEvent
@@ -250,15 +249,6 @@ class Entrance:
             ids = [self._id(root, key) for root in (session, *roots)]
         known = self._ledger.known(scope, ids)
         return next((known[one] for one in ids if one in known), None)
-
-
-def named_id(form: str, session: str, key: str) -> str:
-    """Return the id of an event of a log: the same for the same key, however often it is read."""
-    told = f"{form}\0{session}\0{key}".encode(errors="surrogatepass")
-    digest = bytearray(sha256(told).digest()[:16])
-    digest[6] = 0x80 | digest[6] & 0x0F
-    digest[8] = 0x80 | digest[8] & 0x3F
-    return str(UUID(bytes=bytes(digest)))
 
 
 def _is_id(key: str) -> bool:

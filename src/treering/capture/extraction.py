@@ -32,6 +32,7 @@ from treering.capture.episode_lines import (
     split_scope,
     storable,
 )
+from treering.capture.event_ids import named_id
 from treering.capture.extraction_sources import (
     AGENT,
     ExtractState,
@@ -41,6 +42,7 @@ from treering.capture.extraction_sources import (
 )
 from treering.capture.extraction_text import DUMP, cleaned, payload_of, said_in, summary_of
 from treering.errors import InvalidScope, NotFound
+from treering.formats import openclaw
 from treering.model.codec import encode
 from treering.model.fields import TIME_MS_MAX
 from treering.model.times import instant
@@ -241,9 +243,12 @@ class Extraction:
 def _event_id(
     path: Path, line: Line, row: dict[str, Any], session: str, kind: str, text: str
 ) -> str:
-    # A row's own id outlasts that its file is moved, or written anew after a compaction.
+    # A row's own id outlasts that its file is moved, or written anew after a compaction, and is
+    # that under which an import of the same log knows it.
     own = _named(row, "id")
-    place = f"{session}:{own}:{kind}" if own else f"{path}:{line.start}:{kind}:{text}"
+    if own:
+        return named_id(openclaw.NAME, session, own)
+    place = f"{path}:{line.start}:{kind}:{text}"
     return f"ep-{sha256(place.encode(errors='replace')).hexdigest()[:ID_DIGITS]}"
 
 

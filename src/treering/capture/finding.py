@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import InvalidInput
+from treering.formats.openclaw import passed_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,14 +22,6 @@ _LOG: Final = re.compile(
     r"\.(?:jsonl|json|ndjson|sqlite|sqlite3|db)(?:\.zst|\.gz|\.(?:reset|deleted)\..*)?$"
 )
 """Names of files in a folder that are looked into; what they are is told by their content."""
-
-_REPEATS: Final = (
-    (re.compile(r"\.trajectory\.jsonl$"), "a trajectory, which repeats its session"),
-    (re.compile(r"\.checkpoint\.[^/]*$"), "a checkpoint, which repeats its session"),
-    (re.compile(r"\.bak(?:[.-][^/]*)?$|\.full\.bak$"), "a backup"),
-    (re.compile(r"^sessions\.json$"), "an index of sessions"),
-)
-"""Files beside logs that are no logs, and what they are."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -64,6 +57,6 @@ def _inside(folder: Path) -> Iterator[Found]:
     for root, folders, files in os.walk(folder):
         folders.sort()
         for name in sorted(files):
-            left_out = next((what for shape, what in _REPEATS if shape.search(name)), None)
+            left_out = passed_over(name)
             if left_out is not None or _LOG.search(name):
                 yield Found(Path(root) / name, left_out)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treering.capture.bookmarks import read_bookmark
-from treering.capture.entrances import named_id
+from treering.capture.event_ids import named_id
 from treering.capture.intake import BOOKMARK_SCOPE
 from treering.capture.sessions import Sessions
 from treering.errors import DuplicateEvent

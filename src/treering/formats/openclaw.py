@@ -37,11 +37,11 @@ _STAMP: Final = re.compile(
 )
 """The time that a message came with, before its text."""
 _TOPIC: Final = re.compile(r"-topic-.+$")
-_LOG: Final = re.compile(r".+\.jsonl(\.(reset|deleted)\.[^/]+)?")
 _PASSED_OVER: Final = (
     (re.compile(r"\.trajectory\.jsonl"), "a trace of what a session tells"),
     (re.compile(r"\.checkpoint\.[^/]*\.jsonl"), "a checkpoint that repeats a session"),
     (re.compile(r"\.bak([.-]|$)"), "a backup copy"),
+    (re.compile(r"^sessions\.json$"), "an index of sessions"),
 )
 
 
@@ -63,15 +63,12 @@ def has_marks(values: Sequence[Any]) -> bool:
     return any(_is_marked(value) for value in values if isinstance(value, dict))
 
 
-def takes(path: PurePath) -> str | None:
-    """Return why a file beside the sessions is no log to take in, None if it is one.
+def passed_over(name: str) -> str | None:
+    """Return what a file beside the sessions is, if it is none of them; by its name.
 
-    What was reset or deleted is taken; what repeats another file is not.
+    What was reset or deleted is a session; what repeats another file is not.
     """
-    for sort, reason in _PASSED_OVER:
-        if sort.search(path.name):
-            return reason
-    return None if _LOG.fullmatch(path.name) else "no session log"
+    return next((what for sort, what in _PASSED_OVER if sort.search(name)), None)
 
 
 def sessions_index(value: Any) -> dict[str, Listed]:
@@ -116,7 +113,11 @@ class OpenClawReader(PiReader):
         found = super().opening(session, header)
         agent = _agent_of(self._path)
         listed = self._listed.get(session) or self._listed.get(str(header.get("id")))
-        about = without_none(channel=listed.channel if listed else None)
+        # What an agent does belongs to the agent: all of them share one folder to work in.
+        about = without_none(
+            channel=listed.channel if listed else None,
+            scope=f"{NAME}/{agent}" if agent else None,
+        )
         return msgspec.structs.replace(
             found,
             agent=f"{NAME}:{agent}" if agent else NAME,

@@ -10,7 +10,7 @@ from treering.ledger.following import Follower, cursor_at
 from treering.ledger.paging import make_query, read_page
 from treering.ledger.search import catch_up, search
 from treering.model.fields import check_id, check_list, check_name
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 from treering.model.searches import HITS_DEFAULT
 from treering.model.tool_records import ToolQuery, parse_statuses
 from treering.model.tools import check_reason
@@ -179,11 +179,14 @@ class Archive:
     def index(
         self, scope: str | None = None, *, progress: Callable[[int], None] | None = None
     ) -> int:
-        """Have the search index catch up with a scope, or with all that it follows.
+        """Have the search index catch up with a scope, or with all of them.
 
-        Return how many events that took. A search does so by itself.
+        Return how many events that took. A search does so by itself, in its scope.
         """
-        scopes = self._store.searched_scopes() if scope is None else [parse_scope(scope)]
+        if scope is None:
+            scopes = sorted({Scope(one.scope) for one in self._store.session_records()})
+        else:
+            scopes = [parse_scope(scope)]
         guard = self._drafter.guard()
         return sum(catch_up(self._store, guard, one, progress) for one in scopes)
 

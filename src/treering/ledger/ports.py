@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
     from treering.model.search_queries import SearchQuery
-    from treering.model.searches import Candidates
+    from treering.model.searches import Candidate, Candidates
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
 
 
@@ -225,6 +225,9 @@ class EventStore(Protocol):
         With ``inside``, words may also be part of names in code. None says that the index was
         lost and is to be followed first.
         """
+
+    def found_events(self, scope: Scope, found: Sequence[Candidate]) -> list[Event]:
+        """Return what was found, as far as it is there, in any order; sealed, without payloads."""
 
     def search_lag(self, scope: Scope) -> int:
         """Return how many events of a scope the search index does not know yet."""

@@ -12,13 +12,10 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import msgspec
-
 from treering.derive.search_snippets import sight, snippet_of
 from treering.derive.search_texts import search_text, text_of, tool_of
 from treering.errors import Busy, InvalidInput, KeyMissing
 from treering.ledger.search_texts import masked
-from treering.model.events import Event
 from treering.model.queries import Query
 from treering.model.search_queries import parse_search
 from treering.model.searches import (
@@ -34,6 +31,7 @@ if TYPE_CHECKING:
 
     from treering.derive.search_texts import SearchText
     from treering.ledger.ports import EventStore, Guard
+    from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.model.search_queries import SearchQuery
     from treering.model.searches import Candidate
@@ -43,6 +41,8 @@ Item = TypeVar("Item")
 READ_MAX: Final = 40
 """Candidates that are read to see how near their words stand, if fewer are asked for."""
 READ_FACTOR: Final = 2
+READ_PAGE: Final = 50
+"""Events that are held at once."""
 SESSION_HITS_MAX: Final = 5
 """Hits of one session that are shown before others have had their turn."""
 ATTEMPTS_MAX: Final = 3
@@ -85,9 +85,8 @@ def search(
     started = time.perf_counter()
     query = parse_search(text, scope, now_ms=now_ms)
     found = _candidates(store, guard, query, limit, include_failed, progress)
-    reader = _Reader(store, guard, query, now_ms)
     chosen = _chosen(found.items, limit, now_ms)
-    hits = [hit for candidate in chosen if (hit := reader.hit(candidate)) is not None]
+    hits = list(_hits(store, guard, query, chosen, now_ms))
     shown = _spread(sorted(hits, key=_order), limit)
     counts = Counter(candidate.session_id for candidate in found.items)
     return SearchResult(
@@ -168,54 +167,43 @@ def _known_parts(one: Candidate, now_ms: int) -> dict[str, float]:
     }
 
 
-class _Reader:
-    """Reads candidates and says how they match."""
+def _hits(
+    store: EventStore, guard: Guard, query: SearchQuery, chosen: list[Candidate], now_ms: int
+) -> Iterator[SearchHit]:
+    """Return candidates as they are shown, without what is gone or only looked alike."""
+    places = {(one.session_id, one.seq): one for one in chosen}
+    for at in range(0, len(chosen), READ_PAGE):
+        for event in store.found_events(query.scope, chosen[at : at + READ_PAGE]):
+            one = places.get((event.session_id, event.seq))
+            if one is None or event.redacted or event.expired:
+                continue
+            hit = _hit(masked(guard, event), one, query, now_ms)
+            if hit is not None:
+                yield hit
 
-    def __init__(self, store: EventStore, guard: Guard, query: SearchQuery, now_ms: int) -> None:
-        self._store = store
-        self._guard = guard
-        self._query = query
-        self._now_ms = now_ms
-        self._sealed = store.is_sealed(query.scope)
 
-    def hit(self, one: Candidate) -> SearchHit | None:
-        """Return a candidate as it is shown; None if it is gone, or only looked alike."""
-        event = self._event(one)
-        if event is None or event.redacted or event.expired:
-            return None
-        text = text_of(event)
-        terms = self._query.terms
-        sighting = sight(text, terms)
-        if one.is_inside and sighting.found < len(terms):
-            return None
-        snippet, spans = snippet_of(text, sighting.spans)
-        parts = {**_known_parts(one, self._now_ms), "nearness": sighting.nearness}
-        why = {name: round(_WEIGHTS[name] * parts[name], 4) for name in _WEIGHTS}
-        return SearchHit(
-            event_id=event.event_id,
-            session_id=event.session_id,
-            seq=event.seq,
-            ts_ms=event.ts_ms,
-            kind=event.kind,
-            agent_id=event.agent_id,
-            tool=tool_of(event),
-            run_id=event.run_id,
-            score=round(sum(why.values()), 4),
-            snippet=snippet,
-            spans=spans,
-            why=why,
-        )
-
-    def _event(self, one: Candidate) -> Event | None:
-        scope = self._query.scope
-        if self._sealed:
-            found = self._store.session_headers(
-                scope, one.session_id, after_seq=one.seq - 1, limit=1
-            )
-            events = [Event(*msgspec.structs.astuple(header)) for header in found]
-        else:
-            events = self._store.events_at(scope, one.session_id, [one.seq])
-        return masked(self._guard, events[0]) if events and events[0].seq == one.seq else None
+def _hit(event: Event, one: Candidate, query: SearchQuery, now_ms: int) -> SearchHit | None:
+    text = text_of(event)
+    sighting = sight(text, query.terms)
+    if one.is_inside and sighting.found < len(query.terms):
+        return None
+    snippet, spans = snippet_of(text, sighting.spans)
+    parts = {**_known_parts(one, now_ms), "nearness": sighting.nearness}
+    why = {name: round(_WEIGHTS[name] * parts[name], 4) for name in _WEIGHTS}
+    return SearchHit(
+        event_id=event.event_id,
+        session_id=event.session_id,
+        seq=event.seq,
+        ts_ms=event.ts_ms,
+        kind=event.kind,
+        agent_id=event.agent_id,
+        tool=tool_of(event),
+        run_id=event.run_id,
+        score=round(sum(why.values()), 4),
+        snippet=snippet,
+        spans=spans,
+        why=why,
+    )
 
 
 def _order(hit: SearchHit) -> tuple[float, int, str]:

@@ -176,7 +176,8 @@ class PiReader:
         why = self.repeated(entry)
         sayings = [] if why else entry_sayings(entry, key, self._trail, self.agent)
         undo = self._undo(entry, key) if sayings else None
-        events = [self._told(self.dressed(saying), key, at) for at, saying in enumerate(sayings)]
+        keys = _keys_of(sayings, key)
+        events = [self._told(self.dressed(one), at) for one, at in zip(sayings, keys, strict=True)]
         told = [undo, *events] if undo else events
         counts = any(event.kind not in _BESIDE for event in told)
         self._trail.add(key, told[0].key if told else None, content if named else "", counts=counts)
@@ -211,10 +212,10 @@ class PiReader:
             first=first,
         )
 
-    def _told(self, saying: Saying, key: str, at: int) -> Told:
+    def _told(self, saying: Saying, key: str) -> Told:
         return Told(
             session=str(self._session),
-            key=f"{key}.{at}" if at else key,
+            key=key,
             kind=saying.kind,
             summary=saying.summary,
             ts_ms=self._now_ms,
@@ -227,6 +228,13 @@ class PiReader:
     def _time_of(self, entry: dict[str, Any]) -> int:
         stated = entry.get("timestamp"), fields_of(entry.get("message")).get("timestamp")
         return next((found for one in stated if (found := time_ms(one))), self._now_ms)
+
+
+def _keys_of(sayings: Sequence[Saying], key: str) -> list[str]:
+    """Return a key for each event of an entry: what was said has the entry's own."""
+    said = (at for at, one in enumerate(sayings) if one.kind.startswith("conversation."))
+    first = next(said, 0)
+    return [key if at == first else f"{key}.{at + (at < first)}" for at in range(len(sayings))]
 
 
 READER: Final = PiReader

@@ -7,6 +7,7 @@ the scope keeps whoever enters and whoever erases apart.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -28,7 +29,7 @@ from treering.storage.postgres.search_queries import (
 from treering.storage.tool_calls import RUN_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from treering.derive.search_texts import SearchText
     from treering.ledger.records import Mark
@@ -48,6 +49,9 @@ CANDIDATES_MAX: Final = 1_000
 """The newest so many matches are ranked."""
 SCANNED_MAX: Final = 8_000
 """Matches that are looked at when many of them do not count."""
+PATIENCE_S: Final = 1.0
+"""Older documents are not looked at any more after so long: a phrase of common words has to be read
+out of each that has them."""
 LOCK_NAME: Final = "\0search"
 """Names no session: no such name is taken."""
 _LAST: Final = 2**62
@@ -76,12 +80,17 @@ INSERT INTO search_documents (scope, session, seq, number, ts_ms, words, grams)
 VALUES (%s, %s, %s, %s, %s, %s::tsvector, %s::tsvector)
 ON CONFLICT (scope, session, seq) DO NOTHING
 """
-_FOUND: Final = f"""
-SELECT e.session, e.seq, e.ts_ms, e.kind, r.state
+_AT_PLACES: Final = f"""
 FROM events AS e
-LEFT JOIN runs AS r ON r.scope = e.scope AND r.session = e.session AND r.run_id = e.run_id
 WHERE e.scope = %s AND (e.session, e.seq) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
   AND e.flags & {GONE} = 0
+"""
+_FOUND: Final = f"""
+SELECT e.session, e.seq, e.ts_ms, e.kind, (
+  SELECT r.state FROM runs AS r
+  WHERE r.scope = e.scope AND r.session = e.session AND r.run_id = e.run_id
+)
+{_AT_PLACES}
 """
 _SEARCH: Final = "SELECT * FROM search_scope(%s, %s::text[], %s::text[], %s, %s, %s, %s)"
 _DROP: Final = """
@@ -204,11 +213,14 @@ class SearchIndex:
         enter_scope(connection, query.scope)
         found: list[Candidate] = []
         scanned = 0
-        for before, blocks in windows(_marked(connection, query.scope)[3]):
-            asked = _asked(query, blocks, inside=inside)
+        started = time.monotonic()
+        for within in windows(query.scope, _marked(connection, query.scope)[3]):
+            asked = _asked(query, within, inside=inside)
             if asked is None:
                 break
-            behind = before
+            if time.monotonic() - started > PATIENCE_S:
+                return Candidates(found, more=True)
+            behind = _LAST
             while True:
                 limit = CANDIDATES_MAX + 1 - len(found)
                 since, until = query.since_ms or 0, query.before_ms or _LAST
@@ -245,6 +257,26 @@ class SearchIndex:
             for session, seq, ts_ms, kind, state in told
             if include_failed or state not in _FAILED
         ]
+
+    def found_events(
+        self, scope: Scope, found: Sequence[Candidate], *, sealed: bool
+    ) -> list[Event]:
+        """Return what was found, as far as it is there."""
+
+        def look(connection: Connection) -> list[Event]:
+            places = [
+                (self._known.session(connection, scope, one.session_id), one.seq) for one in found
+            ]
+            sessions, seqs = [place[0] for place in places], [place[1] for place in places]
+            statement = f"SELECT {HEADER if sealed else EVENT} {_AT_PLACES}"
+            rows = _fetch(connection, statement, (scope, sessions, seqs))
+            if not sealed:
+                return self._to_events(connection, scope, rows)
+            headers = self._to_headers(connection, scope, rows)
+            return [Event(*msgspec.structs.astuple(header)) for header in headers]
+
+        with naming_damage(self._server.address.shown):
+            return self._server.read(look, scope)
 
     def lag(self, scope: Scope) -> int:
         """Return how many events of a scope are not in the index yet, as far as they have settled.
@@ -295,9 +327,9 @@ def empty(connection: Connection) -> None:
 
 
 def _asked(
-    query: SearchQuery, blocks: list[int], *, inside: bool
+    query: SearchQuery, within: str, *, inside: bool
 ) -> tuple[list[str], list[str | None]] | None:
-    return inside_queries(query, blocks) if inside else ([whole_query(query, blocks)], [None])
+    return inside_queries(query, within) if inside else ([whole_query(query, within)], [None])
 
 
 def _marked(connection: Connection, scope: Scope) -> tuple[int, int, int, int]:

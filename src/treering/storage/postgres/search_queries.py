@@ -12,16 +12,20 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from treering.model.search_words import grams_of
-from treering.storage.search_marks import ANY, file_words, marks_asked, marks_of, time_marks
+from treering.storage.search_marks import file_words, marks_asked, marks_of, time_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from treering.derive.search_texts import SearchText
     from treering.model.events import Header
     from treering.model.search_queries import Narrowing, SearchQuery, Term
 
 BLOCK_DOCUMENTS: Final = 4_096
+SPAN_BLOCKS: Final = 16
+"""Blocks that are looked at as one, where many are."""
+_FIRST_BLOCKS: Final = 4
+_GROWTH: Final = 4
 _PLACE_MAX: Final = 16_000
 """Behind this no place in a vector is told from another."""
 _GAP: Final = 2
@@ -46,31 +50,29 @@ def vectors(event: Header, text: SearchText, number: int) -> tuple[str, str]:
         places.setdefault(word, [])
     for mark in marks_of(event, text).split():
         places[mark] = []
-    block = _block(event.scope, number // BLOCK_DOCUMENTS)
-    places[block] = []
+    number //= BLOCK_DOCUMENTS
+    blocks = [_block(event.scope, number), _span(event.scope, number // SPAN_BLOCKS)]
+    places.update({block: [] for block in blocks})
     words = " ".join(
         f"{_quoted(word)}:{','.join(at)}" if at else _quoted(word) for word, at in places.items()
     )
     grams = text.grams.split()
-    return words, " ".join(map(_quoted, (*grams, block))) if grams else ""
+    return words, " ".join(map(_quoted, (*grams, *blocks))) if grams else ""
 
 
-def whole_query(query: SearchQuery, blocks: Iterable[int]) -> str:
+def whole_query(query: SearchQuery, within: str) -> str:
     """Return what matches the words of a query in some blocks."""
-    return " & ".join((*map(_term, query.terms), _rest(query, blocks)))
+    return " & ".join((*map(_term, query.terms), *_rest(query), within))
 
 
-def inside_queries(
-    query: SearchQuery, blocks: list[int]
-) -> tuple[list[str], list[str | None]] | None:
+def inside_queries(query: SearchQuery, within: str) -> tuple[list[str], list[str | None]] | None:
     """Return, for each term, what matches it as words and what inside of names; None if none may.
 
     The first says what else has to hold.
     """
     if all(term.inside is None for term in query.terms):
         return None
-    words, grams = [_rest(query, blocks)], list[str | None]([None])
-    within = _any([_block(query.scope, block) for block in blocks])
+    words, grams = [" & ".join((*_rest(query), within))], list[str | None]([None])
     for term in query.terms:
         words.append(f"{_term(term)} & {within}")
         inside = [] if term.inside is None else [*map(_quoted, grams_of(term.inside)), within]
@@ -78,30 +80,28 @@ def inside_queries(
     return words, grams
 
 
-def _rest(query: SearchQuery, blocks: Iterable[int]) -> str:
+def windows(scope: str, count: int) -> Iterator[str]:
+    """Return stretches of so many documents, the newest first and each longer than those before."""
+    last = count // BLOCK_DOCUMENTS
+    span = last // SPAN_BLOCKS
+    first = max(last - _FIRST_BLOCKS + 1, span * SPAN_BLOCKS)
+    yield _any([_block(scope, block) for block in range(first, last + 1)])
+    if first > span * SPAN_BLOCKS:
+        yield _any([_block(scope, block) for block in range(span * SPAN_BLOCKS, first)])
+    length = 1
+    while span > 0:
+        yield _any([_span(scope, one) for one in range(max(span - length, 0), span)])
+        span, length = span - length, length * _GROWTH
+
+
+def _rest(query: SearchQuery) -> list[str]:
     wanted = []
     for narrowing in query.narrowings:
         text = _narrowed(narrowing)
         wanted.append(f"!{text}" if narrowing.is_negative else text)
     wanted += [f"!{_term(term)}" for term in query.without]
     times = time_marks(query.since_ms, query.before_ms)
-    if times:
-        wanted.append(_any(times))
-    wanted.append(_quoted(ANY))
-    wanted.append(_any([_block(query.scope, block) for block in blocks]))
-    return " & ".join(wanted)
-
-
-def windows(count: int) -> Iterable[tuple[int, list[int]]]:
-    """Return stretches of blocks, the newest first and each twice as long as the one before.
-
-    With each comes the number behind the last document of it.
-    """
-    last, length = count // BLOCK_DOCUMENTS, 1
-    while last >= 0:
-        first = max(last - length + 1, 0)
-        yield (last + 1) * BLOCK_DOCUMENTS, list(range(first, last + 1))
-        last, length = first - 1, length * 2
+    return [*wanted, _any(times)] if times else wanted
 
 
 def _term(term: Term) -> str:
@@ -125,6 +125,10 @@ def _any(marks: Iterable[str]) -> str:
 
 def _block(scope: str, block: int) -> str:
     return f"#{blake2b(scope.encode(), digest_size=6).hexdigest()}.{block}"
+
+
+def _span(scope: str, span: int) -> str:
+    return f"#{_block(scope, span)}"
 
 
 def _quoted(word: str) -> str:

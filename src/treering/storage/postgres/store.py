@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
     from treering.model.search_queries import SearchQuery
-    from treering.model.searches import Candidates
+    from treering.model.searches import Candidate, Candidates
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.server import Server
@@ -214,6 +214,10 @@ class PostgresStore(SessionReader):
     ) -> Candidates | None:
         """Return the newest events that match; None if the index was lost and is to be followed."""
         return self._search.search(query, inside=inside, include_failed=include_failed)
+
+    def found_events(self, scope: Scope, found: Sequence[Candidate]) -> list[Event]:
+        """Return what was found, as far as it is there; of a sealed scope without payloads."""
+        return self._search.found_events(scope, found, sealed=self.is_sealed(scope))
 
     def search_lag(self, scope: Scope) -> int:
         """Return how many events of a scope the search index does not know yet."""

@@ -8,7 +8,7 @@ import apsw
 import msgspec
 
 from treering.derive.search_texts import is_searchable
-from treering.errors import Busy, StorageFull
+from treering.errors import StorageError
 from treering.ledger.tool_calls import Step
 from treering.model.codec import encode
 from treering.model.events import Event
@@ -24,7 +24,7 @@ from treering.storage.sqlite.tool_calls import name_id
 from treering.storage.tool_calls import RUN_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from treering.derive.search_texts import SearchText
     from treering.model.receipts import Physical
@@ -208,6 +208,28 @@ class SearchIndex:
             if include_failed or state not in _FAILED
         ]
 
+    def found_events(
+        self, scope: Scope, found: Sequence[Candidate], *, sealed: bool
+    ) -> list[Event]:
+        """Return what was found, as far as it is there."""
+        by_session: dict[str, list[int]] = {}
+        for one in found:
+            by_session.setdefault(one.session_id, []).append(one.seq)
+        if not sealed:
+            return [
+                event
+                for session_id, seqs in by_session.items()
+                for event in self._reader.events_at(scope, session_id, seqs)
+            ]
+        return [
+            Event(*msgspec.structs.astuple(header))
+            for session_id, seqs in by_session.items()
+            for seq in seqs
+            for header in self._reader.session_headers(
+                scope, session_id, after_seq=seq - 1, limit=1
+            )
+        ]
+
     def lag(self, scope: Scope) -> int:
         """Return how many events of a scope are not in the index yet."""
         with self._database.reading() as ledger:
@@ -257,7 +279,8 @@ class SearchIndex:
         try:
             through = self._file.write(self._apply_erasures, patience_s=FOLD_PATIENCE_MS / 1_000)
             folded = self._file.fold(FOLD_PATIENCE_MS)
-        except (Busy, StorageFull, apsw.BusyError, apsw.FullError):
+        except (StorageError, apsw.Error):
+            # What was erased is gone from the ledger; from here it goes at the next opportunity.
             return "pending", None
         return ("done" if folded else "pending"), through
 

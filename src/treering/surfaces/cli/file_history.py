@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 ITEMS: Final = 20
 PATH_CHARACTERS_MAX: Final = 300
 PROMPTS_AT_ONCE: Final = 20
+ASKED_CHARACTERS_MAX: Final = 200
+"""Of a longer path the index is asked for the end."""
 _SAID: Final = ("conversation.user", "ops.decision")
 
 
@@ -107,10 +109,10 @@ def path_forms(path: str) -> list[str]:
 
     Raises InvalidInput if that names no file.
     """
-    if not path.strip() or len(path) > PATH_CHARACTERS_MAX:
+    if not path.strip(" /") or len(path) > PATH_CHARACTERS_MAX:
         raise InvalidInput(
-            "that is no path" if not path.strip() else "the path is too long",
-            hint="name a file, as in treering file-history src/a.py",
+            "the path is too long" if path.strip(" /") else "that is no path",
+            hint="name a file or a folder, as in treering file-history src/a.py",
         )
     here = os.getcwd()  # noqa: PTH109  (a path as text)
     given = os.path.expanduser(path.strip())  # noqa: PTH111
@@ -123,7 +125,7 @@ def path_forms(path: str) -> list[str]:
         inside = os.path.relpath(whole, top)
         if not inside.startswith(os.pardir) and inside != os.curdir:
             forms.append(_spelt(inside))
-    return [form for form in dict.fromkeys(forms) if form.strip("/")]
+    return [form for form in dict.fromkeys(forms) if form.strip("/.")]
 
 
 def matches(path: str, forms: list[str]) -> bool:
@@ -156,11 +158,9 @@ def _touches(
 ) -> tuple[list[Touch], bool]:
     from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
 
-    # In the index a path is its words, so what would end the value is as good as a blank.
-    named = ",".join(form.replace(",", " ").replace('"', " ") for form in forms)
     with counting("indexing", "events") as progress:
         result = ledger.search(
-            f'file:"{named}"', scope=scope, limit=HITS_MAX, include_failed=True, progress=progress
+            _asked(forms), scope=scope, limit=HITS_MAX, include_failed=True, progress=progress
         )
     newest = sorted(result.hits, key=lambda hit: (-hit.ts_ms, hit.session_id, -hit.seq))
     mask = Mask()
@@ -174,6 +174,18 @@ def _touches(
             return found, True
         found.append(_touch(ledger, scope, hit, event, paths, mask))
     return found, result.at_least or result.total > len(newest)
+
+
+def _asked(forms: list[str]) -> str:
+    """Return what finds all of ``forms``, and a little more."""
+    ends = [
+        form
+        for form in forms
+        if not any(form.endswith(f"/{other.lstrip('/')}") for other in forms if other != form)
+    ]
+    # In the index a path is its words, so what would end the value is as good as a blank.
+    plain = (end[-ASKED_CHARACTERS_MAX:].replace(",", " ").replace('"', " ") for end in ends)
+    return f'file:"{",".join(plain)}"'
 
 
 def _paths(event: Event, forms: list[str]) -> list[str]:

@@ -26,7 +26,7 @@ def print_found(scope: Scope, result: SearchResult, sessions: Sequence[FoundSess
     shown = sum(len(one.hits) for one in sessions)
     more = "at least " if result.at_least else ""
     say(
-        f"{shown:,} of {more}{counted(result.total, 'event')} that match, in scope {scope}"
+        f"{shown:,} of {more}{counted(result.total, 'matching event')} in scope {scope}"
         + ("" if shown >= result.total else ": --limit shows more")
     )
     if result.lag:

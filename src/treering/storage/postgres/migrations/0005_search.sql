@@ -72,7 +72,7 @@ BEGIN
       ORDER BY d.number DESC
       LIMIT $7
     ), newest AS MATERIALIZED (
-      SELECT f.session, f.seq FROM found AS f ORDER BY f.number DESC LIMIT 200
+      SELECT f.session, f.seq FROM found AS f ORDER BY f.number DESC LIMIT 100
     ), ranked AS MATERIALIZED (
       SELECT d.session, d.seq, ts_rank(d.words, ($2)[1]::tsquery, 1) AS rank
       FROM newest AS n

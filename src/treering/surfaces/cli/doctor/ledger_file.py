@@ -57,7 +57,7 @@ def look_at_erasure() -> Iterator[Finding]:
         pending, fix = bool(tables), "treering db scrub"
     else:
         pending = _is_pending(path)
-        fix = "stop the other programs that have it open, then redact or expire once more"
+        fix = "stop the other programs that have it open: whoever opens it next drives them out"
     if pending:
         yield Finding(
             level="warning",

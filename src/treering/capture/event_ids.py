@@ -1,0 +1,16 @@
+"""Ids of events that come from logs: the same whenever, and by whichever way, they come."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from uuid_utils import UUID
+
+
+def named_id(form: str, session: str, key: str) -> str:
+    """Return the id of an event of a log: the same for the same key, however often it is read."""
+    told = f"{form}\0{session}\0{key}".encode(errors="surrogatepass")
+    digest = bytearray(sha256(told).digest()[:16])
+    digest[6] = 0x80 | digest[6] & 0x0F
+    digest[8] = 0x80 | digest[8] & 0x3F
+    return str(UUID(bytes=bytes(digest)))

@@ -1,0 +1,68 @@
+"""Ids that a ledger has seen, and the end of a scope: on every database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from treering import Ledger
+
+HERE, THERE = "acme/app", "acme/web"
+
+
+def test_known_ids_tell_where_their_events_stand(ledger: Ledger) -> None:
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    first = session.record("ops.decision", "go", event_id="one")
+    second = session.record("ops.decision", "stop")
+    other = ledger.session("s1", scope=THERE, agent="lyria").record("ops.decision", "no")
+
+    known = ledger.known(HERE, ["one", second.event_id, other.event_id, "nobody"])
+
+    assert {name: (place.session_id, place.seq) for name, place in known.items()} == {
+        "one": ("s1", first.seq),
+        second.event_id: ("s1", second.seq),
+    }
+    assert ledger.known("acme/none", ["one"]) == {}
+    assert ledger.known(HERE, []) == {}
+
+
+def test_many_ids_are_found_at_once(ledger: Ledger) -> None:
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    named = [f"event-{number}" for number in range(1_203)]
+    session.append([session.new_event("ops.decision", "go", event_id=name) for name in named])
+
+    assert set(ledger.known(HERE, [*named, "nobody"])) == set(named)
+
+
+def test_ids_of_erased_events_stay_known(ledger: Ledger) -> None:
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    session.record("ops.alert", "smoke", event_id="redacted", ts_ms=1)
+    session.record("ops.alert", "fire", event_id="expired", ts_ms=1)
+    ledger.redact(HERE, event_id="redacted")
+    ledger.expire(HERE)
+
+    assert set(ledger.known(HERE, ["redacted", "expired"])) == {"redacted", "expired"}
+
+
+def test_the_end_of_a_scope_is_behind_all_that_it_holds(ledger: Ledger) -> None:
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    session.record("ops.decision", "before")
+    end = ledger.end(HERE)
+    session.record("ops.decision", "after")
+
+    found = list(ledger.follow(HERE, after=end, idle_seconds=0.2))
+
+    assert [header.summary for header in found] == ["after"]
+    assert list(ledger.follow(THERE, after=ledger.end(THERE), idle_seconds=0)) == []
+
+
+def test_a_fork_may_leave_in_the_midst_of_a_turn(ledger: Ledger) -> None:
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    session.record("conversation.user", "hello", payload={"text": "hello"}, event_id="u1")
+    session.record("conversation.assistant", "hi", payload={"text": "hi"}, event_id="a1")
+    session.record("conversation.assistant", "more", payload={"text": "more"}, event_id="a2")
+
+    fork = session.fork("s2", at="a1", whole_turn=False, ts_ms=5)
+
+    assert [message["content"] for message in fork.history()] == ["hello", "hi"]
+    assert fork.outline().created_ms == 5

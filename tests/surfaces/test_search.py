@@ -1,0 +1,196 @@
+"""``treering search``: what was said and done, by its words, and how to go there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import treering
+from builders import ELSEWHERE, HERE, NOON, run_of, said
+from formats.logs import claude_code, codex, pi
+from surfaces.agent_homes import FOLDERS, move_in, write_log
+from surfaces.talks import IN, TOKEN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from surfaces.command_line import CommandLine
+
+ALL = ("--scope", "voyages")
+
+
+@pytest.fixture
+def tides(cli: CommandLine) -> CommandLine:
+    """Two sessions about the tide, and one elsewhere."""
+    with treering.open(cli.database, guard="off") as ledger:
+        session = ledger.session("harbour 1", scope=HERE, agent="lyria", title="High water")
+        session.record(
+            "conversation.user", "when is high tide", payload={"text": "when is high tide"}
+        )
+        session.record(
+            "tool.call",
+            "read: src/tide.py",
+            payload={"name": "read", "input": {"file_path": "/srv/app/src/tide.py"}},
+            refs={"call_id": "c1", "tool": "read"},
+        )
+        session.record("conversation.assistant", "no tide today", payload={"text": f"no {TOKEN}"})
+        ledger.append(
+            [
+                said("a low tide is a tide", session_id="s2", ts_ms=NOON),
+                said("tide of a neighbour", scope=ELSEWHERE),
+                *run_of("r1", "the spring flood", session_id="s3", end="run.failed"),
+            ]
+        )
+    return cli
+
+
+def sessions(outcome: Any) -> dict[str, dict[str, Any]]:
+    """Return what was found, by session."""
+    return {one["session_id"]: one for one in outcome.receipt["sessions"]}
+
+
+def test_hits_are_shown_by_session_with_the_command_that_shows_it(tides: CommandLine) -> None:
+    outcome = tides("search", "high tide", *IN)
+
+    assert outcome.status == 0
+    lines = outcome.out.splitlines()
+    assert lines[0] == "High water"
+    assert lines[1].startswith("harbour 1 · lyria · ")
+    assert lines[1].endswith(" UTC · 1 hit")
+    assert lines[2].startswith("  20")
+    assert lines[2].endswith("  conversation.user  when is high tide")
+    assert lines[3:] == [
+        "  → treering show 'harbour 1' --scope acme/app",
+        "",
+        "1 of 1 matching event in scope acme/app",
+    ]
+    assert tides("show", "harbour 1", *IN).status == 0
+
+
+def test_several_arguments_are_one_query_and_a_phrase_is_quoted_inside_of_one(
+    tides: CommandLine,
+) -> None:
+    both = sessions(tides("search", "tide", *IN, "--json"))
+    without = sessions(tides("search", "tide", "-low", *IN, "--json"))
+    phrase = sessions(tides("search", '"low tide"', "kind:conversation.*", *IN, "--json"))
+    file = tides("search", 'file:src/tide.py "no such"', *IN, "--json")
+    touched = tides("search", "file:src/tide.py read", *IN, "--json")
+
+    assert set(both) == {"harbour 1", "s2"}
+    assert both["s2"]["hits"][0]["spans"] == [[6, 10], [16, 20]]
+    assert set(without) == {"harbour 1"}
+    assert set(phrase) == {"s2"}
+    assert (file.status, file.body["total"]) == (0, 0)
+    assert [hit["kind"] for one in touched.body["sessions"] for hit in one["hits"]] == ["tool.call"]
+
+
+def test_matches_are_coloured_for_people_and_plain_elsewhere(
+    tides: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = tides("search", "low", *IN).out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = tides("search", "low", *IN).out
+
+    assert "\x1b" not in plain
+    assert "a \x1b[33m\x1b[1mlow\x1b[0m tide" in coloured
+
+
+def test_other_scopes_and_secrets_are_not_shown(tides: CommandLine) -> None:
+    for arguments in ((), ("--json",)):
+        out = tides("search", "kind:conversation.*", *IN, *arguments).out
+        assert "neighbour" not in out
+        assert TOKEN not in out
+        assert "[redacted:github:" in out
+
+
+def test_failed_runs_are_found_only_if_they_are_asked_for(tides: CommandLine) -> None:
+    assert tides("search", "flood", *IN, "--json").body["sessions"] == []
+    assert set(sessions(tides("search", "flood", "--include-failed", *IN, "--json"))) == {"s3"}
+
+
+def test_the_limit_counts_hits_and_says_that_there_are_more(tides: CommandLine) -> None:
+    few = tides("search", "tide", "--limit", "1", *IN)
+
+    assert few.out.splitlines()[-1] == (
+        "1 of 4 matching events in scope acme/app: --limit shows more"
+    )
+    assert tides("search", "tide", "--limit", "0", *IN, "--json").body["count"] == 1
+
+
+def test_nothing_found_says_what_may_help(tides: CommandLine) -> None:
+    outcome = tides("search", "whale", *IN)
+
+    assert outcome.status == 0
+    assert outcome.out.startswith("nothing in scope acme/app matches whale\n")
+    for word in ("--scope", "deploy*", "--include-failed", "treering doctor"):
+        assert word in outcome.out
+
+
+def test_without_a_ledger_nothing_is_found_and_nothing_is_made(cli: CommandLine) -> None:
+    outcome = cli("search", "whale", *IN)
+
+    assert (outcome.status, outcome.err) == (0, f"note: there is no ledger at {cli.database} yet\n")
+    assert cli("search", "whale", *IN, "--json").body["sessions"] == []
+    assert not cli.database.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["colour:red"], "colour: is no operator"),
+        (["before:never"], "before:never is no time"),
+        ([" "], "there is nothing to look for"),
+        (["..."], "there is no word in the query"),
+        (["--limt", "5", "tide"], "no such option '--limt'"),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_refused_with_a_hint(
+    tides: CommandLine, words: list[str], message: str
+) -> None:
+    outcome = tides("search", *words, *IN, "--json")
+
+    assert (outcome.status, outcome.receipt["error"]) == (2, message)
+    assert outcome.receipt["hint"]
+
+
+def test_imported_sessions_come_with_the_command_that_resumes_them(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = move_in(tmp_path / "home", monkeypatch)
+    logs = {agent: write_log(home, agent) for agent in FOLDERS}
+    assert cli("import", *ALL).status == 0
+
+    found = sessions(cli("search", "kind:conversation.user", "--limit", "50", *ALL, "--json"))
+    resumed = {one["imported_from"]: one["resume"] for one in found.values()}
+
+    lighthouse = f"cd /srv/lighthouse && claude --resume {claude_code.SESSION}"
+    assert resumed["claude-code"] == lighthouse
+    assert resumed["codex"] == f"cd /srv/harbour && codex resume {codex.SESSION}"
+    assert resumed["gemini"] == "gemini --resume s1"
+    # pi and OpenClaw have a session of the same id here, which is then one session.
+    assert pi.SESSION in found
+    assert f"  → {lighthouse}\n" in cli("search", "lamp", *ALL).out
+
+    logs["claude-code"].unlink()
+    gone = sessions(cli("search", "lamp", *ALL, "--json"))[claude_code.SESSION]
+
+    assert gone["resume"] is None
+    assert gone["remark"].startswith("its log is gone, so claude-code cannot go on with it")
+    assert gone["remark"].endswith(
+        f"treering export {claude_code.SESSION} --scope voyages --format claude-code"
+    )
+
+
+@pytest.mark.parametrize("agent", ["pi", "openclaw"])
+def test_pi_resumes_by_its_log_and_openclaw_not_at_all(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
+) -> None:
+    log = write_log(move_in(tmp_path / "my home", monkeypatch), agent)
+    assert cli("import", *ALL).status == 0
+
+    (one,) = cli("search", "tide", *ALL, "--json").body["sessions"]
+
+    assert one["imported_from"] == agent
+    expected = f"cd /home/ada/harbour && pi --session '{log}'"
+    assert one["resume"] == (expected if agent == "pi" else None)
