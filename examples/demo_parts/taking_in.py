@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .logs import (
-    FAILURE,
-    FRIDAY,
-    QUERY_FILE,
-    SCOPE,
-    TOKEN,
-    mend_the_tail,
-    write_logs,
-)
+from .logs import FAILURE, FRIDAY, QUERY_FILE, SCOPE, TOKEN, mend_the_tail, write_logs
 from .stage import FOLDER, chapter, check, choose, line, occurrences, step, treering_command
 
 LEDGER: Final = FOLDER / "agents.db"
@@ -43,7 +35,7 @@ def take_in() -> None:
     write_logs(LOGS)
     choose(LEDGER, SCOPE)
     done = treering_command("import", str(LOGS))
-    check("41 = 26 imported + 12 known already + 2 skipped + 1 in error" in done.stdout,
+    check("45 = 28 imported + 14 known already + 2 skipped + 1 in error" in done.stdout,
           "the copy is not counted twice, and the torn line is named with its place")  # fmt: skip
 
 
@@ -52,6 +44,7 @@ def take_in_again() -> None:
     step("Again", "Run it as often as you like. A log that has grown is read from where it was.")
     again = treering_command("import", str(LOGS))
     mend_the_tail(LOGS)
+    line("now the agent writes its torn line to the end", style="dim")
     grown = treering_command("import", str(LOGS))
     check(again.stdout.startswith("imported 0 events"), "nothing is taken in twice")
     check(grown.stdout.startswith("imported 1 event "), "the torn line came when it was whole")
@@ -100,8 +93,8 @@ def look_for_the_secret() -> None:
     step("Secrets", "A tool had printed a token. It was masked on its way in, payloads included.")
     treering_command("search", "PAYMENTS_TOKEN")
     logs = sum(path.read_bytes().count(TOKEN.encode()) for path in LOGS.rglob("*.jsonl"))
-    # The name beside the token is there in clear, so these bytes can be searched.
-    name, token = (occurrences(text, LEDGER) for text in ("PAYMENTS_TOKEN=[redacted", TOKEN))
+    # Summary and payload hold its mask in clear: these bytes would show the token, were it there.
+    masks, token = (occurrences(text, LEDGER) for text in ("PAYMENTS_TOKEN=[redacted", TOKEN))
     page = PAGE.read_bytes().count(TOKEN.encode())
     line(f"raw bytes: {logs} copies in the logs, {token} in the ledger, {page} in the page")
-    check(logs > 0 and name > 0 and token == page == 0, "the token is in no byte of them")
+    check(logs > 0 and masks >= 2 and token == page == 0, "the token is in no byte of them")

@@ -53,8 +53,8 @@ def claude_log(*said: str, session: str | None = None, first: int = 1, **shared:
 def claude_voyage() -> list[dict[str, Any]]:
     """Return a session with a tool, a subagent, a rewind and notes beside the talk."""
     log = Log()
-    log.note("summary", summary="Lamps", leafUuid="none")
     log.user("Mend the lamp.")
+    log.note("summary", summary="Lamps", leafUuid="none")
     log.answer({"type": "thinking", "thinking": "Where?", "signature": "c2ln"}, usage=used(1))
     log.answer("I'll look.", usage=used(2))
     asked = log.answer(call("toolu_1", "Bash", command="ls"), usage=used(9))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treering.capture.agents_settings import HOOKED, with_hooks, without_hooks
-from treering.capture.agents_settings_text import NotPlainJson, insert, parse, remove
+from treering.capture.agents_settings_text import insert, parse, remove
 from treering.capture.installing import AGENTS, carry_out, diff, plan_install, plan_uninstall
 from treering.capture.secrets import Guard
 from treering.capture.spool import drain
@@ -536,7 +536,7 @@ def test_a_text_that_json_refuses_is_refused(text: str) -> None:
     try:
         expected = json.loads(text, object_pairs_hook=distinct)
     except ValueError:
-        with pytest.raises(NotPlainJson):
+        with pytest.raises(InvalidInput):
             parse(text)
     else:
         assert parse(text).plain() == expected

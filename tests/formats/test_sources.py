@@ -4,7 +4,7 @@ import gzip
 import json
 import os
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -12,6 +12,7 @@ import zstandard
 from treering.errors import InvalidInput, NotFound
 from treering.formats.records import read_records
 from treering.formats.sources import (
+    SNIFFED_MAX,
     fingerprint,
     is_sqlite,
     open_source,
@@ -20,9 +21,7 @@ from treering.formats.sources import (
     tail_print,
 )
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+NOBODY = 65_534
 LINES = b"".join(b'{"n":%d,"text":"%s"}\n' % (n, os.urandom(40).hex().encode()) for n in range(500))
 
 
@@ -126,20 +125,49 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
         open_source(tmp_path / "missing")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.touch(mode=0o000)
+def answer_to_anybody(path: Path) -> str:
+    """Return what becomes of opening ``path`` without rights of one's own: root has all."""
+    told, says = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            with open_source(path) as stream:
+                os.write(says, b"read: " + stream.read())
+        except (InvalidInput, OSError) as error:
+            os.write(says, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(says)
+    with os.fdopen(told) as stream:
+        answer = stream.read()
+    os.waitpid(child, 0)
+    return answer
 
-    with pytest.raises(InvalidInput, match="may not be read"):
-        open_source(path)
+
+@pytest.mark.parametrize(
+    ("mode", "answer"), [(0o000, "InvalidInput: log may not be read"), (0o444, "read: hi")]
+)
+def test_a_file_that_may_not_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, answer: str
+) -> None:
+    monkeypatch.chdir(tmp_path)  # Folders above it are closed to others.
+    tmp_path.chmod(0o755)
+    path = Path("log")
+    path.write_bytes(b"hi")
+    path.chmod(mode)
+
+    assert answer_to_anybody(path) == answer
 
 
 def test_sniffing_gives_the_first_values_only(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"noise\n\n" + LINES)
 
-    assert [value["n"] for value in sniff(path)] == list(range(20))
+    assert [value["n"] for value in sniff(path)] == list(range(SNIFFED_MAX))
 
 
 def test_sniffing_reads_one_big_value_whole(tmp_path: Path) -> None:

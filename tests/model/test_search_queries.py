@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,6 +96,28 @@ def test_times_are_dates_moments_and_ages() -> None:
     assert parsed("after:3d").since_ms == NOW - 3 * DAY
     assert parsed("before:1970-01-03").before_ms == 2 * DAY
     assert parsed("after:1970-01-03T01:00+01:00").since_ms == 2 * DAY
+
+
+@given(
+    st.datetimes(datetime(1970, 1, 2), datetime(9999, 12, 30)),  # noqa: DTZ001  (zoned below)
+    st.integers(-14 * 60, 14 * 60),
+)
+def test_a_date_and_time_in_any_zone_is_the_moment_that_it_names(
+    moment: datetime, minutes: int
+) -> None:
+    zoned = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    seconds = int(zoned.replace(microsecond=0).timestamp())
+
+    expected = max(seconds * 1_000 + moment.microsecond // 1_000, 1)
+    assert parsed(f"after:{zoned.isoformat()}").since_ms == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-02-29", "2026-13-01", "2026-00-10", "2026-01-01T24:00", "2026-1-1", "0000-01-01"]
+)
+def test_a_day_that_is_in_no_calendar_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="no time"):
+        parsed(f"after:{text}")
 
 
 @pytest.mark.parametrize("text", ["http://x.org/a", "std::vector", "error:", "12:30", 'say:"x"'])

@@ -103,6 +103,23 @@ def test_a_search_goes_by_the_index_of_words(guarded: Place) -> None:
     assert "Seq Scan" not in text
 
 
+def test_what_others_may_still_overtake_is_found_at_once_and_only_once(server: Server) -> None:
+    place = Place(server)
+    place.administration.init(partitions=2)
+    with treering.open(place.url) as ledger, place.connect() as earlier:
+        earlier.execute("BEGIN")
+        earlier.execute("SELECT pg_current_xact_id()")
+        ledger.append([said("quokka", event_id="e1")])
+
+        assert ledger.search("quokka", scope=HERE).total == 1
+        assert ledger.search_lag(HERE) == 0
+        ledger.append([said("quokka", event_id="e2")])
+        assert ledger.search("quokka", scope=HERE).total == 2
+        earlier.execute("COMMIT")
+        assert ledger.search("quokka", scope=HERE).total == 2
+        assert place.sql("SELECT number FROM search_documents ORDER BY 1") == [(0,), (1,)]
+
+
 @pytest.mark.parametrize("how", ["event", "session"])
 def test_the_words_of_what_was_erased_are_in_no_file(server: Server, how: str) -> None:
     server.create_database(f"searched_{how}")

@@ -251,6 +251,45 @@ def test_an_indexer_that_is_killed_on_its_way_loses_and_doubles_nothing(tmp_path
         assert index.execute("SELECT count(*) FROM w_1 WHERE w_1 MATCH 'quokka'").get == 4_000
 
 
+def redact_what_is_found(pipe: Connection, path: Path, number: int) -> None:
+    """Index and redact along with others: each its own events, as soon as they are found."""
+    left = set()
+    with treering.open(path, durability="normal") as ledger:
+        pipe.send("ready")
+        pipe.recv()
+        for at in range(25):
+            word = rare(1_000 * (number + 1) + at)
+            ledger.append([said("x", event_id=word, payload={"text": f"{word} of{number}"})])
+            if at % 3 == 0:
+                ledger.search(word, scope=HERE)
+            if at % 2 == 0:
+                left.add(ledger.redact(HERE, event_id=word).physical)
+        pipe.send(left)
+
+
+def test_processes_that_index_and_erase_at_once_leave_no_erased_word_behind(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.db"
+    treering.open(path).close()
+    with colleagues(2, redact_what_is_found, path) as workers:
+        for worker in workers:
+            worker.hear()
+        for worker in workers:
+            worker.tell("go")
+        told = set().union(*(worker.hear() for worker in workers))
+    words = [rare(1_000 * (number + 1) + at) for number in range(2) for at in range(25)]
+
+    with treering.open(path) as ledger:
+        ledger.index(HERE)
+        content = index_bytes(path)
+        assert told <= {"done", "pending"}
+        assert [
+            word for word in words if int(word[-3:]) % 2 == 0 and word[4:].encode() in content
+        ] == []
+        assert all(found(ledger, word) == {word} for word in words if int(word[-3:]) % 2)
+
+
 def test_a_ledger_that_may_only_be_read_is_searched_and_not_a_byte_changes(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with treering.open(path) as ledger:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,9 @@ from surfaces.agent_homes import FOLDERS, move_in, write_log
 from surfaces.talks import IN, TOKEN
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from postgres_server import Places
     from surfaces.command_line import CommandLine, Outcome
 
 HOUR_MS = 3_600_000
@@ -80,8 +82,8 @@ def test_a_sound_ledger_is_proved_unless_it_has_to_be_quick(cli: CommandLine, ho
     )
 
     assert [one.status for one in (whole, part, quick)] == [0, 0, 0]
-    assert found(whole)["intact"]["message"] == "2 events are as they were recorded"
-    assert found(part)["intact"]["message"] == "1 event are as they were recorded"
+    assert found(whole)["intact"]["message"] == "the proof holds: 2 events"
+    assert found(part)["intact"]["message"] == "the proof holds: 1 event"
     assert "intact" not in found(quick)
     assert found(part)["ledger"]["message"].startswith(f"{cli.database} opens, schema version ")
     assert {one["level"] for one in part.receipt["findings"]} == {"ok"}
@@ -138,7 +140,10 @@ def test_a_disk_that_is_nearly_full_is_told(
     assert (outcome.status, found(outcome)[code]["level"]) == (status, level)
 
 
-def test_an_erasure_that_waits_for_a_reader_is_told(cli: CommandLine, home: Path) -> None:
+def test_an_erasure_that_waits_for_a_reader_is_told(
+    cli: CommandLine, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treering.storage.sqlite.eraser.CHECKPOINT_PATIENCE_MS", 20)
     with treering.open(cli.database) as ledger:
         ledger.append([said("quokka", event_id="e1")])
         with closing(apsw.Connection(str(cli.database))) as reader:
@@ -149,6 +154,23 @@ def test_an_erasure_that_waits_for_a_reader_is_told(cli: CommandLine, home: Path
 
     assert found(waiting)["erasure_pending"]["level"] == "warning"
     assert found(after)["erasure"]["level"] == "ok"
+
+
+def test_a_ledger_on_a_server_is_looked_at_and_searched_alike(
+    cli: CommandLine, home: Path, postgres: Places
+) -> None:
+    place = postgres.fresh()
+    with treering.open(place) as ledger:
+        ledger.append([said("a low tide")])
+
+    outcome = cli("doctor", *IN, "--db", place, "--json")
+    hits = cli("search", "tide", *IN, "--db", place, "--json")
+
+    assert outcome.status == 0, outcome.out
+    assert {one["level"] for one in outcome.receipt["findings"]} == {"ok"}
+    assert {"ledger", "intact", "erasure", "calls"} <= set(found(outcome))
+    assert [one["session_id"] for one in hits.receipt["sessions"]] == ["s1"]
+    assert cli("file-history", "a.py", *IN, "--db", place).status == 0
 
 
 # What a scope holds.
@@ -254,7 +276,7 @@ def test_logs_wait_are_imported_and_grow(cli: CommandLine, home: Path) -> None:
 def test_what_an_agent_deletes_soon_comes_with_the_setting_that_prevents_it(
     cli: CommandLine, home: Path
 ) -> None:
-    age(write_log(home, "claude-code"), days=28)
+    age(write_log(home, "claude-code"), days=28.5)
 
     waiting = found(cli("doctor", "--json"))["log_retention_soon"]
     cli("import")

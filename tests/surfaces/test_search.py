@@ -73,6 +73,7 @@ def test_several_arguments_are_one_query_and_a_phrase_is_quoted_inside_of_one(
 ) -> None:
     both = sessions(tides("search", "tide", *IN, "--json"))
     without = sessions(tides("search", "tide", "-low", *IN, "--json"))
+    other = sessions(tides("search", "-high", '-"no such"', *IN, "--json", "--", "tide"))
     phrase = sessions(tides("search", '"low tide"', "kind:conversation.*", *IN, "--json"))
     file = tides("search", 'file:src/tide.py "no such"', *IN, "--json")
     touched = tides("search", "file:src/tide.py read", *IN, "--json")
@@ -80,6 +81,8 @@ def test_several_arguments_are_one_query_and_a_phrase_is_quoted_inside_of_one(
     assert set(both) == {"harbour 1", "s2"}
     assert both["s2"]["hits"][0]["spans"] == [[6, 10], [16, 20]]
     assert set(without) == {"harbour 1"}
+    assert set(other) == {"harbour 1", "s2"}
+    assert other["harbour 1"]["count"] == 2
     assert set(phrase) == {"s2"}
     assert (file.status, file.body["total"]) == (0, 0)
     assert [hit["kind"] for one in touched.body["sessions"] for hit in one["hits"]] == ["tool.call"]
@@ -143,6 +146,7 @@ def test_without_a_ledger_nothing_is_found_and_nothing_is_made(cli: CommandLine)
         ([" "], "there is nothing to look for"),
         (["..."], "there is no word in the query"),
         (["--limt", "5", "tide"], "no such option '--limt'"),
+        (["--limit", "-x", "tide"], "invalid value for '--limit': '-x' is not a valid integer"),
     ],
 )
 def test_a_query_that_makes_no_sense_is_refused_with_a_hint(

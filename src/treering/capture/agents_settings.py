@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.capture.agents_settings_text import Node, NotPlainJson, insert, parse, remove
+from treering.capture.agents_settings_text import Node, insert, parse, remove
+from treering.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,7 +107,7 @@ HOOKED: Final = {
 def with_hooks(text: str, hooked: Hooked, program: Path, *, decisions: bool) -> str:
     """Return settings with our hooks in them, once; as they are if they have them already.
 
-    Raises NotPlainJson if that cannot be done without losing something.
+    Raises InvalidInput if that cannot be done without losing something.
     """
     wanted = {
         event: _hook(hooked, program)
@@ -177,12 +178,12 @@ def _hooks(text: str) -> Node | None:
     """Return the hooks of settings, None if they have none. Raises if they are of another shape."""
     root = parse(text)
     if root.members is None:
-        raise NotPlainJson("it holds no object", hint="mend it, then run it again")
+        raise InvalidInput("it holds no object", hint="mend it, then run it again")
     hooks = root.members.get("hooks")
     if hooks is None:
         return None
     if hooks.members is None:
-        raise NotPlainJson("its hooks are no object", hint="mend them, then run it again")
+        raise InvalidInput("its hooks are no object", hint="mend them, then run it again")
     return hooks
 
 
@@ -192,7 +193,7 @@ def _ours(hooks: Node | None, hooked: Hooked) -> Iterator[tuple[str, Node, Node,
     for event, groups in ((hooks.members or {}) if hooks else {}).items():
         if groups.items is None:
             if event in known:
-                raise NotPlainJson(
+                raise InvalidInput(
                     f"its hooks of {event} are no list", hint="mend them, then run it again"
                 )
             continue

@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from treering.capture.agents_settings_text import Node, NotPlainJson, insert, parse, remove
+from treering.capture.agents_settings_text import Node, insert, parse, remove
+from treering.errors import InvalidInput
 from treering.hook import SCHEMA, SUFFIX
 from treering.version import __version__
 
@@ -74,10 +75,10 @@ def is_own_file(name: str, text: str) -> bool:
 
 
 def with_plugin(text: str) -> str:
-    """Return OpenClaw's settings with the plugin switched on. Raises NotPlainJson if it cannot."""
+    """Return OpenClaw's settings with the plugin switched on. Raises InvalidInput if it cannot."""
     plugins = _plugins(text)
     if PLUGIN in _names(plugins, "deny"):
-        raise NotPlainJson(
+        raise InvalidInput(
             "its plugins.deny names treering", hint="take it out of the list, then run it again"
         )
     if plugins is None:
@@ -89,7 +90,7 @@ def with_plugin(text: str) -> str:
     elif entry is None:
         text = insert(text, entries, {"enabled": True}, name=PLUGIN)
     elif entry.plain() != {"enabled": True}:
-        raise NotPlainJson(
+        raise InvalidInput(
             "its plugins.entries.treering says something else than we would",
             hint='set it to {"enabled": true}, or remove it, then run it again',
         )
@@ -128,7 +129,7 @@ def remarks(text: str) -> list[str]:
 def _plugins(text: str) -> Node | None:
     root = parse(text)
     if root.members is None:
-        raise NotPlainJson("it holds no object", hint="mend it, then run it again")
+        raise InvalidInput("it holds no object", hint="mend it, then run it again")
     return _member(root, "plugins")
 
 
@@ -136,7 +137,7 @@ def _member(node: Node | None, name: str) -> Node | None:
     if node is None:
         return None
     if node.members is None:
-        raise NotPlainJson(
+        raise InvalidInput(
             f"what should hold {name} is no object", hint="mend it, then run it again"
         )
     return node.members.get(name)

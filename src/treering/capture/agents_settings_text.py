@@ -20,12 +20,6 @@ _BLANKS: Final = " \t\r\n"
 _SCALAR: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null")
 
 
-class NotPlainJson(InvalidInput):
-    """The settings cannot be changed without losing something of them."""
-
-    code = "invalid"
-
-
 class Node(msgspec.Struct):
     """One value of a JSON text, and where it stands."""
 
@@ -51,7 +45,7 @@ class Node(msgspec.Struct):
 
 
 def parse(text: str) -> Node:
-    """Return ``text`` as nodes. Raises NotPlainJson if it is not exactly JSON."""
+    """Return ``text`` as nodes. Raises InvalidInput if it is not exactly JSON."""
     at = _skip(text, 0)
     node = _value(text, at, 0)
     if _skip(text, node.end) != len(text):
@@ -100,7 +94,7 @@ def remove(text: str, parent: Node, child: Node) -> str:
 
 def _value(text: str, at: int, depth: int) -> Node:
     if depth > NESTING_MAX:
-        raise NotPlainJson(f"it is nested deeper than {NESTING_MAX} levels", hint="edit it by hand")
+        raise InvalidInput(f"it is nested deeper than {NESTING_MAX} levels", hint="edit it by hand")
     first = text[at : at + 1]
     if first == "{":
         return _object(text, at, depth)
@@ -131,7 +125,7 @@ def _object(text: str, start: int, depth: int) -> Node:
         node = _value(text, _skip(text, at + 1), depth + 1)
         node.place = place
         if name in members:
-            raise NotPlainJson(
+            raise InvalidInput(
                 f"{name!r} stands twice in one object (line {_line(text, place)})",
                 hint="remove one of the two, then run it again",
             )
@@ -177,15 +171,15 @@ def _refuse(text: str, at: int) -> NoReturn:
     line = _line(text, at)
     before = text[:at].rstrip()
     if text[at : at + 2] in {"//", "/*"} or text[at : at + 1] == "#":
-        raise NotPlainJson(
+        raise InvalidInput(
             f"it has comments (line {line}), which would be at risk",
             hint="take the comments out, or put the hooks in by hand",
         )
     if before.endswith(",") and text[at : at + 1] in {"}", "]"}:
-        raise NotPlainJson(
+        raise InvalidInput(
             f"it has a comma too many (line {line})", hint="take it out, then run it again"
         )
-    raise NotPlainJson(f"it is not JSON (line {line})", hint="mend it, then run it again")
+    raise InvalidInput(f"it is not JSON (line {line})", hint="mend it, then run it again")
 
 
 def _line(text: str, at: int) -> int:

@@ -38,8 +38,7 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
     state: Any = None
     """What its reader needs to go on; None if it cannot."""
     sessions: dict[str, Opening] = {}
-    scopes: dict[str, str] = {}
-    """The scope of each of its sessions."""
+    """What its sessions are to each other; what they are about is in the ledger, to be erased."""
 
     def is_current(self, source: Source) -> bool:
         """Whether nothing was written to the file since."""

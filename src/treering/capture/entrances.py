@@ -26,6 +26,8 @@ BATCH_EVENTS: Final = 1_000
 """Events that are recorded at once."""
 BATCH_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a log whose events are recorded at once, if they are fewer."""
+NO_TIME_MS: Final = 1
+"""The time that readers tell of a record without one."""
 ATTEMPTS_MAX: Final = 3
 """How often a batch is tried while somebody else takes in the same."""
 _AIMED: Final = frozenset({"session.undone", "context.compacted"})
@@ -199,7 +201,7 @@ class Entrance:
             scope,
             told.session,
             opening,
-            ts_ms=_time(told.ts_ms),
+            ts_ms=self._time(told.ts_ms),
             after=after,
             imported_id=imported_id,
             file=self._tally.file,
@@ -219,7 +221,7 @@ class Entrance:
             payload=payload,
             refs=refs,
             event_id=one.event_id,
-            ts_ms=_time(told.ts_ms),
+            ts_ms=self._time(told.ts_ms),
             source=told.source,
             origin=self._form,
         )
@@ -241,6 +243,10 @@ class Entrance:
             payload["through_seq"] = refs["through_seq"] = through
         return told.kind, refs or None, payload
 
+    def _time(self, ts_ms: int) -> int:
+        # A log that tells no times is as old as its file.
+        return min(ts_ms if ts_ms > NO_TIME_MS else self._tally.written_ms, TIME_MS_MAX)
+
     def _place(self, scope: Scope, session: str, key: str) -> Place | None:
         """Return where an earlier event of a session stands, in its own part or its parents'."""
         ids = [self._id("", key)]
@@ -257,7 +263,3 @@ def _is_id(key: str) -> bool:
     except InvalidInput:
         return False
     return True
-
-
-def _time(ts_ms: int) -> int:
-    return min(max(ts_ms, 1), TIME_MS_MAX)

@@ -22,7 +22,6 @@ from treering.capture.agents_settings import (
     with_hooks,
     without_hooks,
 )
-from treering.capture.agents_settings_text import NotPlainJson
 from treering.capture.installing_files import (
     Change,
     Done,
@@ -153,7 +152,7 @@ def _edit(settings: Path, change: Callable[[str], str]) -> Change | None:
     text = text.removeprefix(_BOM)
     try:
         after = change(text if text.strip() else _EMPTY)
-    except NotPlainJson as error:
+    except InvalidInput as error:
         raise InvalidInput(
             f"{settings} was left as it is: {error}", hint=error.hint or "mend it, then try again"
         ) from error

@@ -58,9 +58,16 @@ class Reading:
         self._live = live
         self._rows = rows
         self._advance = advance
-        self._tally = Tally(str(survey.source.path), survey.name)
+        self._tally = Tally(
+            str(survey.source.path), survey.name, written_ms=survey.source.mtime_ns // 1_000_000
+        )
         self.sessions = Sessions(
-            ledger, scope=scope, form=survey.name, dry_run=dry_run, foreseen=foreseen
+            ledger,
+            bookmarks,
+            scope=scope,
+            form=survey.name,
+            dry_run=dry_run,
+            foreseen=foreseen,
         )
         self.sessions.folder = survey.folder
 
@@ -84,7 +91,8 @@ class Reading:
             stream.seek(offset)
             records = read_records(stream, offset=offset, line=line, final=not self._live)
             end = self._enter(reader, records, offset, line)
-            self._keep(stream, reader, *end)
+            if end is not None:
+                self._keep(stream, reader, *end)
         return self._tally.receipt(state)
 
     def _take_rows(self) -> SourceReceipt:
@@ -142,8 +150,8 @@ class Reading:
             reader.resume(bookmark.state)
         except ValueError:
             return self._make_reader(), None
-        reader.sessions.update(bookmark.sessions)
-        self.sessions.scopes.update(bookmark.scopes)
+        for name, opening in bookmark.sessions.items():
+            reader.sessions.setdefault(name, opening)
         return reader, bookmark
 
     def _make_reader(self) -> Reader:
@@ -153,8 +161,11 @@ class Reading:
 
     def _enter(
         self, reader: Reader, records: Iterator[Record], offset: int, line: int
-    ) -> tuple[int, int]:
-        """Enter what ``records`` tell; return how far they were read, but for a torn end."""
+    ) -> tuple[int, int] | None:
+        """Enter what ``records`` tell; return how far they were read, but for a torn end.
+
+        None if all of it is left for later.
+        """
         tally = self._tally
         entrance = Entrance(self._ledger, reader, self.sessions, tally, dry_run=self._dry_run)
         start, told = offset, offset
@@ -170,6 +181,10 @@ class Reading:
             if offset - told >= ADVANCE_BYTES:
                 self._advance(offset - told)
                 told = offset
+        if self._live and not reader.sessions:
+            # Whoever writes it has yet to say which session it is, and where that works.
+            self._tally = Tally(tally.file, tally.format)
+            return None
         for outcome in reader.finish():
             entrance.add(outcome)
         entrance.flush()
@@ -205,8 +220,12 @@ class Reading:
             tail=tail_print(stream, offset) if stream.seekable() else "",
             format=self._survey.name,
             state=state,
-            sessions={} if state is None else reader.sessions,
-            scopes={} if state is None else self.sessions.scopes,
+            sessions={}
+            if state is None
+            else {
+                name: msgspec.structs.replace(one, cwd=None, title=None, about={})
+                for name, one in reader.sessions.items()
+            },
         )
         note = cast("Any", msgspec.to_builtins(bookmark))
         self._bookmarks.keep(str(source.path.resolve()), note)

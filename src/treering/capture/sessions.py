@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,12 +19,18 @@ from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
     from treering.formats.telling import Opening
+    from treering.ledger.bookmarks import Bookmarks
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.scopes import Scope
 
 ROOTS_MAX: Final = 50
 """How many times a session may have been forked before, to be told by its parents' ids."""
+
+_UNIQUE: Final = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
+)
+"""Ids that no two sessions share: others may come again in another project."""
 
 _Key = tuple[str, str]
 """Scope and session, as its log names it."""
@@ -48,6 +56,7 @@ class Sessions:
     def __init__(
         self,
         ledger: Ledger,
+        notes: Bookmarks,
         *,
         scope: Scope | None,
         form: str,
@@ -55,6 +64,7 @@ class Sessions:
         foreseen: set[_Key],
     ) -> None:
         self._ledger = ledger
+        self._notes = notes
         self._scope = scope
         self._form = form
         self._dry_run = dry_run
@@ -62,7 +72,7 @@ class Sessions:
         self._open: set[_Key] = set()
         self._foreseen = foreseen
         self.scopes: dict[str, str] = {}
-        """The scope of each session, as long as nobody names another."""
+        """The scope of each session that was looked for, as long as nobody names another."""
         self.folder: str | None = None
         """Where the work went on, if a session does not say so itself."""
         self.seen: set[_Key] = set()
@@ -73,21 +83,22 @@ class Sessions:
     # Where they belong.
 
     def scope_of(self, session: str, opening: Opening | None) -> Scope:
-        """Return the scope of a session: once found, it stays."""
+        """Return the scope of a session: it keeps the one it has, whatever befalls its folder."""
         if self._scope is not None:
             return self._scope
         kept = self.scopes.get(session)
         if kept is None:
-            kept = self.scopes[session] = self._find_scope(opening)
+            kept = self.scopes[session] = self._find_scope(session, opening)
         return parse_scope(kept)
 
-    def _find_scope(self, opening: Opening | None) -> Scope:
-        if opening is not None:
-            named = opening.about.get("scope")
-            if isinstance(named, str):
-                return _parsed(named, self._form)
-            if opening.parent is not None and opening.parent in self.scopes:
-                return parse_scope(self.scopes[opening.parent])
+    def _find_scope(self, session: str, opening: Opening | None) -> Scope:
+        named = None if opening is None else opening.about.get("scope")
+        if isinstance(named, str):
+            return _parsed(named, self._form)
+        for one in (session, None if opening is None else opening.parent):
+            kept = None if one is None else self.scopes.get(one) or self._noted(one)
+            if kept is not None:
+                return parse_scope(kept)
         folder = (opening.cwd if opening is not None else None) or self.folder
         if not folder:
             return parse_scope(self._form)
@@ -95,6 +106,19 @@ class Sessions:
             return scope_of(folder)
         except (InvalidScope, OSError, ValueError):
             return parse_scope(self._form)
+
+    def _noted(self, session: str) -> str | None:
+        """Return the scope that a session was given when it was first told of."""
+        if not _UNIQUE.search(session):
+            return None
+        noted = self._notes.find(f"{self._form}:{session}")
+        return noted if isinstance(noted, str) else None
+
+    def _note(self, scope: Scope, session: str) -> None:
+        # What stands in for a scope that is not known is not kept: the log may yet say more.
+        known = self._scope is None and scope != parse_scope(self._form)
+        if known and _UNIQUE.search(session):
+            self._notes.keep(f"{self._form}:{session}", scope)
 
     def see(self, session: str, opening: Opening | None) -> Scope:
         """Return the scope of a session that is told of, and count it once."""
@@ -190,10 +214,11 @@ class Sessions:
         self.opened.add((scope, session))
         if self._dry_run:
             return
+        self._note(scope, session)
         handle = self._handle(scope, session, opening)
         if not self._fork(scope, session, opening, after, ts_ms):
             handle.open(ts_ms=ts_ms)
-        told = {"file": file}
+        told = {"file": str(Path(file).resolve())}
         if opening is not None:
             told |= {} if opening.cwd is None else {"cwd": opening.cwd}
             told |= {str(name): value for name, value in opening.about.items()}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treering.capture.bookmarks import read_bookmark
 from treering.capture.event_ids import named_id
 from treering.capture.intake import BOOKMARK_SCOPE
 from treering.capture.sessions import Sessions
@@ -22,9 +20,9 @@ def note_decision(ledger: Ledger, decision: Decision, *, scope: str | None = Non
     opening, told = decision.opening, decision.told
     chosen = None if scope is None else parse_scope(scope)
     form = opening.agent
-    sessions = Sessions(ledger, scope=chosen, form=form, dry_run=False, foreseen=set())
-    if chosen is None:
-        sessions.scopes |= _scopes(ledger, decision.transcript)
+    # Where the session went is noted there: a hook may run in another folder than its own.
+    notes = ledger.bookmarks(chosen or BOOKMARK_SCOPE)
+    sessions = Sessions(ledger, notes, scope=chosen, form=form, dry_run=False, foreseen=set())
     where = sessions.scope_of(told.session, opening)
     sessions.open(
         where,
@@ -48,12 +46,3 @@ def note_decision(ledger: Ledger, decision: Decision, *, scope: str | None = Non
         )
     except DuplicateEvent:
         return
-
-
-def _scopes(ledger: Ledger, transcript: str | None) -> dict[str, str]:
-    """Return where sessions of a transcript went: a hook may run in another folder than theirs."""
-    if transcript is None:
-        return {}
-    note = ledger.bookmarks(parse_scope(BOOKMARK_SCOPE)).find(str(Path(transcript).resolve()))
-    bookmark = read_bookmark(note)
-    return dict(bookmark.scopes) if bookmark else {}

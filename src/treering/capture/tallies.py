@@ -20,9 +20,11 @@ BLANK = "blank"
 class Tally:
     """Counts the lines of one file."""
 
-    def __init__(self, file: str, form: str | None) -> None:
+    def __init__(self, file: str, form: str | None, *, written_ms: int = 1) -> None:
         self.file = file
         self.format = form
+        self.written_ms = max(written_ms, 1)
+        """When the file was last written."""
         self.lines = 0
         self.imported = 0
         self.duplicates = 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.loose import blocks_of, digest, fields_of, name, text_of, without_none
+from treering.formats.loose import blocks_of, bounded, digest, fields_of, name, text_of, without_none
 from treering.formats.pi import PiReader, has_grammar, id_in_name
 from treering.spine.words import shorten
 
@@ -128,7 +128,7 @@ class OpenClawReader(PiReader):
     def state(self) -> Any:
         """Return what it needs to go on, None if that is too much."""
         state = super().state()
-        return None if state is None else {**state, "recent": list(self._recent)}
+        return None if state is None else bounded({**state, "recent": list(self._recent)})
 
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""

@@ -100,7 +100,8 @@ class OpenClawReceiptsReader:
     def state(self) -> Any:
         """Return the sessions told of and what came last, None if that is too much."""
         openings = {at: [one.agent, one.about.get("scope")] for at, one in self.sessions.items()}
-        return bounded({"sessions": openings, "counts": self._counts, "now_ms": self._now_ms})
+        counts = [[*one] for one in self._counts.items()]
+        return bounded({"sessions": openings, "counts": counts, "now_ms": self._now_ms})
 
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""
@@ -108,7 +109,7 @@ class OpenClawReceiptsReader:
             raise ValueError("no state of this format")
         for session, (agent, scope) in fields_of(state.get("sessions")).items():
             self._open(session, agent, scope)
-        self._counts = Counter(fields_of(state.get("counts")))
+        self._counts = Counter(dict(state.get("counts") or ()))
         self._now_ms = state["now_ms"]
 
     def _session_of(self, row: dict[str, Any], receipt: dict[str, Any]) -> str:

@@ -68,6 +68,10 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     about: dict[str, Any] = {}
     """What else is worth keeping of it, in a few small values: version, branch, model, …"""
 
+    def bare(self) -> Opening:
+        """Return what it is to other sessions alone, without words of the log."""
+        return msgspec.structs.replace(self, cwd=None, title=None, about={})
+
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one record: events, or the reason why there are none."""
@@ -98,7 +102,11 @@ class Reader(Protocol):
         """Return the outcomes of records that are still held back."""
 
     def state(self) -> Any:
-        """Return what it needs to go on behind the last record, as JSON; None if it cannot."""
+        """Return what it needs to go on behind the last record, as JSON; None if it cannot.
+
+        No erasure reaches it, so it holds names, numbers and digests, and no text of the log. The
+        names of its objects may come back in another order.
+        """
 
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""

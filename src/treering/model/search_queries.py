@@ -9,15 +9,14 @@ operator.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import Final, Literal, get_args
 
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.model.fields import TIME_MS_MAX
 from treering.model.kinds import KINDS, parse_kind
 from treering.model.scopes import Scope
+from treering.model.search_times import parse_time
 from treering.model.search_words import inner_spelling, is_unspaced, words_in
 
 QUERY_CHARACTERS_MAX: Final = 1_000
@@ -32,8 +31,6 @@ OPERATORS: Final = (*_MARKED, *_TIMES)
 
 _PIECE: Final = re.compile(r'-?(?:[A-Za-z]+:)?"[^"]*"?\*?|\S+')
 _OPERATION: Final = re.compile(r"([A-Za-z_]{2,}):(.*)", re.DOTALL)
-_AGE: Final = re.compile(r"([0-9]{1,6})([smhdw])")
-_UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _QUOTED: Final = "put it in quotes to look for it as text"
 
 
@@ -89,7 +86,7 @@ def parse_search(text: str, scope: Scope, *, now_ms: int) -> SearchQuery:
         if name in _TIMES:
             if is_negative:
                 raise InvalidInput(f"-{name}: makes no sense", hint="use before: or after:")
-            times[name] = _moment(name, value, now_ms)
+            times[name] = parse_time(value, name=name, now_ms=now_ms)
         elif name is not None:
             narrowings.append(_narrowing(name, value, is_negative=is_negative))
         elif (term := _term(said)) is not None:
@@ -181,20 +178,3 @@ def _term(said: str) -> Term | None:
             is_prefix = True
     inside = None if is_phrase else inner_spelling(bare)
     return Term(words=tuple(words), is_prefix=is_prefix, inside=inside)
-
-
-def _moment(name: str, value: str, now_ms: int) -> int:
-    age = _AGE.fullmatch(value.lower())
-    if age is not None:
-        found = now_ms - int(age[1]) * _UNITS_MS[age[2]]
-    else:
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            raise InvalidInput(
-                f"{name}:{value[:40]} is no time",
-                hint="give a date as 2026-03-05, a time as 2026-03-05T14:00, or an age as 3d",
-            ) from None
-        zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        found = int(zoned.timestamp() * 1_000)
-    return min(max(found, 1), TIME_MS_MAX)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from treering.formats.telling import Record
+from treering.model.codec import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,10 +25,16 @@ def told(reader: Reader, values: Iterable[Any]) -> list[Told]:
 
 
 def told_in_parts(make: Callable[[], Reader], values: Sequence[Any], cut: int) -> list[Told]:
-    """Return the same, with one reader that stops at ``cut`` and another that goes on there."""
+    """Return the same, with one reader that stops at ``cut`` and another that goes on there.
+
+    Where the first leaves nothing to go on from, the other reads from the start.
+    """
     first, second = make(), make()
     before = told(first, values[:cut])
-    second.resume(msgspec.json.decode(msgspec.json.encode(first.state())))
+    state = first.state()
+    if state is None:
+        return told(second, values)
+    second.resume(decode(encode(state)))
     return before + told(second, values[cut:])
 
 

@@ -66,6 +66,8 @@ class ClaudeCodeReader:
         """The session that the file is named after."""
         self._past = Past()
         self._held: list[Record] = []
+        self._cwd: str | None = None
+        """Where the first lines were written, for sessions that do not say so."""
 
     @property
     def sessions(self) -> dict[str, Opening]:
@@ -85,7 +87,7 @@ class ClaudeCodeReader:
         return self._release()
 
     def state(self) -> Any:
-        """Return what is remembered; None while lines are held back."""
+        """Return what is remembered; None while lines are held back, or titles are."""
         return None if self._held else written(self._past)
 
     def resume(self, state: Any) -> None:
@@ -108,7 +110,7 @@ class ClaudeCodeReader:
         past.session = named if named and _UUID.fullmatch(named) else told or named
         if past.session is None:
             past.session = f"{NAME}-{sha256(spelt(values[:1])).hexdigest()[:16]}"
-        past.cwd = next((one["cwd"] for one in values if isinstance(one.get("cwd"), str)), None)
+        self._cwd = next((one["cwd"] for one in values if isinstance(one.get("cwd"), str)), None)
         past.ts_ms = next(filter(None, map(time_in, values)), 1)
         past.key = past.session
 
@@ -124,6 +126,7 @@ class ClaudeCodeReader:
 
     def _tell(self, value: dict[str, Any]) -> tuple[list[Told], str]:
         past = self._past
+        past.next_line()
         line = self._line(value)
         self._open(line)
         repeated: str | None = None
@@ -139,7 +142,7 @@ class ClaudeCodeReader:
             pieces = noted(line, past)
             reason = "the title is the same"
         if line.own_id in past.leaves:
-            title = past.leaves.pop(line.own_id)
+            title = past.leaves.pop(line.own_id).title
             piece = titled(title, line.session, past, chosen=False, key=f"{line.key}.title")
             pieces = [*pieces, piece]
         events = rewound(line, pieces, past) + _named(line, pieces, past.key_of(line.parent))
@@ -198,7 +201,7 @@ class ClaudeCodeReader:
         elif known.cwd is not None or cwd is None:
             return
         opening = msgspec.structs.replace(
-            known, cwd=cwd or self._past.cwd, about=known.about | _about(line.value)
+            known, cwd=cwd or self._cwd, about=known.about | _about(line.value)
         )
         self._past.sessions[line.session] = opening
 

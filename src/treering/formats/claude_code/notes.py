@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.derive.tool_facts import sound
 from treering.formats.claude_code.lines import ID_CHARACTERS_MAX, Piece, name_in, observed
-from treering.formats.claude_code.past import TITLES_MAX, Compaction, Title, keep
+from treering.formats.claude_code.past import TITLES_MAX, Compaction, Leaf, Title, keep
+from treering.formats.loose import digest
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def noted(line: Line, past: Past) -> list[Piece]:
 
 def titled(title: str, session: str, past: Past, *, chosen: bool, key: str | None = None) -> Piece:
     """Return what a session is called from now on."""
-    keep(past.titles, session, Title(title, chosen), TITLES_MAX)
+    keep(past.titles, session, Title(digest(title), chosen), TITLES_MAX)
     return Piece(kind="session.titled", summary=title, payload={"title": title}, key=key)
 
 
@@ -47,11 +48,11 @@ def _named(line: Line, past: Past) -> list[Piece]:
         if leaf is None or past.session_of(leaf) != line.session:
             # It may be another session's, or this one's whose end is yet to be read.
             if leaf is not None:
-                keep(past.leaves, leaf, title, TITLES_MAX)
+                keep(past.leaves, leaf, Leaf(title, past.lines), TITLES_MAX)
             return [observed(line, line.sort)]
     known = past.titles.get(line.session)
     chosen = line.sort == "custom-title"
-    if known is not None and known.title == title:
+    if known is not None and known.mark == digest(title):
         return []
     if known is not None and known.chosen and not chosen:
         return [observed(line, line.sort)]

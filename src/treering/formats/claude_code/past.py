@@ -1,6 +1,7 @@
 """What a reader of Claude Code's logs remembers of the lines before: a little, however many.
 
-Everything here is bounded and can be written down, so that a log is read on where it was left.
+Everything here is bounded and can be written down, so that a log is read on where it was left. What
+is written down lies beyond the reach of erasures: it holds names and digests, and no text.
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ CALLS_MAX: Final = 100
 MESSAGES_MAX: Final = 16
 """Messages whose parts may still come again."""
 TITLES_MAX: Final = 16
+LEAF_LINES_MAX: Final = 1_000
+"""How far a summary may stand before the line that it names, to be the title of its session."""
+_IN_ORDER: Final = (
+    "sessions", "nodes", "followed", "prompted", "calls", "tasks", "usage", "blocks", "compactions",
+    "titles",
+)  # fmt: skip
+"""What is kept by names of which the first came first."""
 
 Value = TypeVar("Value")
 
@@ -53,9 +61,18 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
 class Title(msgspec.Struct, frozen=True, array_like=True):
     """What a session is called."""
 
-    title: str
+    mark: str
+    """A digest of it."""
     chosen: bool
     """Whether a person chose it."""
+
+
+class Leaf(msgspec.Struct, frozen=True, array_like=True):
+    """A title for the session of a line that has not been read yet."""
+
+    title: str
+    line: int
+    """Where it was told, by the count of lines."""
 
 
 class Compaction(msgspec.Struct, frozen=True, array_like=True):
@@ -72,7 +89,6 @@ class Past(msgspec.Struct, kw_only=True):
     sessions: dict[str, Opening] = {}
     session: str | None = None
     """The session of the file so far."""
-    cwd: str | None = None
     ts_ms: int = 0
     key: str = ""
     """The name of the last line: what has no id is named after it."""
@@ -90,8 +106,10 @@ class Past(msgspec.Struct, kw_only=True):
     """Of each message, the keys of its parts by their digests."""
     compactions: dict[str, Compaction] = {}
     titles: dict[str, Title] = {}
-    leaves: dict[str, str] = {}
-    """Titles for sessions whose last line has not been read yet, by its id."""
+    leaves: dict[str, Leaf] = {}
+    """Titles by the ids of lines; they cannot be written down."""
+    lines: int = 0
+    """Lines that were told of, to know for how long a title has waited."""
 
     def number(self, session: str) -> int:
         """Return the number of a session that is open."""
@@ -118,6 +136,12 @@ class Past(msgspec.Struct, kw_only=True):
         found = self.followed.get(stem) or self.prompted.get(stem)
         return found.key if found is not None and found.session == self.number(session) else None
 
+    def next_line(self) -> None:
+        """Count a line, and let go of titles that have waited for too long."""
+        self.lines += 1
+        while self.leaves and next(iter(self.leaves.values())).line < self.lines - LEAF_LINES_MAX:
+            del self.leaves[next(iter(self.leaves))]
+
     def follow(self, line_id: str, follower: Follower, *, prompt: bool) -> None:
         """Remember what came behind a line, if nothing did before."""
         stem = self.stem_of(line_id)
@@ -137,14 +161,21 @@ def keep(kept: dict[str, Value], name: str, value: Value, most: int) -> None:
 
 
 def written(past: Past) -> Any:
-    """Return ``past`` as JSON, None if it is too large to be written down."""
-    told = msgspec.to_builtins(past)
+    """Return ``past`` as JSON; None if a title waits, or if it is too large to be written down."""
+    if past.leaves:
+        return None
+    bare = {name: opening.bare() for name, opening in past.sessions.items()}
+    told = msgspec.to_builtins(msgspec.structs.replace(past, sessions=bare))
+    told |= {name: [[*pair] for pair in told[name].items()] for name in _IN_ORDER}
     return told if len(msgspec.json.encode(told)) <= STATE_BYTES_MAX else None
 
 
 def restored(told: Any) -> Past:
     """Return the past that was written down. Raises ValueError if it is none."""
     try:
-        return msgspec.convert(told, Past)
+        found = msgspec.convert(told, dict[str, Any])
+        pairs = {name: found[name] for name in _IN_ORDER if name in found}
+        kept = msgspec.convert(pairs, dict[str, list[tuple[str, Any]]])
+        return msgspec.convert(found | {name: dict(part) for name, part in kept.items()}, Past)
     except msgspec.ValidationError as error:
         raise ValueError(f"this is no state of a Claude Code log: {error}") from error

@@ -46,6 +46,9 @@ class _State(msgspec.Struct):
     """What goes on from one record to the next."""
 
     opening: Opening | None = None
+    is_stated: bool = False
+    """Whether a record told what the session is about."""
+    provider: str | None = None
     at: int = 0
     ts_ms: int = 1
     model: str | None = None
@@ -94,16 +97,24 @@ class CodexReader:
         """Return what it needs to go on; None if that is too much, or a record is held back."""
         if self._waiting.pages or self._fork:
             return None
-        state = {"now": msgspec.to_builtins(self._now), "repeats": [*self._repeats.packed()]}
+        opening = self._now.opening
+        now = msgspec.structs.replace(self._now, opening=opening and opening.bare(), tools={})
+        state = {
+            "now": msgspec.to_builtins(now),
+            "tools": [[*one] for one in self._now.tools.items()],
+            "repeats": [*self._repeats.packed()],
+        }
         return bounded(state)
 
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""
         try:
             once, again = msgspec.convert(state["repeats"], tuple[str, dict[str, int]])
+            tools = msgspec.convert(state["tools"], list[tuple[str, str]])
             self._now = msgspec.convert(state["now"], _State)
         except (TypeError, KeyError, msgspec.ValidationError) as error:
             raise ValueError("this is no state of a rollout's reader") from error
+        self._now.tools = dict(tools)
         self._repeats = Repeats.unpack(once, again)
         self.sessions = {}
         if self._now.opening is not None:
@@ -131,10 +142,13 @@ class CodexReader:
         known = self._now.opening
         if known is None:
             self._now.opening = opening_of(named or session_of(self._path, value), stated)
-        elif named == known.session and not known.about:
+        elif named == known.session and not self._now.is_stated:
             self._now.opening = opening_of(named, stated)
-        if known is not self._now.opening and self._now.opening is not None:
-            self.sessions[self._now.opening.session] = self._now.opening
+        opening = self._now.opening
+        if known is not opening and opening is not None:
+            self._now.is_stated = bool(opening.about)
+            self._now.provider = opening.about.get("provider")
+            self.sessions[opening.session] = opening
 
     def _told(self, sort: str, content: dict[str, Any], value: Any) -> list[Draft | Saying] | str:
         if sort == "response_item":
@@ -163,9 +177,7 @@ class CodexReader:
         now = self._now
         sort = event.get("type")
         if sort == "token_count":
-            opening = now.opening
-            provider = opening.about.get("provider") if opening else None
-            report = now.counts.report(event, now.model, provider)
+            report = now.counts.report(event, now.model, now.provider)
             if isinstance(report, Draft):
                 now.context_tokens = report.refs.get("total_tokens", now.context_tokens)
             return report if isinstance(report, str) else [report]

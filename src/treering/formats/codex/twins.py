@@ -20,8 +20,10 @@ WINDOW_RECORDS: Final = 64
 """Twins stand no further apart."""
 SAYINGS_MAX: Final = 64
 """Sayings that are remembered for their twins."""
-KEPT_CHARACTERS_MAX: Final = 2_000
-"""A user's text up to this length is found again inside of another."""
+WRAPPED_LINES_MAX: Final = 100
+"""A user's text of so many lines is found again inside of another."""
+WRAPPING_LINES_MAX: Final = 1_000
+"""A text is looked for among no more lines of another, from its end."""
 
 _WRAPPERS: Final = (
     *("environment_context", "user_instructions", "instructions", "turn_aborted", "skill"),
@@ -52,7 +54,8 @@ class _Heard(msgspec.Struct, array_like=True):
     mark: str
     lanes: list[str]
     at: int
-    text: str | None
+    lines: int = 0
+    """How many lines of another text it may be; 0 if it is not looked for in others."""
 
 
 class Twins(msgspec.Struct):
@@ -71,7 +74,7 @@ class Twins(msgspec.Struct):
         twin = next((one for one in waiting if one.mark == mark), None)
         if twin is None and saying.role == "user" and saying.lane == "item":
             # An item wraps the user's words in what the model is to know besides.
-            twin = next((one for one in waiting if one.text and one.text in saying.text), None)
+            twin = next((one for one in waiting if _is_within(one, saying.text)), None)
         if twin is None:
             return False
         twin.lanes.append(saying.lane)
@@ -79,9 +82,10 @@ class Twins(msgspec.Struct):
 
     def add(self, saying: Saying, at: int) -> None:
         """Remember what was told."""
-        keep = saying.role == "user" and len(saying.text) <= KEPT_CHARACTERS_MAX
-        text = saying.text.strip() if keep and saying.lane != "item" else None
-        self.heard.append(_Heard(saying.role, _mark(saying.text), [saying.lane], at, text))
+        found = saying.role == "user" and saying.lane != "item"
+        lines = len(saying.text.strip().split("\n")) if found and saying.text.strip() else 0
+        lines = lines if lines <= WRAPPED_LINES_MAX else 0
+        self.heard.append(_Heard(saying.role, _mark(saying.text), [saying.lane], at, lines))
         if len(self.heard) > SAYINGS_MAX:
             del self.heard[0]
 
@@ -95,6 +99,15 @@ def unwrapped(text: str) -> str:
         if not found:
             return text if start == 0 else text[start:]
         start = found.end()
+
+
+def _is_within(heard: _Heard, text: str) -> bool:
+    """Whether what was heard stands in ``text`` as lines of its own; its digest is all there is."""
+    lines = text.rsplit("\n", WRAPPING_LINES_MAX)[-WRAPPING_LINES_MAX:] if heard.lines else []
+    return any(
+        _mark("\n".join(lines[at : at + heard.lines])) == heard.mark
+        for at in range(len(lines) - heard.lines + 1)
+    )
 
 
 def _mark(text: str) -> str:

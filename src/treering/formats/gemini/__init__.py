@@ -96,7 +96,11 @@ class GeminiReader:
 
     def state(self) -> Any:
         """Return what it needs to go on; None if that is too much, or a record is held back."""
-        return None if self._held else bounded(msgspec.to_builtins(self._now))
+        if self._held:
+            return None
+        opening = self._now.opening
+        bare = msgspec.structs.replace(self._now, opening=opening and opening.bare())
+        return bounded(msgspec.to_builtins(bare))
 
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""

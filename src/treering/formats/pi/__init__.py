@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from msgspec.structs import replace
+
 from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
 from treering.formats.pi.entries import entry_sayings
 from treering.formats.pi.trail import Trail
@@ -95,10 +97,13 @@ class PiReader:
         return []
 
     def state(self) -> Any:
-        """Return the keys of all entries, None if there are too many of them."""
+        """Return the keys of all entries; None if there are too many, or none told anything yet."""
+        if self._session is None or not self._trail.has_told:
+            return None
         state = {
-            "header": self._header,
+            "id": name(self._header.get("id")),
             "session": self._session,
+            "forked_from": self.sessions[self._session].forked_from,
             "now_ms": self._now_ms,
             "leaf": self._leaf,
             **self._trail.state(),
@@ -113,8 +118,10 @@ class PiReader:
         self._now_ms = state["now_ms"]
         leaf = state.get("leaf")
         self._leaf = (str(leaf[0]), str(leaf[1])) if isinstance(leaf, list | tuple) else None
-        if state.get("session") is not None:
-            self._begin(fields_of(state.get("header")))
+        session, forked_from = str(state.get("session")), name(state.get("forked_from"))
+        self._session, self._header = session, {"id": state.get("id")}
+        opening = self.opening(session, self._header)
+        self.sessions[session] = replace(opening, forked_from=forked_from)
 
     # What OpenClaw tells otherwise.
 

@@ -29,6 +29,11 @@ class Trail:
         self._weighty = -1
         """The place of the last entry that told more than what stands beside the talk."""
 
+    @property
+    def has_told(self) -> bool:
+        """Whether an entry told an event."""
+        return any(first is not None for first in self._firsts)
+
     def __len__(self) -> int:
         return len(self._firsts)
 

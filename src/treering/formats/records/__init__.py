@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.records.lines import NULS, RECORD_BYTES_MAX, TOO_LONG, Line, Lines
+from treering.formats.records.patience import STEPS_A_LINE, Patience
 from treering.formats.records.pieces import (
     NOISE,
     OPEN,
     TORN,
     Piece,
     is_blank,
+    is_words,
     measure,
     take_apart,
 )
@@ -40,6 +42,7 @@ DAMAGED: Final = "damaged"
 
 _UTF_16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
+_HELD_BYTES_A_STEP: Final = 64
 _BRACKET: Final = re.compile(rb"[{}\[\]]")
 _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -87,6 +90,7 @@ class _Reading:
     def __init__(self, lines: Lines, *, final: bool) -> None:
         self._lines = lines
         self._final = final
+        self._patience = Patience(lines.end)
         self.kin: Collection[str] = ()
         """The keys of the last good record."""
 
@@ -99,8 +103,16 @@ class _Reading:
         elif is_blank(line.text):
             fault = NULS if b"\x00" in line.text else BLANK
             yield Record(None, line.number, line.offset, line.end, fault)
+        elif is_words(line.text):
+            fault = NOT_JSON if line.whole else TORN
+            yield Record(None, line.number, line.offset, line.end, fault)
         else:
-            opened = yield from self._take_apart(line, may_open=line.fed)
+            self._patience.renew(line.offset, line.end)
+            if self._patience.left <= 0 and _is_hopeless(line.text):
+                yield Record(None, line.number, line.offset, line.end, TORN)
+                return
+            may_open = line.fed and self._patience.left > 0
+            opened = yield from self._take_apart(line, may_open=may_open)
             while opened is not None:
                 opened = yield from self._go_on(opened)
 
@@ -114,7 +126,7 @@ class _Reading:
     def _take_apart(self, line: Line, *, may_open: bool) -> _Taken:
         """Give the records of ``line``; return its last value, if it may go on."""
         number, counted = line.number, 0
-        for piece in take_apart(line.text, self.kin, may_open=may_open):
+        for piece in take_apart(line.text, self.kin, self._patience, may_open=may_open):
             number += line.text.count(b"\n", counted, piece.start)
             counted = piece.start
             if piece.fault == OPEN:
@@ -160,8 +172,9 @@ class _Reading:
     def _give_up(self, line: Line, held: bytearray, fault: str, behind: Line | None) -> _Taken:
         """Give what ``line`` holds by itself; those behind it are taken again."""
         fed = len(line.text) + 1
+        self._patience.spend(STEPS_A_LINE * held.count(b"\n") + len(held) // _HELD_BYTES_A_STEP)
         self._lines.put_back(bytes(held[fed:]), line.offset + fed, line.number + 1, behind)
-        for piece in take_apart(line.text, self.kin, may_open=False):
+        for piece in take_apart(line.text, self.kin, self._patience, may_open=False):
             record = _record_of(line, piece, line.number)
             if piece.fault == TORN and piece.end == len(line.text):
                 end = self._end_of_torn(line)
@@ -214,6 +227,11 @@ class _Shape:
             return TORN
         self.depth += bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
         return TOO_DEEP if self.depth > NESTING_MAX else None
+
+
+def _is_hopeless(text: bytes) -> bool:
+    """Whether a value is begun, and none ends."""
+    return text[0] in b"{[" and b"}" not in text and b"]" not in text
 
 
 def _record_of(line: Line, piece: Piece, number: int) -> Record:

@@ -7,7 +7,6 @@ lost power leaves gigabytes of it.
 from __future__ import annotations
 
 import io
-import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,7 +22,7 @@ NUL_RUN_MIN: Final = 4_096
 
 TOO_LONG: Final = "too long"
 NULS: Final = "NUL bytes"
-_NUL_RUN: Final = re.compile(rb"\x00{%d}" % NUL_RUN_MIN)
+_NUL_RUN: Final = bytes(NUL_RUN_MIN)
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -102,10 +101,10 @@ class Lines:
         while True:
             stop = self._buffer.find(b"\n", looked)
             limit = len(self._buffer) if stop < 0 else stop
-            if self._nuls and (
-                run := _NUL_RUN.search(self._buffer, max(self._at, looked - NUL_RUN_MIN), limit)
-            ):
-                return self._cut_at_nuls(run.start())
+            if self._nuls:
+                run = self._buffer.find(_NUL_RUN, max(self._at, looked - NUL_RUN_MIN), limit)
+                if run >= 0:
+                    return self._cut_at_nuls(run)
             if limit - self._at > RECORD_BYTES_MAX:
                 return self._skip_long()
             if stop >= 0:

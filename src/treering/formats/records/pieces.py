@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from array import array
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,7 +18,9 @@ from treering.formats.records.values import NOT_JSON, Unreadable, read_value
 from treering.model.codec import NESTING_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
+
+    from treering.formats.records.patience import Patience
 
 TORN: Final = "torn"
 OPEN: Final = "open"
@@ -28,24 +31,32 @@ NOISE: Final = b"\x00\x1e\xef\xbb\xbf"
 """Bytes before a value that are no part of it, but for blanks."""
 
 _BOM: Final = b"\xef\xbb\xbf"
-_BETWEEN: Final = re.compile(rb"(?:[\s\x00\x1e,\]}]|\xef\xbb\xbf)*+")
+_BETWEEN: Final = re.compile(rb"(?:[\s\x00\x1e,\]}]++|\xef\xbb\xbf)*+")
 """What may lie around values without being any: it tells nothing."""
-_BEFORE: Final = re.compile(rb"(?:[\s\x00\x1e]|\xef\xbb\xbf)*+")
+_BEFORE: Final = re.compile(rb"(?:[\s\x00\x1e]++|\xef\xbb\xbf)*+")
 _SEAM: Final = re.compile(rb"\s*+(?:[\x00\x1e{]|\xef\xbb\xbf|\Z)")
 """What may follow a value that is found behind a torn one."""
-_BEGINNING: Final = re.compile(rb'\{[ \t]*"([^"\\]*)')
+_KEY_BYTES_MAX: Final = 256
+_BEGINNING: Final = re.compile(rb'\{[ \t]*+"(?=([^"\\]{0,%d}))' % _KEY_BYTES_MAX)
 _SCALAR: Final = re.compile(rb'["\-0-9NI]')
-_TOKEN: Final = re.compile(
-    rb"[ \t\r\n]*+("
-    rb'[{}\[\],:]|"(?:[^"\\\n]++|\\[^\n])*+"|'
-    rb"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?|true|false|null|NaN|-?Infinity)"
+_STRING: Final = rb'"(?:[^"\\\n]++|\\[^\n])*+"'
+_NUMBER: Final = rb"(?:-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?|NaN|-?Infinity)"
+_PLAIN: Final = rb"(?:%b|%b|true|false|null)" % (_STRING, _NUMBER)
+_B: Final = rb"[ \t\r\n]*+"
+_TOKEN: Final = re.compile(rb"%b([{}\],:]|\[[ \t\r\n\[]*+|%b)" % (_B, _PLAIN))
+_MEMBERS: Final = re.compile(
+    rb"(?:%b%b%b:%b%b%b,)*+(?:%b%b%b:)?+" % (_B, _STRING, _B, _B, _PLAIN, _B, _B, _STRING, _B)
 )
+"""Members with plain values, and the key of one that has another: what most objects begin with."""
+_ELEMENTS: Final = re.compile(rb"(?:%b%b%b,)*+" % (_B, _PLAIN, _B))
+_WORDS: Final = re.compile(
+    rb"(?!(?:%b|%b)%b\Z)[^\s\x00\x1e\xef{\[][^{]*+\Z" % (_STRING, _NUMBER, _B)
+)
+"""A line in which no value can be."""
 _BLANK_REST: Final = re.compile(rb"[ \t\r\n]*+\Z")
-_TRIES_BYTES: Final = 1024 * 1024
-"""Bytes that may be looked at in vain behind a torn value, besides a few times the line's own."""
-
 _VALUE, _KEY, _COLON, _COMMA, _CLOSE = 1, 2, 4, 8, 16
 _SORTS: Final = {ord(":"): _COLON, ord(","): _COMMA, ord("}"): _CLOSE, ord("]"): _CLOSE}
+_BEHIND: Final = {ord("{"): _KEY | _CLOSE, ord("["): _VALUE | _CLOSE, ord(":"): _VALUE}
 _CLOSERS: Final = {ord("{"): ord("}"), ord("["): ord("]")}
 
 
@@ -68,11 +79,21 @@ class Extent(msgspec.Struct, frozen=True):
     whole: bool
     open: bool = False
     """Whether it is sound as far as it goes."""
-    inner: Collection[int] = ()
-    """Where objects inside it begin."""
+    steps: int = 0
+    inner: array[int] | None = None
+    """Where objects inside it begin, in order."""
+
+    def holds(self, at: int) -> bool:
+        """Whether an object begins inside it, at ``at``."""
+        if self.inner is None:
+            return False
+        place = bisect_left(self.inner, at)
+        return place < len(self.inner) and self.inner[place] == at
 
 
-def take_apart(text: bytes, kin: Collection[str], *, may_open: bool) -> Iterator[Piece]:
+def take_apart(
+    text: bytes, kin: Collection[str], patience: Patience, *, may_open: bool
+) -> Iterator[Piece]:
     """Give the values of ``text`` and the stretches between them, in order.
 
     ``kin`` are the keys of the last good record. They settle whether an object in a torn one is a
@@ -84,16 +105,21 @@ def take_apart(text: bytes, kin: Collection[str], *, may_open: bool) -> Iterator
         yield Piece(first, len(text), stripped, None, "NUL")
         return
     while at < len(text):
-        extent = measure(text, at)
+        extent = measure(text, at) if text[at] in _CLOSERS else _lone(text, at, first)
         if extent.whole:
             piece, at = _whole_piece(text, at, extent.end, alone=at == first)
         elif extent.open and may_open:
             piece, at = Piece(at, len(text), fault=OPEN), len(text)
         else:
-            piece, at = _torn_piece(text, at, extent, kin)
+            piece, at = _torn_piece(text, at, extent, kin, patience)
         if piece.fault is None and isinstance(piece.value, dict):
             kin = piece.value.keys()
         yield piece
+
+
+def is_words(text: bytes) -> bool:
+    """Whether no value can be in a line, nor begin in it."""
+    return _WORDS.match(text) is not None
 
 
 def is_blank(text: bytes) -> bool:
@@ -101,46 +127,59 @@ def is_blank(text: bytes) -> bool:
     return _behind(_BEFORE, text, 0) == len(text)
 
 
-def measure(text: bytes, start: int, *, levels_max: int | None = None) -> Extent:
-    """Return how far the object or array at ``start`` goes; a lone scalar is the whole text."""
-    if text[start] not in _CLOSERS:
-        lone = start == _behind(_BEFORE, text, 0) and bool(_SCALAR.match(text, start))
-        return Extent(len(text) if lone else start, lone and _is_value(text[start:]))
-    at, expected = start, _VALUE
-    closers: list[int] = []
-    inner: set[int] = set()
-    while token := _TOKEN.match(text, at):
-        at = token.start(1)
+def measure(
+    text: bytes, start: int, *, levels_max: int | None = None, steps_max: int | None = None
+) -> Extent:
+    """Return how far the object or array at ``start`` goes."""
+    at, expected, steps = start, _VALUE, 0
+    # As small as can be: there may be millions in a line.
+    closers, inner = bytearray(), array("Q")
+    while steps != steps_max and (token := _TOKEN.match(text, at)):
+        steps += 1
+        at, end = token.span(1)
         byte = text[at]
         sort = _SORTS.get(byte) or (_KEY if byte == 0x22 and expected & _KEY else _VALUE)
         if not expected & sort or (sort == _CLOSE and byte != closers[-1]):
-            return Extent(at, False, inner=inner)
+            return Extent(at, False, False, steps, inner)
         if sort == _CLOSE:
             closers.pop()
             if not closers:
-                return Extent(token.end(), True)
+                return Extent(end, True, False, steps)
         elif byte in _CLOSERS:
-            if len(closers) == levels_max:
+            closers += _closers_of(text, at, end)
+            if levels_max is not None and len(closers) > levels_max:
                 break
-            closers.append(_CLOSERS[byte])
-            inner.add(at)
-        expected = _expected_behind(sort, byte, in_object=closers[-1] == 0x7D)
-        at = token.end()
-    return Extent(at, False, open=bool(_BLANK_REST.match(text, at)), inner=inner)
+            if byte == 0x7B:
+                inner.append(at)
+        at, expected = _go_on(text, end, byte, sort, in_object=closers[-1] == 0x7D)
+    return Extent(at, False, bool(_BLANK_REST.match(text, at)), steps, inner)
 
 
-def _expected_behind(sort: int, byte: int, *, in_object: bool) -> int:
-    if byte == 0x7B:
-        return _KEY | _CLOSE
-    if byte == 0x5B:
-        return _VALUE | _CLOSE
+def _closers_of(text: bytes, at: int, end: int) -> bytes:
+    """Return what closes the bracket at ``at``, or the several that there are up to ``end``."""
+    return b"}" if text[at] == 0x7B else b"]" * text.count(b"[", at, end)
+
+
+def _go_on(text: bytes, at: int, byte: int, sort: int, *, in_object: bool) -> tuple[int, int]:
+    """Go on behind a token, over all that is plain; return where, and what is expected there."""
     if sort == _KEY:
-        return _COLON
-    if sort == _COLON:
-        return _VALUE
-    if sort == _COMMA:
-        return _KEY if in_object else _VALUE
-    return _COMMA | _CLOSE
+        return at, _COLON
+    if byte not in b"{[,":
+        return at, _BEHIND.get(byte, _COMMA | _CLOSE)
+    run = (_MEMBERS if in_object else _ELEMENTS).match(text, at)
+    if run is None or run.end() == at:
+        return at, _BEHIND.get(byte, _KEY if in_object else _VALUE)
+    at = run.end()
+    return at, _VALUE if not in_object or text[at - 1] == 0x3A else _KEY
+
+
+def _lone(text: bytes, start: int, first: int) -> Extent:
+    """Return how far something else goes: a scalar is a value if nothing else is there."""
+    if start != first or not _SCALAR.match(text, start):
+        return Extent(start, False)
+    token = _TOKEN.match(text, start)
+    whole = token is not None and _BLANK_REST.match(text, token.end()) is not None
+    return Extent(len(text), whole, steps=1)
 
 
 def _whole_piece(text: bytes, start: int, end: int, *, alone: bool) -> tuple[Piece, int]:
@@ -166,26 +205,38 @@ def _whole_piece(text: bytes, start: int, end: int, *, alone: bool) -> tuple[Pie
     return Piece(start, end, value, mended=", ".join(mended) or None), following
 
 
-def _torn_piece(text: bytes, start: int, extent: Extent, kin: Collection[str]) -> tuple[Piece, int]:
+def _torn_piece(
+    text: bytes, start: int, extent: Extent, kin: Collection[str], patience: Patience
+) -> tuple[Piece, int]:
     """Return the stretch up to the next object that is a record of its own."""
     # Many lines of plain words begin with a bracket: [12:30] …
     fault = TORN if text[start] == 0x7B or extent.open else NOT_JSON
-    tries = _TRIES_BYTES + 2 * len(text)
-    first_keys = {key.encode() for key in kin}
-    for beginning in _BEGINNING.finditer(text, start + 1):
+    end = _next_record(text, start + 1, extent, kin, patience)
+    if end < extent.end:
+        # The rest was measured in vain: it is measured again.
+        patience.spend(extent.steps * (extent.end - end) // (extent.end - start))
+    return Piece(start, end, fault=fault), end
+
+
+def _next_record(
+    text: bytes, start: int, extent: Extent, kin: Collection[str], patience: Patience
+) -> int:
+    """Return where the next record begins behind a tear; the end of ``text`` if there is none."""
+    first_keys = {key.encode(errors="surrogatepass") for key in kin}
+    for beginning in _BEGINNING.finditer(text, start):
+        if patience.left <= 0:
+            break
         at = beginning.start()
-        inner = at in extent.inner
+        inner = extent.holds(at)
         if inner and beginning[1] not in first_keys:
             continue
-        found = measure(text, at, levels_max=NESTING_MAX)
-        tries -= found.end - at
-        if tries < 0:
-            break
+        found = measure(text, at, levels_max=NESTING_MAX, steps_max=patience.left)
+        patience.spend(found.steps)
         if not found.whole or not _SEAM.match(text, found.end):
             continue
         if not inner or _is_kin(text[at : found.end], kin):
-            return Piece(start, at, fault=fault), at
-    return Piece(start, len(text), fault=fault), len(text)
+            return at
+    return len(text)
 
 
 def _is_kin(text: bytes, kin: Collection[str]) -> bool:
@@ -196,14 +247,6 @@ def _is_kin(text: bytes, kin: Collection[str]) -> bool:
         return False
     shared = len(set(value) & set(kin))
     return 2 * shared > len(set(value) | set(kin))
-
-
-def _is_value(text: bytes) -> bool:
-    try:
-        read_value(text)
-    except Unreadable:
-        return False
-    return True
 
 
 def _without_nuls(text: bytes) -> dict[str, Any] | None:

@@ -54,6 +54,26 @@ def is_deep(text: bytes, value: Any) -> bool:
     return True
 
 
+class _Spelled(str):
+    """A number that cannot be held."""
+
+    __slots__ = ()
+
+
+def _real(number: str) -> float | str:
+    read = float(number)
+    return read if math.isfinite(read) else _Spelled(number)
+
+
+def _integer(number: str) -> int | str:
+    return int(number) if len(number) <= _DIGITS_MAX else _Spelled(number)
+
+
+_LENIENT: Final = json.JSONDecoder(
+    strict=False, parse_constant=_Spelled, parse_float=_real, parse_int=_integer
+)
+
+
 def _read_leniently(text: bytes) -> tuple[Any, list[str]]:
     mended: dict[str, None] = {}
     try:
@@ -61,37 +81,25 @@ def _read_leniently(text: bytes) -> tuple[Any, list[str]]:
     except UnicodeDecodeError:
         spelled = text.decode(errors="replace")
         mended["encoding"] = None
-
-    def as_text(number: str) -> str:
-        mended["number"] = None
-        return number
-
-    def real(number: str) -> float | str:
-        read = float(number)
-        return read if math.isfinite(read) else as_text(number)
-
-    def whole(number: str) -> int | str:
-        return int(number) if len(number) <= _DIGITS_MAX else as_text(number)
-
-    decoder = json.JSONDecoder(
-        strict=False, parse_constant=as_text, parse_float=real, parse_int=whole
-    )
     try:
-        value = decoder.decode(spelled)
+        value = _LENIENT.decode(spelled)
     except RecursionError:
         raise Unreadable(TOO_DEEP) from None
     except ValueError:
         raise Unreadable(NOT_JSON) from None
     if is_deep(text, value):
         raise Unreadable(TOO_DEEP)
-    value = _without_surrogates(value, mended)
+    value = _storable(value, mended)
     if b"\x00" in text:
         mended["NUL"] = None
     return value, list(mended) or ["control characters"]
 
 
-def _without_surrogates(value: Any, mended: dict[str, None]) -> Any:
+def _storable(value: Any, mended: dict[str, None]) -> Any:
     if isinstance(value, str):
+        if type(value) is _Spelled:
+            mended["number"] = None
+            return str(value)
         try:
             value.encode()
         except UnicodeEncodeError:
@@ -99,10 +107,7 @@ def _without_surrogates(value: Any, mended: dict[str, None]) -> Any:
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return value
     if isinstance(value, list):
-        return [_without_surrogates(one, mended) for one in value]
+        return [_storable(one, mended) for one in value]
     if isinstance(value, dict):
-        return {
-            _without_surrogates(key, mended): _without_surrogates(one, mended)
-            for key, one in value.items()
-        }
+        return {_storable(key, mended): _storable(one, mended) for key, one in value.items()}
     return value

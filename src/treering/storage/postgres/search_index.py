@@ -78,7 +78,6 @@ ON CONFLICT (scope) DO UPDATE SET (epoch, xid, position, number)
 _INTO: Final = """
 INSERT INTO search_documents (scope, session, seq, number, ts_ms, words, grams)
 VALUES (%s, %s, %s, %s, %s, %s::tsvector, %s::tsvector)
-ON CONFLICT (scope, session, seq) DO NOTHING
 """
 _AT_PLACES: Final = f"""
 FROM events AS e
@@ -93,6 +92,11 @@ SELECT e.session, e.seq, e.ts_ms, e.kind, (
 {_AT_PLACES}
 """
 _SEARCH: Final = "SELECT * FROM search_scope(%s, %s::text[], %s::text[], %s, %s, %s, %s)"
+_ENTERED: Final = """
+SELECT d.session, d.seq
+FROM search_documents AS d
+WHERE d.scope = %s AND (d.session, d.seq) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
+"""
 _DROP: Final = """
 DELETE FROM search_documents AS d
 WHERE d.scope = %s AND (d.session, d.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
@@ -151,7 +155,8 @@ class SearchIndex:
             if not more:
                 # No horizon here: it has moved on since the settled ones were read.
                 waiting = self._stretch(connection, scope, last, "", sealed=sealed)[0]
-            number = self._enter(connection, scope, [*rows, *waiting], number, read, sealed=sealed)
+            new = _unknown(connection, scope, [*rows, *waiting])
+            number = self._enter(connection, scope, new, number, read, sealed=sealed)
             if rows or waiting:
                 epoch, xid, position = last
                 connection.execute(_NOTE, (scope, epoch, str(xid), position, number))
@@ -180,7 +185,7 @@ class SearchIndex:
         *,
         sealed: bool,
     ) -> int:
-        """Enter what is not there yet; return how many documents there have been."""
+        """Enter events; return how many documents there have been."""
         events = (
             [
                 Event(*msgspec.structs.astuple(one))
@@ -324,6 +329,13 @@ def empty(connection: Connection) -> None:
     connection.execute("SET LOCAL enable_seqscan = on")
     for table in ("search_documents", "search_marks"):
         connection.execute(f"DELETE FROM {table}")
+
+
+def _unknown(connection: Connection, scope: Scope, rows: list[Row]) -> list[Row]:
+    """Return those that were not entered before they had settled."""
+    places = [row[1] for row in rows], [row[2] for row in rows]
+    known = {(row[0], row[1]) for row in _fetch(connection, _ENTERED, (scope, *places))}
+    return [row for row in rows if (row[1], row[2]) not in known]
 
 
 def _asked(

@@ -83,12 +83,6 @@ def drive_out(
     return count
 
 
-def empty(connection: apsw.Connection, scope: int) -> None:
-    """Throw away all documents of a scope."""
-    for shard in newest_first(connection, scope):
-        _drop(connection, shard)
-
-
 def _drive_out(
     connection: apsw.Connection, shard: int, positions: list[int], *, in_memory: bool
 ) -> int:

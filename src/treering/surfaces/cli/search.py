@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from treering.model.searches import SearchHit, SearchResult, SessionHits
     from treering.surfaces.cli.search_commands import Origin
 
+_WITHOUT: Final = re.compile(r"-(?!h$)[^-\s]")
 SHARED: Final = ("event_id", "seq", "ts_ms", "kind", "agent_id", "tool", "run_id", "score", "why")
 
 
@@ -47,16 +49,39 @@ class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is none, if there should be one."""
 
 
+class _Asking(Command):
+    """A command that takes -word for a word that must not be there, and not for an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; those that begin with one dash come last, where none is an option."""
+        end = args.index("--") if "--" in args else len(args)
+        valued = {
+            name
+            for option in self.params
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }
+        without = [
+            at
+            for at, word in enumerate(args[:end])
+            if _WITHOUT.match(word) and not (at and args[at - 1] in valued)
+        ]
+        if without:
+            words = [args[at] for at in without]
+            kept = [word for at, word in enumerate(args[:end]) if at not in without]
+            args = [*kept, "--", *words, *args[end + 1 :]]
+        return super().parse_args(ctx, args)
+
+
 @click.command(
     "search",
-    cls=Command,
+    cls=_Asking,
     short_help="Find what was said and done, in any session of a scope.",
     examples="""
     treering search no such table --scope acme/app
     treering search 'file:src/a.py "no such table" -draft' --scope acme/app
     treering search 'deploy* kind:tool.call agent:codex after:7d' --scope acme/app --json
     """,
-    context_settings={"ignore_unknown_options": True},
 )
 @click.argument("words", nargs=-1, metavar="WORDS...")
 @project_scope_options
@@ -117,11 +142,6 @@ def search(
 
 
 def _query(words: Sequence[str]) -> str:
-    """Return the words as one query. Raises UsageError for what was meant to be an option."""
-    # Words may begin with a dash, so what is no option of ours gets here.
-    unknown = next((word for word in words if word.startswith("--") and word != "--"), None)
-    if unknown is not None and " " not in unknown:
-        raise click.NoSuchOption(unknown, ctx=click.get_current_context())
     query = " ".join(words).strip()
     if not query:
         raise InvalidInput(

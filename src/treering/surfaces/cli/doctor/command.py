@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -137,11 +138,14 @@ def _of_all(
                 fix="treering doctor --scope acme/app",
             )
         else:
-            for what, check in past.CHECKS:
-                yield from safely(what, lambda check=check: check(ledger, scope, at_ms))  # type: ignore[misc]
-    yield from safely("logs of agents", lambda: logs.look(ledger, scope, at_ms))
-    yield from safely("hooks", hooks.look)
-    yield from safely("the spool", lambda: hooks.look_at_spool(at_ms))
+            for what, look in past.CHECKS:
+                yield from safely(what, partial(look, ledger, scope, at_ms))
+    for what, check in (
+        ("logs of agents", lambda: logs.look(ledger, scope, at_ms)),
+        ("hooks", hooks.look),
+        ("the spool", lambda: hooks.look_at_spool(at_ms)),
+    ):
+        yield from safely(what, check, level="warning")
 
 
 def _of_session(

@@ -33,15 +33,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Some of the things that it is about."""
 
 
-def safely(what: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """Give what a check finds; that it cannot look is a finding as well."""
+def safely(
+    what: str, check: Callable[[], Iterable[Finding]], *, level: Level = "error"
+) -> Iterator[Finding]:
+    """Give what a check finds; that it cannot look is a finding of ``level``."""
     found: list[Finding] = []
     try:
         found.extend(check())
     except TreeringError as error:
         found.append(
             Finding(
-                level="error",
+                level=level,
                 code=error.code,
                 message=f"{what}: {error}",
                 fix=error.hint,

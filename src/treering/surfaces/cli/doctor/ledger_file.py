@@ -82,7 +82,7 @@ def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Itera
             found = ledger.verify(otherwise, progress=progress)
     if found.intact:
         number = counted(found.events, "event")
-        yield Finding(level="ok", code="intact", message=f"{number} are as they were recorded")
+        yield Finding(level="ok", code="intact", message=f"the proof holds: {number}")
     else:
         yield Finding(
             level="error",

@@ -50,6 +50,8 @@ def _agent(
         return
     scopes = () if scope is None else (scope,)
     logs = list(look_at(files, ledger, scopes=scopes, now_ms=at_ms))
+    if all(one.state == "unknown" for one in logs):
+        return  # Databases and the like: nothing is noted of them.
     waiting = [one for one in logs if one.state in {"new", "grown"}]
     yield _taken_in(agent, logs, waiting, of=len(files))
     damaged = [one for one in logs if one.damage is not None and one.state != "unknown"]

@@ -95,7 +95,7 @@ def _chain(ledger: Ledger, scope: Scope, session: Session) -> Iterator[Finding]:
     found = ledger.verify(scope, session_id=session.session_id)
     if found.intact:
         number = counted(found.events, "event")
-        yield Finding(level="ok", code="intact", message=f"{number} are as they were recorded")
+        yield Finding(level="ok", code="intact", message=f"the proof holds: {number}")
         return
     broken = found.first_broken
     yield Finding(

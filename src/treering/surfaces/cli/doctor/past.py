@@ -6,6 +6,8 @@ import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from treering.ledger.erasure import AGENT
+from treering.model.kinds import RUN_ENDS
 from treering.model.retention import DAY_MS
 from treering.surfaces.cli.doctor.findings import ITEMS_MAX, Finding, some
 from treering.surfaces.cli.output import counted
@@ -22,6 +24,9 @@ OPEN_MS: Final = 3_600_000
 """A call that has no result after so long will not get one."""
 CALLS_MAX: Final = 500
 RUNS_MAX: Final = 50
+RUNS_PAGE: Final = 1_000
+RUN_PAGES_MAX: Final = 20
+"""Of the newest so many runs it is looked whether they have ended."""
 LAG_HIGH: Final = 10_000
 """A search that has so many events to catch up with takes seconds."""
 SOON_DAYS: Final = 7
@@ -89,8 +94,11 @@ def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
             message=f"{counted(len(closed), 'run')} of processes that are gone: closed just now",
             items=some((one.session_id for one in closed), of=len(closed)),
         )
-    running = ledger.sessions(scope, state="running", first=RUNS_MAX).items
-    stuck = [one for one in running if at_ms - one.updated_ms > OPEN_MS]
+    stuck = [
+        (session, seen_ms)
+        for session in _running(ledger, scope)
+        if (seen_ms := _last_seen(ledger, scope, session)) < at_ms - OPEN_MS
+    ]
     if stuck:
         yield Finding(
             level="warning",
@@ -99,12 +107,36 @@ def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
             " than an hour",
             fix="end the program that carries it out: whoever opens the ledger next closes the run",
             items=some(
-                (f"{one.session_id}: {ago(one.updated_ms, now_ms=at_ms)}" for one in stuck),
+                (f"{session}: {ago(seen_ms, now_ms=at_ms)}" for session, seen_ms in stuck),
                 of=len(stuck),
             ),
         )
     elif not closed:
         yield Finding(level="ok", code="runs", message="no run was left open")
+
+
+def _running(ledger: Ledger, scope: Scope) -> list[str]:
+    """Return the sessions with a run that has not ended, as far as runs are looked at."""
+    begun: dict[tuple[str, str | None], None] = {}
+    ended: set[tuple[str, str | None]] = set()
+    cursor = None
+    for _ in range(RUN_PAGES_MAX):
+        page = ledger.query(scope, kinds=["run.started", *RUN_ENDS], last=RUNS_PAGE, after=cursor)
+        for header in page.items:
+            run = header.session_id, header.run_id
+            if header.kind == "run.started":
+                begun[run] = None
+            else:
+                ended.add(run)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return list(dict.fromkeys(session for session, run in begun if (session, run) not in ended))
+
+
+def _last_seen(ledger: Ledger, scope: Scope, session_id: str) -> int:
+    last = ledger.session(session_id, scope=scope, agent=AGENT).headers(last=1)
+    return max((header.recorded_ms for header in last), default=0)
 
 
 def search_index(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
