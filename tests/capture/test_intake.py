@@ -192,7 +192,7 @@ def test_an_export_of_our_own_is_restored_as_it_was(tmp_path: Path) -> None:
     with treering.open(tmp_path / "a.db") as first, treering.open(tmp_path / "b.db") as second:
         import_logs(first, [log], scope=EVERYWHERE)
         with export.open("wb") as stream:
-            first.export(stream, scope=EVERYWHERE)
+            first.export(EVERYWHERE, stream, payloads="included")
 
         foreseen = import_logs(second, [export], dry_run=True)
         receipt = import_logs(second, [export])

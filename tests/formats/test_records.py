@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from treering.formats.records import RECORD_BYTES_MAX, read_records
+from treering.formats.records import RECORD_BYTES_MAX, pieces, read_records
+from treering.formats.records.lines import NUL_RUN_MIN, Lines
+from treering.formats.records.patience import STEPS_MAX
 from treering.model.codec import NESTING_MAX, canonical
 
 GOOD = b'{"type":"user","message":{"role":"user","text":"hi"}}\n'
@@ -242,3 +244,72 @@ def test_an_object_that_lacks_only_its_line_feed_is_taken_and_reading_goes_on_be
 def test_a_long_line_of_welded_values_takes_no_longer_for_each() -> None:
     assert len(read(b'{"a":1}' * 50_000)) == 50_000
     assert len(read(b'{\n"a":1\n}' * 5_000)) == 5_000
+
+
+HOSTILE = {
+    "brackets, a line each": b"[\n" * 40_000,
+    "objects, a line each": b'{"a":[\n' * 20_000,
+    "brackets in deep lines": b"[\n" * 60 + b"1,\n" * 40_000,
+    "objects in one line": b'{"type":[' * 20_000,
+    "objects in long lines": (b'{"type":' * 500 + b"\n") * 40,
+    "records in strings": b'{"type":"x{' + b'","message":1}{":"x{' * 10_000,
+    "torn, a line each": b'{"type":"us{"\n' * 20_000,
+    "closed and opened": b"}{" * 60_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_no_log_is_looked_at_more_than_a_few_times_over(
+    text: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = taken = 0
+    measure, take = pieces.measure, Lines.take
+
+    def counted_measure(*text: Any, **limits: Any) -> pieces.Extent:
+        nonlocal steps
+        extent = measure(*text, **limits)
+        steps += extent.steps
+        return extent
+
+    def counted_take(lines: Lines) -> Any:
+        nonlocal taken
+        taken += 1
+        return take(lines)
+
+    monkeypatch.setattr(pieces, "measure", counted_measure)
+    monkeypatch.setattr(Lines, "take", counted_take)
+    found = read(GOOD + text + b"\n" + GOOD * 2)
+
+    assert [found[at][0] for at in (0, -2, -1)] == [HI] * 3
+    assert steps <= STEPS_MAX + 2 * len(text)
+    assert taken <= STEPS_MAX + 4 * text.count(b"\n")
+
+
+def test_patience_comes_back_with_what_is_read() -> None:
+    torn = b'{"type":"us' + GOOD
+    found = read(b"[\n" * 40_000 + GOOD * 8_000 + torn + b'{\n"a":1\n}\n')
+
+    assert [what for what, *_ in found[-3:]] == ["torn", HI, {"a": 1}]
+
+
+def test_what_is_noted_of_a_torn_line_takes_no_more_room_than_the_line() -> None:
+    text = b'{"a":[' * 20_000
+    tracemalloc.start()
+    try:
+        found = read(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert [what for what, *_ in found] == ["torn"]
+    assert peak < 5 * len(text)
+
+
+def test_nul_bytes_short_of_a_run_are_part_of_their_line() -> None:
+    torn = (b"\x00" * (NUL_RUN_MIN - 1) + b"x") * 20 + b"\n"
+
+    assert [what for what, *_ in read(GOOD + torn + GOOD)] == [HI, "not JSON", HI]
+
+
+def test_a_record_behind_two_keys_that_were_torn_is_found() -> None:
+    assert read(GOOD + b'{"ty{"mess' + GOOD)[2][0] == HI

@@ -206,7 +206,8 @@ class Reading:
         if self._dry_run:
             return
         source = self._survey.source
-        state = reader.state() if stream.seekable() else None
+        goes_on = stream.seekable() and not self.sessions.only_repeats
+        state = reader.state() if goes_on else None
         if state is not None and len(encode(state)) > STATE_BYTES_MAX:
             state = None
         bookmark = Bookmark(

@@ -190,6 +190,14 @@ class Sessions:
         if before is None or not same or before[1].seq < place.seq:
             known.shared = (event_id, place)
 
+    @property
+    def only_repeats(self) -> bool:
+        """Whether a session has told nothing of its own yet: where it leaves another is open."""
+        return any(
+            known.shared is not None and not known.has_past and key not in self._open
+            for key, known in self._known.items()
+        )
+
     # Opening them.
 
     def is_open(self, scope: Scope, session: str) -> bool:

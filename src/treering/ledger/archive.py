@@ -160,7 +160,8 @@ class Archive:
 
         All words have to be there, in any order and whatever their case or accents:
         ``deploy* "no such table" -draft kind:tool.call agent: session: tool: file: after:3d
-        before:2026-03-05``. A word that few events have is also found inside of names in code.
+        before:2026-03-05``. A word that few events have is also found inside of names in code,
+        and so are several that none has together.
         Runs that failed or were interrupted are left out, unless ``include_failed`` says otherwise.
         ``progress`` is told of events that the index is caught up with.
         """

@@ -135,9 +135,10 @@ def _candidates(
         found = store.search(query, inside=False, include_failed=include_failed)
         if found is None:
             continue
-        if found.more or len(found.items) >= limit or not query.terms:
+        enough = limit if len(query.terms) == 1 else 1
+        if found.more or len(found.items) >= enough or not query.terms:
             return found
-        # Few have these words; some may have them as parts of longer names.
+        # Few have this word, or none these; some may have them as parts of longer names.
         more = store.search(query, inside=True, include_failed=include_failed)
         if more is None:
             continue
