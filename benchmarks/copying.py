@@ -87,7 +87,8 @@ def _copy(source: str, target: str) -> int:
     return receipt.copied
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
+    """Return the most memory that this process has had."""
     # Linux counts the parent's peak into a child's ru_maxrss; VmHWM starts afresh with the program.
     status = Path("/proc/self/status")
     if status.exists():
@@ -102,7 +103,7 @@ def main() -> None:
     started = time.perf_counter()
     events = {"export": _export, "import": _import, "copy": _copy}[verb](source, target)
     seconds = time.perf_counter() - started
-    print(json.dumps({"events": events, "seconds": seconds, "peak_mb": _peak_mb()}))
+    print(json.dumps({"events": events, "seconds": seconds, "peak_mb": peak_mb()}))
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ TESTS: Final = HERE.parent / "tests"
 """Servers and power cuts are made as there."""
 DATA: Final = HERE / ".data"
 SUBJECTS: Final = (
-    "append", "reading", "threads", "processes", "guarding", "scale", "copying", "contexts",
-    "forks", "views", "searches", "spine", "postgres", "peers", "cuts",
+    "append", "reading", "threads", "processes", "guarding", "scale", "copying", "imports",
+    "contexts", "forks", "views", "searches", "spine", "postgres", "peers", "cuts",
 )  # fmt: skip
 """Peers come late: importing them makes the process large, and that must not weigh on others."""
 

@@ -295,3 +295,13 @@ def test_an_imported_session_is_pruned_only_when_asked_for(ledger: Ledger) -> No
     assert (kept.pruned, kept.kept, kept.sessions_kept_imported) == (["s1"], {"s2": "imported"}, 1)
     assert (asked.pruned, asked.sessions_kept_imported) == (["s2"], 0)
     assert ledger.verify().intact
+
+
+def test_a_ledger_says_whether_erased_bytes_are_still_somewhere(ledger: Ledger) -> None:
+    session = ledger.session("s1", scope="acme/app", agent="lyria")
+    header = session.record("ops.alert", "smoke")
+    assert ledger.erasure_state() == "done"
+
+    receipt = ledger.redact("acme/app", event_id=header.event_id)
+
+    assert ledger.erasure_state() == receipt.physical

@@ -21,8 +21,10 @@ FOLDERS_MAX: Final = 4_096
 
 def project_name(folder: Path) -> str:
     """Return what a folder's project is called: its git remote, else its own name."""
-    root = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
-    return _remote(root / ".git") or root.name
+    # One that is not absolute is another machine's: what lies around this process is not its own.
+    around = (folder, *folder.parents) if folder.is_absolute() else ()
+    root = next((one for one in around if (one / ".git").exists()), folder)
+    return (_remote(root / ".git") if around else None) or root.name
 
 
 @lru_cache(maxsize=FOLDERS_MAX)

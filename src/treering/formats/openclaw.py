@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.loose import blocks_of, bounded, digest, fields_of, name, text_of, without_none
+from treering.formats.loose import (
+    blocks_of,
+    bounded,
+    digest,
+    fields_of,
+    name,
+    text_of,
+    without_none,
+)
 from treering.formats.pi import PiReader, has_grammar, id_in_name
 from treering.spine.words import shorten
 

@@ -88,8 +88,9 @@ class Reader(Protocol):
     until more is known. Records with a fault are not given to it.
     """
 
-    sessions: dict[str, Opening]
-    """The sessions told of so far. One is there before its first event is."""
+    @property
+    def sessions(self) -> dict[str, Opening]:
+        """Return the sessions told of so far. One is there before its first event is."""
 
     @property
     def keys_are_global(self) -> bool:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         ImportReceipt,
         KeyGeneration,
         KeyReceipt,
+        Physical,
         RebuildReceipt,
         RedactReceipt,
         SweepReceipt,
@@ -361,6 +362,13 @@ class Ledger(Archive):
             now_ms=self._clock() if now_ms is None else check_time(now_ms),
             dry_run=dry_run,
         )
+
+    def erasure_state(self) -> Physical:
+        """Say whether bytes of what was erased are gone, ``done``, or still in files, ``pending``.
+
+        Every erasure tries to drive them out at once; others who read meanwhile keep them.
+        """
+        return self._store.erasure_state()
 
     def retention(self, scope: str) -> Retention:
         """Return the retention in force for a scope, in days by kind."""

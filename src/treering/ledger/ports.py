@@ -163,6 +163,9 @@ class EventStore(Protocol):
     def finish_erasure(self) -> Physical:
         """Drive erased bytes out of every file; say whether that is done."""
 
+    def erasure_state(self) -> Physical:
+        """Say whether bytes of what was erased are still in some file; change nothing."""
+
     def retention(self, scope: Scope) -> Retention:
         """Return the policy kept for the scope; empty if none was set."""
 

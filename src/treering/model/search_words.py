@@ -30,6 +30,10 @@ _UNSPACED: Final = re.compile(
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
 )
 """Scripts without spaces between words, or with endings that hide them."""
+_TYPOGRAPHY: Final = re.compile(
+    "[\u00a0\u00ab\u00b7\u00bb\u2010-\u2027\u2030-\u205e\u2190-\u23ff\u2500-\u25ff]+"
+)
+"""Characters between words that are no ASCII."""
 _ACCENTS: Final = re.compile("[\u0300-\u036f\ufe00-\ufe0f\u200c\u200d]")
 _NEVER_IN_WORDS: Final = re.compile(r"[\x00-\x2f\x3a-\x60\x7b-\x7f\s]+")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_]+(?:[./\\:@$-]{1,2}[A-Za-z0-9_]+)*")
@@ -70,11 +74,20 @@ def words_in(text: str) -> Iterator[Word]:
 
 def spelt(text: str) -> str:
     """Return the words of a text with blanks between them."""
-    if not text.isascii():
-        return " ".join(found.word for found in words_in(text))
-    # Most texts are plain, and this is how all of a ledger is read: one look at each.
-    plain = _PLAIN.findall(text.lower())
-    return " ".join([word[:WORD_CHARACTERS_MAX] for word in plain])
+    # Most texts are plain, but for dashes, quotes and lines of tables. This is how all of a ledger
+    # is read: one look at each.
+    plain = text if text.isascii() else _TYPOGRAPHY.sub(" ", text)
+    if plain.isascii():
+        return " ".join([word[:WORD_CHARACTERS_MAX] for word in _PLAIN.findall(plain.lower())])
+    words: list[str] = []
+    for chunk in _CHUNK.findall(plain):
+        if not chunk.isascii():
+            words += [found.word for found in _foreign(chunk, 0)]
+        elif "_" in chunk:
+            words += [piece[:WORD_CHARACTERS_MAX].lower() for piece in chunk.split("_") if piece]
+        else:
+            words.append(chunk[:WORD_CHARACTERS_MAX].lower())
+    return " ".join(words)
 
 
 def pieces_in(text: str) -> list[str]:

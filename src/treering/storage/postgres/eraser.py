@@ -233,6 +233,10 @@ class Eraser:
 
         return self._server.read(look, scope)
 
+    def state(self) -> Physical:
+        """Say whether tables hold bytes of erased rows, as far as this role may know."""
+        return self._server.read(lambda c: "pending" if pending(c) else "done")
+
     def finish(self) -> Physical:
         """Write anew what tables hold bytes of erased rows, unless that would hold others up."""
         if self._server.read_only:

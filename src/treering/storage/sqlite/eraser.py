@@ -100,6 +100,11 @@ class Eraser:
                         by_kind[name] += count
         return dict(by_kind), len(kept), len(kept_imported - kept)
 
+    def state(self) -> Physical:
+        """Say whether bytes of what was erased are still in the log or the file."""
+        with self._writer.database.reading() as connection:
+            return "pending" if fetch_value(connection, _PENDING) else "done"
+
     def finish(self) -> Physical:
         """Fold the write-ahead log into the file and cut it, unless an older reader needs it.
 

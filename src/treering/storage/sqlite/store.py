@@ -155,6 +155,10 @@ class SqliteStore(SessionReader):
         """Drive erased bytes out of every file; say whether that is done."""
         return self._eraser.finish()
 
+    def erasure_state(self) -> Physical:
+        """Say whether bytes of what was erased are still in some file; change nothing."""
+        return self._eraser.state()
+
     def retention(self, scope: Scope) -> Retention:
         """Return the policy kept for the scope; empty if none was set."""
         with self._database.reading() as connection:

@@ -126,7 +126,7 @@ def _of_all(
 
     if ledger is not None:
         yield from safely("the ledger", ledger_file.look)
-        yield from safely("erasure", ledger_file.look_at_erasure)
+        yield from safely("erasure", lambda: ledger_file.look_at_erasure(ledger))
         proved = scope if is_named else None
         if not quick:
             yield from safely("the proof", lambda: ledger_file.prove(ledger, proved, scope))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -42,23 +41,12 @@ def look() -> Iterator[Finding]:
         yield from _file(Path(path))
 
 
-def look_at_erasure() -> Iterator[Finding]:
+def look_at_erasure(ledger: Ledger) -> Iterator[Finding]:
     """Say whether bytes of what was erased are still somewhere in the files."""
-    path = database_path()
-    if path == MEMORY or not (is_on_server() or os.access(path, os.W_OK)):
-        return
+    fix = "stop the other programs that have it open: whoever opens it next drives them out"
     if is_on_server():
-        from treering.app import administer  # noqa: PLC0415  (only for a server)
-
-        try:
-            tables = administer(path).status().erasure_pending
-        except NotPermitted:
-            return
-        pending, fix = bool(tables), "treering db scrub"
-    else:
-        pending = _is_pending(path)
-        fix = "stop the other programs that have it open: whoever opens it next drives them out"
-    if pending:
+        fix = "treering db scrub"
+    if ledger.erasure_state() == "pending":
         yield Finding(
             level="warning",
             code="erasure_pending",
@@ -160,17 +148,3 @@ def _server(path: str) -> Iterator[Finding]:
         f" {sized(status.bytes)}",
         fix=None if versions[0] >= versions[1] else "treering db init",
     )
-
-
-def _is_pending(path: str) -> bool:
-    from treering.storage.sqlite.database import Database  # noqa: PLC0415  (loaded by now)
-    from treering.storage.sqlite.sql import fetch_value  # noqa: PLC0415
-
-    database = Database(path)
-    try:
-        with database.reading() as connection:
-            return bool(
-                fetch_value(connection, "SELECT value FROM ledger WHERE name = 'erasure_pending'")
-            )
-    finally:
-        database.close()

@@ -1,0 +1,215 @@
+"""Logs as agents write them, made up: the lines of Claude Code and of Codex, in a likely mix.
+
+A prompt, then rounds of a thought, a text, a call and its result, each on a line of its own; the
+parts of one message share its id, and each of them reports what it used so far. Results are code,
+listings and logs of 0.2 to 10 KB. Always the same for the same seed.
+"""
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from workload import SEED, START_MS
+
+ROUNDS: Final = (3, 12)
+"""Calls of a turn, at least and at most."""
+SESSION_TURNS: Final = 60
+_WORDS: Final = tuple(
+    "the of to and a in is it for that with as on be this are by at from or an not we can will if"
+    " file test error value function returns class import line module config build server client"
+    " request response handle parse token index cache query result state event session path".split()
+)
+_CODE: Final = (
+    "def {0}_{1}(self, {2}: str, *, limit: int = 100) -> list[str]:",
+    "    return [one.{0} for one in self._{1} if one.{2} is not None]",
+    "    if {0} is None or len({1}) > {2}_MAX:",
+    '        raise ValueError(f"{0} {1}: {{{2}!r}}")',
+    "import {0}.{1} as {2}",
+    "-rw-r--r-- 1 dev dev 48213 Sep 21 14:13 src/{0}/{1}_{2}.py",
+    "2026-09-21T14:13:20.123Z INFO {0}.{1}: {2} took 12.4 ms",
+    "tests/{0}/test_{1}.py::test_{2} PASSED                                  [ 42%]",
+    "  {0}: {1}, // {2}",
+    "",
+)
+
+
+class Maker:
+    """Makes the lines of one file."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(SEED + seed)
+        self._made = 0
+
+    def claude_code(self, size: int) -> Iterator[bytes]:
+        """Give the lines of a log of about ``size`` bytes, several sessions long."""
+        written = 0
+        while written < size:
+            for line in self._claude_session():
+                written += len(line)
+                yield line
+                if written >= size:
+                    break
+
+    def codex(self, size: int) -> Iterator[bytes]:
+        """Give the lines of a log of about ``size`` bytes."""
+        session = self._uuid()
+        written = 0
+        about = {
+            "id": session, "timestamp": self._instant(), "cwd": "/home/dev/work/app",
+            "originator": "codex_cli_rs", "cli_version": "0.99.0", "model_provider": "openai",
+        }  # fmt: skip
+        yield self._record("session_meta", about)
+        while written < size:
+            for sort, payload in self._codex_turn():
+                line = self._record(sort, payload)
+                written += len(line)
+                yield line
+
+    # Claude Code.
+
+    def _claude_session(self) -> Iterator[bytes]:
+        session, parent = self._uuid(), None
+        for _ in range(SESSION_TURNS):
+            for told in self._claude_turn():
+                own = self._uuid()
+                line = {
+                    "parentUuid": parent, "isSidechain": False, "userType": "external",
+                    "cwd": "/home/dev/work/app", "sessionId": session, "version": "2.1.4",
+                    "gitBranch": "main", **told, "uuid": own, "timestamp": self._instant(),
+                }  # fmt: skip
+                parent = own
+                yield json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+    def _claude_turn(self) -> Iterator[dict[str, Any]]:
+        yield {"type": "user", "message": {"role": "user", "content": self._prose(20, 120)}}
+        for _ in range(self._dice.randint(*ROUNDS)):
+            message, request, call = self._id("msg_"), self._id("req_"), self._id("toolu_")
+            thought = {
+                "type": "thinking",
+                "thinking": self._prose(20, 80),
+                "signature": "c2ln" * 60,
+            }
+            use = {"type": "tool_use", "id": call, "name": self._tool(), "input": self._given()}
+            blocks = [thought, {"type": "text", "text": self._prose(10, 60)}, use]
+            used = 20
+            for block in blocks[self._dice.choice((0, 1, 2)) :]:
+                used += self._dice.randint(10, 90)
+                yield self._answer(message, request, block, used)
+            text = self._code(self._dice.choice((200, 500, 1_000, 2_000, 5_000, 10_000)))
+            result = {"type": "tool_result", "tool_use_id": call, "content": text}
+            yield {
+                "type": "user",
+                "message": {"role": "user", "content": [result]},
+                "toolUseResult": {"stdout": text[:300], "stderr": "", "interrupted": False},
+            }
+        block = {"type": "text", "text": self._prose(30, 200)}
+        yield self._answer(self._id("msg_"), self._id("req_"), block, 400)
+
+    def _answer(self, message: str, request: str, block: Any, used: int) -> dict[str, Any]:
+        usage = {
+            "input_tokens": 4, "cache_creation_input_tokens": 1_204,
+            "cache_read_input_tokens": 48_213, "output_tokens": used, "service_tier": "standard",
+        }  # fmt: skip
+        return {
+            "type": "assistant",
+            "requestId": request,
+            "message": {
+                "id": message, "type": "message", "role": "assistant",
+                "model": "claude-sonnet-4-5", "content": [block], "stop_reason": None,
+                "usage": usage,
+            },
+        }  # fmt: skip
+
+    # Codex.
+
+    def _codex_turn(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        asked, answered = self._prose(20, 120), self._prose(30, 200)
+        content = [{"type": "input_text", "text": asked}]
+        yield "response_item", {"type": "message", "role": "user", "content": content}
+        yield "event_msg", {"type": "user_message", "message": asked, "images": []}
+        yield "turn_context", {"cwd": "/home/dev/work/app", "model": "gpt-5-codex"}
+        for _ in range(self._dice.randint(*ROUNDS)):
+            call, thought = self._id("call_"), f"**{self._prose(3, 8)}**"
+            given = json.dumps({"command": ["bash", "-lc", self._prose(4, 12)]})
+            yield "event_msg", {"type": "agent_reasoning", "text": thought}
+            summary = [{"type": "summary_text", "text": thought}]
+            sealed = {"content": None, "encrypted_content": self._id("gAAA") * 30}
+            yield "response_item", {"type": "reasoning", "summary": summary, **sealed}
+            item = {"type": "function_call", "name": "shell", "arguments": given, "call_id": call}
+            yield "response_item", item
+            text = self._code(self._dice.choice((200, 500, 1_000, 2_000, 5_000, 10_000)))
+            output = json.dumps({"output": text, "metadata": {"exit_code": 0}})
+            item = {"type": "function_call_output", "call_id": call, "output": output}
+            yield "response_item", item
+            yield "event_msg", self._counted()
+        yield "event_msg", {"type": "agent_message", "message": answered}
+        content = [{"type": "output_text", "text": answered}]
+        yield "response_item", {"type": "message", "role": "assistant", "content": content}
+
+    def _counted(self) -> dict[str, Any]:
+        self._made += 1
+        last = {
+            "input_tokens": 40_000 + self._made, "cached_input_tokens": 39_000,
+            "output_tokens": 300, "reasoning_output_tokens": 100, "total_tokens": 40_300,
+        }  # fmt: skip
+        total = last | {"total_tokens": 40_300 * self._made}
+        told = {"total_token_usage": total, "last_token_usage": last}
+        return {"type": "token_count", "info": {**told, "model_context_window": 272_000}}
+
+    def _record(self, sort: str, payload: Any) -> bytes:
+        line = {"timestamp": self._instant(), "type": sort, "payload": payload}
+        return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+    # Words.
+
+    def _prose(self, least: int, most: int) -> str:
+        words = self._dice.choices(_WORDS, k=self._dice.randint(least, most))
+        return f"{' '.join(words).capitalize()}."
+
+    def _code(self, size: int) -> str:
+        lines: list[str] = []
+        while size > 0:
+            line = self._dice.choice(_CODE).format(*self._dice.choices(_WORDS, k=3))
+            lines.append(line)
+            size -= len(line) + 1
+        return "\n".join(lines)
+
+    def _tool(self) -> str:
+        return self._dice.choice(("Bash", "Read", "Edit", "Grep"))
+
+    def _given(self) -> dict[str, Any]:
+        words = self._dice.choices(_WORDS, k=3)
+        path = f"/home/dev/work/app/src/{'/'.join(words)}.py"
+        given = {"file_path": path, "description": self._prose(3, 8)}
+        if self._dice.random() < 0.3:
+            given |= {"old_string": self._code(300), "new_string": self._code(400)}
+        return given
+
+    def _instant(self) -> str:
+        self._made += 1
+        at = datetime.fromtimestamp((START_MS + self._made * 700) / 1_000, UTC)
+        return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def _id(self, prefix: str) -> str:
+        return f"{prefix}{self._dice.getrandbits(128):032x}"[:28]
+
+    def _uuid(self) -> str:
+        text = f"{self._dice.getrandbits(128):032x}"
+        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-a{text[17:20]}-{text[20:]}"
+
+
+def write_claude_code(path: Path, size: int, seed: int = 0) -> Path:
+    """Write a log of about ``size`` bytes."""
+    with path.open("wb") as stream:
+        stream.writelines(Maker(seed).claude_code(size))
+    return path
+
+
+def write_codex(path: Path, size: int, seed: int = 0) -> Path:
+    """Write a log of about ``size`` bytes."""
+    with path.open("wb") as stream:
+        stream.writelines(Maker(seed).codex(size))
+    return path
