@@ -17,11 +17,16 @@ from workload import SEED, START_MS
 ROUNDS: Final = (3, 12)
 """Calls of a turn, at least and at most."""
 SESSION_TURNS: Final = 60
-_WORDS: Final = tuple(
-    "the of to and a in is it for that with as on be this are by at from or an not we can will if"
-    " file test error value function returns class import line module config build server client"
-    " request response handle parse token index cache query result state event session path".split()
-)
+_WORDS: Final = (
+    "the", "of", "to", "and", "a", "in", "is", "it", "for", "that", "with", "as", "on", "be",
+    "this", "are", "by", "at", "from", "or", "an", "not", "we", "can", "will", "if", "file",
+    "test", "error", "value", "function", "returns", "class", "import", "line", "module", "config",
+    "build", "server", "client", "request", "response", "handle", "parse", "index", "cache",
+    "query", "result", "state", "event", "record", "path",
+)  # fmt: skip
+_DELICATE: Final = ("token", "key", "password", "session", "secret")
+_DELICATE_SHARE: Final = 0.01
+"""Lines that speak of secrets without holding any, as much code does."""
 _CODE: Final = (
     "def {0}_{1}(self, {2}: str, *, limit: int = 100) -> list[str]:",
     "    return [one.{0} for one in self._{1} if one.{2} is not None]",
@@ -172,7 +177,10 @@ class Maker:
     def _code(self, size: int) -> str:
         lines: list[str] = []
         while size > 0:
-            line = self._dice.choice(_CODE).format(*self._dice.choices(_WORDS, k=3))
+            words = self._dice.choices(_WORDS, k=3)
+            if self._dice.random() < _DELICATE_SHARE:
+                words[1] = self._dice.choice(_DELICATE)
+            line = self._dice.choice(_CODE).format(*words)
             lines.append(line)
             size -= len(line) + 1
         return "\n".join(lines)

@@ -11,14 +11,15 @@ from formats.logs.claude_code import SESSION, Log, call, used
 from treering.model.times import instant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from treering import Ledger, Session
     from treering.model.events import Event
-    from treering.model.intakes import IntakeReceipt
+    from treering.model.intakes import IntakeReceipt, SourceReceipt
 
 T0: Final = 1_790_000_000_000
+CLAW_SESSION: Final = "0190a000-0000-7000-8000-0000000000c1"
 EVERYWHERE: Final = "voyages"
 """The scope that a test names when it is not about scopes."""
 
@@ -96,7 +97,7 @@ def gemini_voyage() -> list[dict[str, Any]]:
 def openclaw_voyage() -> list[dict[str, Any]]:
     """Return a session of OpenClaw's, with a text that it mirrors."""
     return [
-        *openclaw.opening(),
+        *openclaw.opening(id=CLAW_SESSION),
         pi.said(2, "Tide?"),
         pi.answered(3, "At 14:10."),
         openclaw.mirrored(4, "At 14:10."),
@@ -161,7 +162,7 @@ def tape_voyage() -> list[dict[str, Any]]:
 VOYAGES: Final[dict[str, tuple[str, list[dict[str, Any]]]]] = {
     "claude-code": (f"{SESSION}.jsonl", claude_voyage()),
     "codex": (str(codex.PATH), codex_voyage()),
-    "openclaw": (f"{pi.SESSION}.jsonl", openclaw_voyage()),
+    "openclaw": (f"{CLAW_SESSION}.jsonl", openclaw_voyage()),
     "pi": (f"2026-09-21T14-13-20-000Z_{pi.SESSION}.jsonl", pi.voyage()),
     "gemini": ("session-2026-09-21T14-13-s1.jsonl", gemini_voyage()),
     "openclaw-mem": ("episodes.jsonl", spool_voyage()),
@@ -177,12 +178,6 @@ VOYAGES: Final[dict[str, tuple[str, list[dict[str, Any]]]]] = {
 
 _BOOKKEEPING: Final = {"session.opened", "session.imported", "session.forked"}
 """Kinds that say how a session came to be there; their ids, or times, are the ledger's own."""
-
-
-def scopes(ledger: Ledger, receipt: IntakeReceipt) -> list[str]:
-    """Return the scopes that something was recorded in."""
-    del ledger
-    return list(receipt.by_scope)
 
 
 def every_event(ledger: Ledger, scope: str = EVERYWHERE) -> list[Event]:
@@ -222,15 +217,11 @@ def said_in(session: Session) -> list[str]:
 
 def check_sums(receipt: IntakeReceipt) -> None:
     """Check that every line is accounted for, file by file and in all."""
-    for one in (receipt, *receipt.sources):
+    told: list[IntakeReceipt | SourceReceipt] = [receipt, *receipt.sources]
+    for one in told:
         assert one.imported + one.duplicates + sum(one.skipped.values()) + one.errors == one.lines
         assert min(one.imported, one.duplicates, one.errors, *one.skipped.values(), 0) >= 0
     read = [one for one in receipt.sources if one.state in {"read", "grown"}]
     for name in ("lines", "imported", "duplicates", "errors", "events", "bytes"):
         assert getattr(receipt, name) == sum(getattr(one, name) for one in read)
     assert sum(receipt.by_scope.values()) == receipt.events
-
-
-def names_of(files: Sequence[Path]) -> list[str]:
-    """Return the names of files."""
-    return [one.name for one in files]

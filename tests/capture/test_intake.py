@@ -265,8 +265,6 @@ def test_a_dry_run_foretells_what_a_real_one_does_and_writes_nothing(tmp_path: P
 
 
 def test_only_files_that_were_written_since_are_read(tmp_path: Path) -> None:
-    import os
-
     old = write(tmp_path / "logs" / "old.jsonl", claude_log("one").lines)
     write(tmp_path / "logs" / "new.jsonl", claude_log("two", first=50).lines)
     os.utime(old, (1_000, 1_000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from capture.intake_logs import (
 from formats.logs import codex, gemini, pi
 from formats.logs.claude_code import SESSION, Log, used
 from treering.app import import_logs
+from treering.formats.records import read_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -277,6 +279,31 @@ def test_a_log_whose_reader_remembers_too_much_is_read_from_its_beginning(
     assert (receipt.sources[0].state, receipt.imported, receipt.duplicates) == ("read", 1, 5_999)
 
 
+class Growing(io.BytesIO):
+    """A file that somebody goes on writing just as its end is reached."""
+
+    def __init__(self, content: bytes, later: bytes) -> None:
+        super().__init__(content)
+        self._later = later
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        part = super().read(size)
+        if not part and self._later:
+            at = self.tell()
+            self.write(self._later)
+            self.seek(at)
+            self._later = b""
+        return part
+
+
+def test_what_is_written_behind_the_end_meanwhile_is_left_for_the_next_time() -> None:
+    content = lines(claude_log("one").lines)
+
+    records = list(read_records(Growing(content[:-30], content[-30:]), final=False))
+
+    assert [one.fault for one in records] == [None]
+
+
 # Whoever lost their place.
 
 
@@ -305,6 +332,22 @@ def test_a_bookmark_whose_state_is_not_understood_is_not_trusted(
     receipt = take(here, path)
 
     assert (receipt.sources[0].state, receipt.imported) == ("read", 1)
+
+
+def test_a_session_that_was_opened_and_no_more_is_still_marked_as_imported(
+    here: Ledger, tmp_path: Path
+) -> None:
+    here.session(SESSION, scope=EVERYWHERE, agent="claude-code").open()
+
+    take(here, write(tmp_path / "a.jsonl", claude_log("one").lines))
+
+    session = session_in(here, SESSION)
+    assert session.outline().imported_from == "claude-code"
+    assert [one.kind for one in session.headers()][:3] == [
+        "session.opened",
+        "session.imported",
+        "conversation.user",
+    ]
 
 
 def test_two_scopes_take_in_the_same_log_each_for_itself(here: Ledger, tmp_path: Path) -> None:

@@ -112,7 +112,9 @@ def test_a_session_stays_where_it_is_when_its_project_is_gone(
 
 
 def test_a_session_that_says_late_where_it_worked_goes_there(here: Ledger, tmp_path: Path) -> None:
-    path = write(tmp_path / f"{SESSION}.jsonl", [{"type": "summary", "summary": "x"}])
+    path = write(
+        tmp_path / f"{SESSION}.jsonl", [{"type": "summary", "summary": "x", "leafUuid": "y"}]
+    )
     stub = import_logs(here, [path])
     add(path, lines(claude_log("one").lines))
 
@@ -152,7 +154,9 @@ def test_a_copy_that_was_resumed_in_another_project_takes_its_past_along_there(
 ) -> None:
     parent = claude_log("one", cwd="/gone/first")
     child = Log(OTHER_SESSION, first=30, cwd="/gone/second")
-    child.lines = [{**line, "sessionId": OTHER_SESSION, "cwd": "/gone/second"} for line in parent.lines]
+    child.lines = [
+        {**line, "sessionId": OTHER_SESSION, "cwd": "/gone/second"} for line in parent.lines
+    ]
     child.user("two", parentUuid=parent.lines[-1]["uuid"])
     write(tmp_path / "a.jsonl", parent.lines)
     write(tmp_path / "b.jsonl", child.lines)
@@ -204,3 +208,4 @@ def test_bookmarks_and_notes_name_no_folder(tmp_path: Path) -> None:
         kept = str(ledger.bookmarks("acme/app").find(str(path.resolve())))
 
     assert name not in kept
+    assert cwd not in kept

@@ -192,8 +192,12 @@ def test_a_fork_that_says_the_same_as_its_parent_later_says_it_itself(
     past = [pi.said(1, "one"), pi.answered(2, "about one")]
     first = pi.header(id=pi.PARENT, parentSession=f"/x/{pi.SESSION}.jsonl")
     # Ids of entries are short: both sessions may well draw the same one later.
-    parent = write(tmp_path / "p.jsonl", [pi.header(), *past, pi.said(3, "parent's"), pi.said(4, "x")])
-    child = write(tmp_path / "c.jsonl", [first, *past, pi.said(9, "own", 2), pi.said(3, "child's", 9)])
+    parent = write(
+        tmp_path / "p.jsonl", [pi.header(), *past, pi.said(3, "parent's"), pi.said(4, "x")]
+    )
+    child = write(
+        tmp_path / "c.jsonl", [first, *past, pi.said(9, "own", 2), pi.said(3, "child's", 9)]
+    )
 
     take(here, parent, child)
 
@@ -334,7 +338,8 @@ def claude_compacted() -> list[Any]:
 def codex_compacted() -> list[Any]:
     return [
         codex.opened(), *codex.turn("one", "about one"), *codex.turn("two", "about two"),
-        codex.line("compacted", {"message": "They spoke of one and two."}), codex.user_item("three"),
+        codex.line("compacted", {"message": "They spoke of one and two."}),
+        codex.user_item("three"),
     ]  # fmt: skip
 
 

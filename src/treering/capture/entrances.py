@@ -84,12 +84,16 @@ class Entrance:
         waiting, self._waiting = self._waiting, []
         self._events = self._bytes = 0
         by_scope: dict[Scope, list[tuple[_Waiting, Told]]] = {}
+        of_sessions: dict[str, list[tuple[_Waiting, Told]]] = {}
         for one in waiting:
             for told in one.outcome.events:
-                opening = self._reader.sessions.get(told.session)
-                scope = self._sessions.see(told.session, opening)
-                by_scope.setdefault(scope, []).append((one, told))
-                self._tally.sessions[told.session] = None
+                pairs = of_sessions.get(told.session)
+                if pairs is None:
+                    opening = self._reader.sessions.get(told.session)
+                    scope = self._sessions.see(told.session, opening)
+                    pairs = of_sessions[told.session] = by_scope.setdefault(scope, [])
+                    self._tally.sessions[told.session] = None
+                pairs.append((one, told))
         for scope, pairs in by_scope.items():
             self._enter(scope, pairs)
         for one in waiting:

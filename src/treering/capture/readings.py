@@ -69,7 +69,7 @@ class Reading:
             dry_run=dry_run,
             foreseen=foreseen,
         )
-        self.sessions.folder = survey.folder
+        self.sessions.homes.folder = survey.folder
 
     def take(self) -> SourceReceipt:
         """Take in what is new in the file; what is amiss with it is in the receipt."""
@@ -111,8 +111,10 @@ class Reading:
             tally.skipped.update(dict.fromkeys(tally.skipped, tally.lines - 1))
             return tally.receipt("read")
         with open_source(path) as stream:
-            self._check_scope(stream)
+            scope = self._check_scope(stream)
             told = self._ledger.restore(stream, progress=self._advance)
+        if told.imported and scope is not None:
+            self.sessions.events[scope] += told.imported
         tally.lines, tally.imported, tally.duplicates = told.lines, told.imported, told.duplicates
         tally.events, tally.errors, tally.bytes = told.imported, told.errors, path.stat().st_size
         if told.other:
@@ -123,8 +125,8 @@ class Reading:
         ]
         return tally.receipt("read")
 
-    def _check_scope(self, stream: BinaryIO) -> None:
-        """Raise InvalidInput if an export is of another scope than the one that was named."""
+    def _check_scope(self, stream: BinaryIO) -> str | None:
+        """Return the scope of an export. Raises InvalidInput if it is not the one named."""
         first = next(read_records(stream), None)
         stream.seek(0)
         scope = first.value.get("scope") if first and isinstance(first.value, dict) else None
@@ -133,6 +135,7 @@ class Reading:
                 f"it is an export of scope {scope}, not of {self._scope}",
                 hint="an export is restored to its own scope: leave --scope out",
             )
+        return scope if isinstance(scope, str) else None
 
     # A log.
 
@@ -223,10 +226,7 @@ class Reading:
             state=state,
             sessions={}
             if state is None
-            else {
-                name: msgspec.structs.replace(one, cwd=None, title=None, about={})
-                for name, one in reader.sessions.items()
-            },
+            else {name: one.bare() for name, one in reader.sessions.items()},
         )
         note = cast("Any", msgspec.to_builtins(bookmark))
         self._bookmarks.keep(str(source.path.resolve()), note)

@@ -62,6 +62,9 @@ _SEPARATOR: Final = re.compile(
     )""",
     re.VERBOSE,
 )
+_REST: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
+_REST_CHARS_MAX: Final = 40
+_VALUE: Final = re.compile(r"(?i:value)")
 _QUOTED: Final = re.compile(
     rf"""[bBfFrRuU]{{0,2}}(?:
       "((?:[^"\\\n]|\\[^\n]){{0,{VALUE_CHARS_MAX}}})(?:"|\Z)
@@ -82,6 +85,8 @@ _ELEMENT: Final = re.compile(rf"[^<>\n]{{1,{VALUE_CHARS_MAX}}}(?=</)")
 _SPOKEN_HEAD: Final = re.compile(
     r"\b((?i:api|access|client|secret|private|auth|refresh|session|signing|encryption|master)) \Z"
 )
+_SPOKEN_HEAD_CHARS: Final = len(" encryption ")
+"""The longest, and what stands before it."""
 _JOINT: Final = re.compile(rf"[+,).].{{0,{VALUE_CHARS_MAX}}}[+,(]|[+,.)]{{1,9}}")
 _LETTERS: Final = re.compile(rf"[A-Za-z_-]{{1,{BARE_CHARS_MAX}}}")
 _LETTER: Final = re.compile(r"[A-Za-z]")
@@ -93,10 +98,16 @@ _FLAG_TAIL: Final = re.compile(r"[ \t]{0,8}(?:[\r\n]|\\|\Z|[;&|]| -)")
 
 def find_named(text: str, start: int, end: int) -> Span | None:
     """Find the secret assigned to the name around ``text[start:end]``."""
+    head, name_start = _head(text, start)
+    # Most names promise nothing, and that is told sooner than what stands behind them. No
+    # separator begins like a name does, but for the word "value".
+    if not _VALUE.search(text, end, end + _REST_CHARS_MAX):
+        rest = _REST.match(text, end)
+        if rest is not None and named(head + text[start : rest.end()]) is None:
+            return None
     separator = _SEPARATOR.match(text, end)
     if separator is None:
         return None
-    head, name_start = _head(text, start)
     name = head + text[start:end] + separator["rest"]
     promise = named(name)
     if promise is None:
@@ -115,8 +126,8 @@ def _head(text: str, start: int) -> tuple[str, int]:
     """
     before = text[max(0, start - NAME_CHARS_MAX) : start]
     head = before[len(before.rstrip(_NAME_CHARS)) :]
-    if not head:
-        spoken = _SPOKEN_HEAD.search(before)
+    if not head and before[-1:] == " ":
+        spoken = _SPOKEN_HEAD.search(before[-_SPOKEN_HEAD_CHARS:])
         head = f"{spoken[1]}_" if spoken else ""
     # In escaped text a name at the start of a line reads \nNAME: that n is no part of it.
     if head[:1] in ("n", "r", "t") and before[: -len(head)].endswith("\\"):

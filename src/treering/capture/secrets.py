@@ -28,6 +28,9 @@ from treering.capture.secret_values import MASK
 from treering.model.codec import Json
 
 HASH_DIGITS: Final = 8
+KEYS_MAX: Final = 1_000
+"""Keys without a secret that are remembered: the same few stand in every event."""
+KEY_CHARS_MAX: Final = 64
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _FLAG: Final = re.compile(r"--?[A-Za-z][\w-]{1,48}")
@@ -54,6 +57,7 @@ class Guard:
         rules = (*SECRET_RULES, *PERSONAL_RULES) if personal else SECRET_RULES
         self._rules = [rule for rule in (*rules, _MASKED) for _ in rule.keywords]
         words = [word for rule in (*rules, _MASKED) for word in rule.keywords]
+        self._clean_keys: set[str] = set()
         self._keywords = AhoCorasick(words, implementation=Implementation.DFA)
         self._encoded_keywords = BytesAhoCorasick(
             [word.encode() for word in words], implementation=Implementation.DFA
@@ -105,8 +109,9 @@ class Guard:
 
     def _mask_field(self, name: str, value: Json) -> Json:
         if isinstance(value, dict):
+            clean_keys = self._clean_keys
             fields = {
-                self.mask_text(key): self._mask_field(field, item)
+                key if key in clean_keys else self._mask_key(key): self._mask_field(field, item)
                 for key, item, field in _fields(value, name)
             }
             clean = all(key in fields and fields[key] is item for key, item in value.items())
@@ -117,6 +122,14 @@ class Guard:
             return value if clean else items
         spans = self._field_spans(name, value)
         return self._masked(str(value), spans) if spans else value
+
+    def _mask_key(self, key: str) -> str:
+        masked = self.mask_text(key)
+        if masked is key and len(key) <= KEY_CHARS_MAX:
+            if len(self._clean_keys) >= KEYS_MAX:
+                self._clean_keys.clear()
+            self._clean_keys.add(key)
+        return masked
 
     def _field_spans(self, name: str, value: Json) -> Sequence[Span]:
         """Find the secrets in a value that stands alone, under ``name`` if that is not empty."""

@@ -1,8 +1,7 @@
-"""The sessions that logs tell of: where they belong, what they go on from, when they are opened."""
+"""The sessions that logs tell of: what they go on from, and when they are opened."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.capture.projects import scope_of
-from treering.errors import Conflict, InvalidInput, InvalidScope, NotFound
+from treering.capture.homes import Homes
+from treering.errors import Conflict, InvalidInput, NotFound
 from treering.ledger.records import Place
 from treering.model.fields import check_name
 from treering.model.parts import SessionImported
-from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
     from treering.formats.telling import Opening
@@ -26,11 +24,6 @@ if TYPE_CHECKING:
 
 ROOTS_MAX: Final = 50
 """How many times a session may have been forked before, to be told by its parents' ids."""
-
-_UNIQUE: Final = re.compile(
-    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
-)
-"""Ids that no two sessions share: others may come again in another project."""
 
 _Key = tuple[str, str]
 """Scope and session, as its log names it."""
@@ -64,65 +57,24 @@ class Sessions:
         foreseen: set[_Key],
     ) -> None:
         self._ledger = ledger
-        self._notes = notes
-        self._scope = scope
         self._form = form
         self._dry_run = dry_run
         self._known: dict[_Key, _Known] = {}
+        self._names: dict[str, str] = {}
+        self._agents: dict[str, str] = {}
         self._open: set[_Key] = set()
         self._foreseen = foreseen
-        self.scopes: dict[str, str] = {}
-        """The scope of each session that was looked for, as long as nobody names another."""
-        self.folder: str | None = None
-        """Where the work went on, if a session does not say so itself."""
+        self.homes = Homes(notes, scope=scope, form=form)
         self.seen: set[_Key] = set()
         self.opened: set[_Key] = set()
         self.subagents: set[_Key] = set()
         self.events: Counter[str] = Counter()
 
-    # Where they belong.
-
-    def scope_of(self, session: str, opening: Opening | None) -> Scope:
-        """Return the scope of a session: it keeps the one it has, whatever befalls its folder."""
-        if self._scope is not None:
-            return self._scope
-        kept = self.scopes.get(session)
-        if kept is None:
-            kept = self.scopes[session] = self._find_scope(session, opening)
-        return parse_scope(kept)
-
-    def _find_scope(self, session: str, opening: Opening | None) -> Scope:
-        named = None if opening is None else opening.about.get("scope")
-        if isinstance(named, str):
-            return _parsed(named, self._form)
-        for one in (session, None if opening is None else opening.parent):
-            kept = None if one is None else self.scopes.get(one) or self._noted(one)
-            if kept is not None:
-                return parse_scope(kept)
-        folder = (opening.cwd if opening is not None else None) or self.folder
-        if not folder:
-            return parse_scope(self._form)
-        try:
-            return scope_of(folder)
-        except (InvalidScope, OSError, ValueError):
-            return parse_scope(self._form)
-
-    def _noted(self, session: str) -> str | None:
-        """Return the scope that a session was given when it was first told of."""
-        if not _UNIQUE.search(session):
-            return None
-        noted = self._notes.find(f"{self._form}:{session}")
-        return noted if isinstance(noted, str) else None
-
-    def _note(self, scope: Scope, session: str) -> None:
-        # What stands in for a scope that is not known is not kept: the log may yet say more.
-        known = self._scope is None and scope != parse_scope(self._form)
-        if known and _UNIQUE.search(session):
-            self._notes.keep(f"{self._form}:{session}", scope)
+    # Which they are.
 
     def see(self, session: str, opening: Opening | None) -> Scope:
         """Return the scope of a session that is told of, and count it once."""
-        scope = self.scope_of(session, opening)
+        scope = self.homes.find(session, opening)
         self.seen.add((scope, session))
         if opening is not None and opening.parent is not None:
             self.subagents.add((scope, session))
@@ -130,11 +82,19 @@ class Sessions:
 
     def name(self, session: str) -> str:
         """Return the session's id, as it is if a ledger can hold it."""
-        return _named(session, f"{self._form}-")
+        name = self._names.get(session)
+        if name is None:
+            name = self._names[session] = _named(session, f"{self._form}-")
+        return name
 
     def agent(self, opening: Opening | None) -> str:
         """Return whose events they are."""
-        return self._form if opening is None else _named(opening.agent, f"{self._form}:")
+        if opening is None:
+            return self._form
+        agent = self._agents.get(opening.agent)
+        if agent is None:
+            agent = self._agents[opening.agent] = _named(opening.agent, f"{self._form}:")
+        return agent
 
     # What they go on from.
 
@@ -217,15 +177,18 @@ class Sessions:
     ) -> None:
         """Open a session, or go on with it; one that repeats another's past is a fork of that."""
         self._open.add((scope, session))
-        if self._find(scope, session).has_past:
+        handle = self._ledger.session(self.name(session), scope=scope, agent=self.agent(opening))
+        if not self._find(scope, session).has_past:
+            self.opened.add((scope, session))
+            if self._dry_run:
+                return
+            self.homes.note(scope, session)
+            if not self._fork(scope, session, opening, after, ts_ms):
+                handle = self._handle(scope, session, opening)
+                handle.open(ts_ms=ts_ms)
+        # Whoever opened it may have come no further, or be about to.
+        elif self._dry_run or imported_id in self._ledger.known(scope, [imported_id]):
             return
-        self.opened.add((scope, session))
-        if self._dry_run:
-            return
-        self._note(scope, session)
-        handle = self._handle(scope, session, opening)
-        if not self._fork(scope, session, opening, after, ts_ms):
-            handle.open(ts_ms=ts_ms)
         told = {"file": str(Path(file).resolve())}
         if opening is not None:
             told |= {} if opening.cwd is None else {"cwd": opening.cwd}
@@ -314,10 +277,3 @@ def _named(text: str, prefix: str) -> str:
         return check_name(text, "name")
     except InvalidInput:
         return prefix + sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
-
-
-def _parsed(scope: str, otherwise: str) -> Scope:
-    try:
-        return parse_scope(scope)
-    except InvalidScope:
-        return parse_scope(otherwise)

@@ -23,7 +23,7 @@ def note_decision(ledger: Ledger, decision: Decision, *, scope: str | None = Non
     # Where the session went is noted there: a hook may run in another folder than its own.
     notes = ledger.bookmarks(chosen or BOOKMARK_SCOPE)
     sessions = Sessions(ledger, notes, scope=chosen, form=form, dry_run=False, foreseen=set())
-    where = sessions.scope_of(told.session, opening)
+    where = sessions.homes.find(told.session, opening)
     sessions.open(
         where,
         told.session,

@@ -139,8 +139,6 @@ class _Unpacking(Protocol):
 
     @property
     def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
     def decompress(self, packed: bytes, /) -> bytes: ...
 
 
@@ -218,7 +216,7 @@ class _Unpacked(io.RawIOBase):
             self._ended = True
             raise OSError(f"the packed file is damaged: {error}") from error
         if self._unpacking.eof:
-            self._rest = self._unpacking.unused_data
+            self._rest = getattr(self._unpacking, "unused_data", b"")
         return unpacked
 
     def _finish(self) -> bytes:
@@ -235,7 +233,6 @@ class _Recoding:
     """UTF-16 as UTF-8, in the manner of an unpacking; it has no end of its own."""
 
     eof = False
-    unused_data = b""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-16")("replace")

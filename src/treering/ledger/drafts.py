@@ -121,8 +121,11 @@ class Drafter:
         summary, refs_value = event.summary, event.refs
         content, refs, payload = canonical_content(summary, refs_value, event.payload)
         if self._mode != "off" and self._suspects(summary, refs, content):
-            summary, refs_value, masked = self._guarded(summary, refs_value, event.payload)
-            content, refs, payload = canonical_content(summary, refs_value, masked)
+            safe = self._guarded(summary, refs_value, event.payload)
+            # A guard gives back what is clean as it is.
+            if safe[0] is not summary or safe[1] is not refs_value or safe[2] is not event.payload:
+                summary, refs_value, masked = safe
+                content, refs, payload = canonical_content(summary, refs_value, masked)
         if (
             not summary
             or summary.isspace()

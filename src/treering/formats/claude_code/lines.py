@@ -100,9 +100,9 @@ def name_in(value: Any, *fields: str, most: int = ID_CHARACTERS_MAX) -> str | No
             found = value.get(field)
             if (
                 isinstance(found, str)
-                and found.strip()
-                and len(found) <= most
+                and 0 < len(found) <= most
                 and found.isprintable()
+                and not found.isspace()
             ):
                 return found
     return None

@@ -98,8 +98,8 @@ class GeminiReader:
         """Return what it needs to go on; None if that is too much, or a record is held back."""
         if self._held:
             return None
-        opening = self._now.opening
-        bare = msgspec.structs.replace(self._now, opening=opening and opening.bare())
+        now = self._now
+        bare = msgspec.structs.replace(now, opening=now.opening and now.opening.bare())
         return bounded(msgspec.to_builtins(bare))
 
     def resume(self, state: Any) -> None:
@@ -135,8 +135,8 @@ class GeminiReader:
             return self._rewind(value["$rewindTo"])
         if isinstance(value.get("$set"), dict):
             patch = value["$set"]
-            noted = self._noted(patch)
-            checked = self._checkpoint(patch["messages"]) if _has_messages(patch) else []
+            noted, listed = self._noted(patch), patch.get("messages")
+            checked = self._checkpoint(listed) if isinstance(listed, list) else []
             return [*noted, *checked] or NOTHING_NEW
         if "sessionId" in value and "$patch" not in value:
             opened = self._header(value)
@@ -291,10 +291,6 @@ class GeminiReader:
                 refs=draft.refs or None,
                 first=draft.first,
             )
-
-
-def _has_messages(patch: dict[str, Any]) -> bool:
-    return isinstance(patch.get("messages"), list)
 
 
 def _mark(draft: Draft) -> str:

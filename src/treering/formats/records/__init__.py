@@ -58,14 +58,15 @@ def read_records(
     Nothing is raised for what the stream holds: it is told as a fault.
     """
     lines = Lines(stream, offset, line)
+    take = lines.take
     reading = _Reading(lines, final=final)
     kin: Any = None
-    last = lines.take()
+    last = take()
     if last is not None and offset == 0 and last.text.startswith(_UTF_16_BOMS):
         yield from reading.unread(last)
         return
     if last is not None and offset > 0 and last.fed and not last.text.strip(b"\r"):
-        last = lines.take()  # The line feed of a record that had none when it was read.
+        last = take()  # The line feed of a record that had none when it was read.
     while last is not None:
         text = last.text
         try:
@@ -74,12 +75,13 @@ def read_records(
             reading.kin = kin.keys() if type(kin) is dict else ()
             yield from reading.mend(last)
         else:
-            if is_deep(text, value) or not (last.whole or final or type(value) is dict):
+            deep = text.count(b"{") + text.count(b"[") > NESTING_MAX and is_deep(text, value)
+            if deep or not (final or last.whole or type(value) is dict):
                 yield from reading.mend(last)
             else:
                 kin = value
                 yield Record(value, last.number, last.offset, last.end)
-        last = lines.take()
+        last = take()
     if lines.damage is not None and final:
         yield Record(None, lines.number, lines.end, lines.end, DAMAGED)
 

@@ -56,6 +56,7 @@ class Lines:
         self._base = offset  # Where in the stream the buffer begins.
         self._number = number
         self._nuls = False
+        self._ended = False  # What is written behind the end meanwhile is for another time.
         self._waiting: list[Lines | Line] = []  # To be taken again, the last one first.
         self.damage: str | None = None
         """Why the stream could not be read to its end."""
@@ -74,8 +75,13 @@ class Lines:
         """Return the next line; None at the end."""
         if self._waiting:
             return self._take_again()
-        stop = -1 if self._nuls else self._buffer.find(b"\n", self._at)
-        return self._take_far() if stop < 0 else self._cut(stop)
+        at, base, number = self._at, self._base, self._number
+        stop = -1 if self._nuls else self._buffer.find(b"\n", at)
+        if stop < 0:
+            return self._take_far()
+        # As _cut does, without a call: every line passes here.
+        self._at, self._number = stop + 1, number + 1
+        return Line(self._buffer[at:stop], base + at, base + stop + 1, number)
 
     def put_back(self, text: bytes, offset: int, number: int, behind: Line | None) -> None:
         """Have the lines of ``text`` taken again, and ``behind`` after them."""
@@ -157,13 +163,14 @@ class Lines:
         """Read up to ``size`` bytes behind what is left; return whether there were any."""
         parts = [self._buffer[self._at :]]
         left = size
-        while left > 0 and self.damage is None:
+        while left > 0 and self.damage is None and not self._ended:
             try:
                 part = self._stream.read(min(left, CHUNK_BYTES))
             except (OSError, EOFError) as error:
                 self.damage = str(error) or type(error).__name__
                 break
             if not part:
+                self._ended = True
                 break
             parts.append(part)
             left -= len(part)

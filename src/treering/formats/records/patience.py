@@ -12,7 +12,7 @@ from typing import Final
 
 STEPS_MAX: Final = 100_000
 """Steps that are saved up, and that there are to begin with: a tenth of a second's."""
-BYTES_A_STEP: Final = 4
+BYTES_A_STEP: Final = 8
 STEPS_A_LINE: Final = 4
 """What it costs to take a line again."""
 

@@ -9,6 +9,7 @@ import msgspec
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import RunEnded, RunStarted, safe_part
 from treering.model.queries import Place, Query, make_cursor
+from treering.spine.closing import BEYOND_DELTAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,14 +150,20 @@ def recent_runs(
     return RunList(runs=found, has_more=more is not None, next_cursor=more)
 
 
+def _number(header: Header) -> int | None:
+    """Return an event's number in its run; None if it was given it from outside, far beyond."""
+    number = header.run_seq
+    return None if number is None or number >= BEYOND_DELTAS else number
+
+
 def outline(ledger: Ledger, started: Header, ended: Header | None = None) -> RunOutline:
     """Return a run at a glance; it is read through if its end does not tell all."""
     begun, over = _begun(started), _over(ended)
-    events, tool_calls = ended.run_seq if ended else None, over.tool_calls
+    events, tool_calls = _number(ended) if ended else None, over.tool_calls
     if events is None or tool_calls is None:
         events = tool_calls = 0
         for header in ledger.run_headers(started.scope, started.session_id, started.run_id or ""):
-            events = max(events + 1, header.run_seq or 0)
+            events = max(events + 1, _number(header) or 0)
             tool_calls += header.kind == "tool.call"
             ended = header if header.kind in RUN_ENDS else ended
         over = _over(ended)

@@ -1,0 +1,77 @@
+"""Where the sessions of logs belong: the scope of their project, and the same ever after."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from treering.capture.projects import scope_of
+from treering.errors import InvalidScope
+from treering.model.scopes import parse_scope
+
+if TYPE_CHECKING:
+    from treering.formats.telling import Opening
+    from treering.ledger.bookmarks import Bookmarks
+    from treering.model.scopes import Scope
+
+_UNIQUE: Final = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
+)
+"""Ids that no two sessions share: others may come again in another project."""
+
+
+class Homes:
+    """Finds the scope of each session, and remembers it whatever becomes of its folder."""
+
+    def __init__(self, notes: Bookmarks, *, scope: Scope | None, form: str) -> None:
+        self._notes = notes
+        self._scope = scope
+        self._form = form
+        self._scopes: dict[str, Scope] = {}
+        self.folder: str | None = None
+        """Where the work went on, if a session does not say so itself."""
+
+    def find(self, session: str, opening: Opening | None) -> Scope:
+        """Return the scope of a session; the one that was named for all goes before any other."""
+        if self._scope is not None:
+            return self._scope
+        kept = self._scopes.get(session)
+        if kept is None:
+            kept = self._scopes[session] = self._look_for(session, opening)
+        return kept
+
+    def note(self, scope: Scope, session: str) -> None:
+        """Remember where a session is that was opened."""
+        # What stands in for a scope that is not known is not kept: the log may yet say more.
+        known = self._scope is None and scope != parse_scope(self._form)
+        if known and _UNIQUE.search(session):
+            self._notes.keep(f"{self._form}:{session}", scope)
+
+    def _look_for(self, session: str, opening: Opening | None) -> Scope:
+        named = None if opening is None else opening.about.get("scope")
+        if isinstance(named, str):
+            return self._parsed(named)
+        for one in (session, None if opening is None else opening.parent):
+            kept = None if one is None else self._scopes.get(one) or self._noted(one)
+            if kept is not None:
+                return kept
+        folder = (opening.cwd if opening is not None else None) or self.folder
+        if not folder:
+            return parse_scope(self._form)
+        try:
+            return scope_of(folder)
+        except (InvalidScope, OSError, ValueError):
+            return parse_scope(self._form)
+
+    def _noted(self, session: str) -> Scope | None:
+        """Return the scope that a session was given when it was first told of."""
+        if not _UNIQUE.search(session):
+            return None
+        noted = self._notes.find(f"{self._form}:{session}")
+        return parse_scope(noted) if isinstance(noted, str) else None
+
+    def _parsed(self, scope: str) -> Scope:
+        try:
+            return parse_scope(scope)
+        except InvalidScope:
+            return parse_scope(self._form)

@@ -1,0 +1,185 @@
+"""Steps: what a reader makes of each record of a log, here or in a process of its own.
+
+Reading a large log takes about as long as recording it, so where there is a second core, another
+process reads it and hands on what it tells, as lines of JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.formats.records import read_records
+from treering.formats.registry import named_format
+from treering.formats.sources import open_source
+from treering.formats.telling import Opening, Outcome, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.formats.telling import Reader
+
+APART_BYTES_MIN: Final = 16 * 1024 * 1024
+"""A smaller file is read before another process has begun."""
+PARCEL_BYTES: Final = 1024 * 1024
+"""What is handed on at once."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One record, and the outcomes that are settled with it."""
+
+    record: Record | None
+    """None for what was held back to the end."""
+    outcomes: list[Outcome] = []
+    failure: str | None = None
+    """Why the reader did not understand it."""
+
+
+class Errand(msgspec.Struct, frozen=True, kw_only=True):
+    """What another process is to read."""
+
+    path: str
+    format: str
+    """The module of its format."""
+    offset: int
+    line: int
+    final: bool
+    state: Any = None
+    """Where its reader goes on; None if it begins."""
+
+
+class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+    """What another process has read."""
+
+    steps: list[Step] = []
+    sessions: dict[str, Opening] = {}
+    """Sessions told of since the last one."""
+    is_last: bool = False
+    state: Any = None
+    damage: str | None = None
+    """Why the file cannot be read any further."""
+
+
+def read_steps(reader: Reader, records: Iterator[Record]) -> Iterator[Step]:
+    """Give a step for each record, and one for what was held back."""
+    for record in records:
+        if record.fault is not None:
+            yield Step(record)
+            continue
+        try:
+            outcomes = reader.read(record)
+        except Exception as error:  # noqa: BLE001  (one odd record must not cost all the others)
+            yield Step(record, failure=f"not understood: {type(error).__name__}: {error}")
+        else:
+            yield Step(record, outcomes)
+    yield Step(None, reader.finish())
+
+
+class ReaderApart:
+    """A reader whose work is done in another process; it knows what that has told so far."""
+
+    def __init__(self, errand: Errand, *, keys_are_global: bool) -> None:
+        self._errand = errand
+        self.keys_are_global = keys_are_global
+        self.sessions: dict[str, Opening] = {}
+        self._state: Any = None
+
+    def state(self) -> Any:
+        """Return what the other reader needs to go on."""
+        return self._state
+
+    def steps(self) -> Iterator[Step]:
+        """Give the steps of the other reader. Raises OSError if it ends before they do."""
+        command = [sys.executable, "-m", "treering.capture.steps"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:  # noqa: S603  (ours)
+            assert process.stdin is not None  # noqa: S101  (it is a pipe)
+            assert process.stdout is not None  # noqa: S101
+            try:
+                process.stdin.write(msgspec.json.encode(self._errand))
+                process.stdin.close()
+                yield from self._received(process.stdout)
+            finally:
+                process.kill()
+
+    def _received(self, stream: IO[bytes]) -> Iterator[Step]:
+        decode = msgspec.json.Decoder(Parcel).decode
+        for line in stream:
+            parcel = decode(line)
+            self.sessions.update(parcel.sessions)
+            yield from parcel.steps
+            if parcel.damage is not None:
+                raise OSError(parcel.damage)
+            if parcel.is_last:
+                self._state = parcel.state
+                return
+        raise OSError("the process that read it has ended too early")
+
+
+def is_worth_it(size: int) -> bool:
+    """Whether a log of so many bytes is read faster by a process of its own."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return size >= APART_BYTES_MIN and (cores or 1) > 1 and bool(sys.executable)
+
+
+def run(errand: Errand, out: IO[bytes]) -> None:
+    """Read what was asked for, and write it down in parcels."""
+    reader = named_format(errand.format).READER(Path(errand.path))
+    if errand.state is not None:
+        reader.resume(errand.state)
+    told: dict[str, Opening] = {}
+    damage: str | None = None
+    steps: list[Step] = []
+    size = 0
+    try:
+        with open_source(errand.path) as stream:
+            stream.seek(errand.offset)
+            records = read_records(
+                stream, offset=errand.offset, line=errand.line, final=errand.final
+            )
+            for step in read_steps(reader, records):
+                steps.append(_light(step))
+                size += 0 if step.record is None else step.record.end - step.record.offset
+                if size >= PARCEL_BYTES:
+                    _write(out, Parcel(steps=steps, sessions=_fresh(reader, told)))
+                    steps, size = [], 0
+    except OSError as error:
+        damage = error.strerror or str(error)
+    sessions = _fresh(reader, told)
+    state = reader.state()
+    _write(out, Parcel(steps=steps, sessions=sessions, is_last=True, state=state, damage=damage))
+
+
+def _light(step: Step) -> Step:
+    """Return a step without the values of its records: their events tell what is in them."""
+    record = None if step.record is None else _place(step.record)
+    outcomes = [
+        Outcome(record=_place(one.record), events=one.events, skipped=one.skipped)
+        for one in step.outcomes
+    ]
+    return Step(record, outcomes, step.failure)
+
+
+def _place(record: Record) -> Record:
+    return Record(None, record.line, record.offset, record.end, record.fault, record.mended)
+
+
+def _fresh(reader: Reader, told: dict[str, Opening]) -> dict[str, Opening]:
+    """Return the sessions that were not told of before, or are told of otherwise now."""
+    fresh = {name: one for name, one in reader.sessions.items() if told.get(name) != one}
+    told.update(fresh)
+    return fresh
+
+
+def _write(out: IO[bytes], parcel: Parcel) -> None:
+    out.write(msgspec.json.encode(parcel) + b"\n")
+    out.flush()
+
+
+if __name__ == "__main__":
+    run(msgspec.json.decode(sys.stdin.buffer.read(), type=Errand), sys.stdout.buffer)
