@@ -86,6 +86,7 @@ def import_logs(
     dry_run: bool = False,
     again: bool = False,
     live: bool = False,
+    parallel: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> IntakeReceipt:
     """Take in logs that agents wrote: files, and folders with all inside, by what is in them.
@@ -94,7 +95,8 @@ def import_logs(
     that it worked in, or to ``scope``. Secrets are masked. What is known is not taken in again;
     files that did not change since the last time are not even read, unless ``again``. ``since_ms``
     leaves out files that were last written before. ``live`` leaves the last line of a file that is
-    being written for later. ``progress`` is told how many bytes are done, and of how many.
+    being written for later. ``parallel`` has large files read by a process of their own, where
+    there is a core for it. ``progress`` is told how many bytes are done, and of how many.
     """
     # Each is loaded only when asked for.
     from treering.capture.intake import take_logs  # noqa: PLC0415
@@ -109,6 +111,7 @@ def import_logs(
         dry_run=dry_run,
         again=again,
         live=live,
+        parallel=parallel,
         rows=partial(read_rows, table=openclaw_mem.TABLE, columns=openclaw_mem.COLUMNS),
         progress=progress,
     )

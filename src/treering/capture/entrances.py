@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from treering.capture.sessions import Sessions
     from treering.capture.tallies import Tally
-    from treering.formats.telling import Reader
+    from treering.formats.telling import Teller
     from treering.ledger.ledger import Ledger
     from treering.ledger.records import Place
     from treering.model.scopes import Scope
@@ -54,10 +54,10 @@ class Entrance:
     """Enters what one file tells in a ledger, a batch at a time."""
 
     def __init__(
-        self, ledger: Ledger, reader: Reader, sessions: Sessions, tally: Tally, *, dry_run: bool
+        self, ledger: Ledger, teller: Teller, sessions: Sessions, tally: Tally, *, dry_run: bool
     ) -> None:
         self._ledger = ledger
-        self._reader = reader
+        self._teller = teller
         self._sessions = sessions
         self._tally = tally
         self._form = tally.format or ""
@@ -89,7 +89,7 @@ class Entrance:
             for told in one.outcome.events:
                 pairs = of_sessions.get(told.session)
                 if pairs is None:
-                    opening = self._reader.sessions.get(told.session)
+                    opening = self._teller.sessions.get(told.session)
                     scope = self._sessions.see(told.session, opening)
                     pairs = of_sessions[told.session] = by_scope.setdefault(scope, [])
                     self._tally.sessions[told.session] = None
@@ -137,9 +137,9 @@ class Entrance:
 
     def _ids(self, scope: Scope, told: Told) -> list[str]:
         """Return the id of an event, then those that it has if it is of the past of a fork."""
-        if self._reader.keys_are_global:
+        if self._teller.keys_are_global:
             return [self._id("", told.key)]
-        opening = self._reader.sessions.get(told.session)
+        opening = self._teller.sessions.get(told.session)
         roots = self._sessions.roots(scope, told.session, opening)
         return [self._id(root, told.key) for root in (told.session, *roots)]
 
@@ -196,9 +196,9 @@ class Entrance:
         self._tally.events += len(ready)
 
     def _open(self, scope: Scope, told: Told) -> None:
-        opening = self._reader.sessions.get(told.session)
+        opening = self._teller.sessions.get(told.session)
         after = None
-        if told.after is not None and self._reader.keys_are_global:
+        if told.after is not None and self._teller.keys_are_global:
             after = self._id("", told.after)
         imported_id = named_id(self._form, told.session, "imported")
         self._sessions.open(
@@ -220,7 +220,7 @@ class Entrance:
             scope=scope,
             session_id=self._sessions.name(told.session),
             kind=kind,
-            agent_id=self._sessions.agent(self._reader.sessions.get(told.session)),
+            agent_id=self._sessions.agent(self._teller.sessions.get(told.session)),
             summary=told.summary,
             payload=payload,
             refs=refs,
@@ -254,8 +254,8 @@ class Entrance:
     def _place(self, scope: Scope, session: str, key: str) -> Place | None:
         """Return where an earlier event of a session stands, in its own part or its parents'."""
         ids = [self._id("", key)]
-        if not self._reader.keys_are_global:
-            roots = self._sessions.ancestors(scope, session, self._reader.sessions.get(session))
+        if not self._teller.keys_are_global:
+            roots = self._sessions.ancestors(scope, session, self._teller.sessions.get(session))
             ids = [self._id(root, key) for root in (session, *roots)]
         known = self._ledger.known(scope, ids)
         return next((known[one] for one in ids if one in known), None)

@@ -44,12 +44,20 @@ def take_logs(
     dry_run: bool = False,
     again: bool = False,
     live: bool = False,
+    parallel: bool = False,
     rows: Rows | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> IntakeReceipt:
     """Take in logs of agents: see ``treering.import_logs``."""
     intake = Intake(
-        ledger, scope=scope, dry_run=dry_run, again=again, live=live, rows=rows, progress=progress
+        ledger,
+        scope=scope,
+        dry_run=dry_run,
+        again=again,
+        live=live,
+        parallel=parallel,
+        rows=rows,
+        progress=progress,
     )
     return intake.take(find_files([Path(path) for path in paths]), since_ms=since_ms)
 
@@ -65,6 +73,7 @@ class Intake:
         dry_run: bool,
         again: bool,
         live: bool,
+        parallel: bool,
         rows: Rows | None,
         progress: Callable[[int, int], None] | None,
     ) -> None:
@@ -73,6 +82,7 @@ class Intake:
         self._dry_run = dry_run
         self._again = again
         self._live = live
+        self._parallel = parallel
         self._rows = rows
         self._progress = progress
         self._bookmarks = ledger.bookmarks(self._scope or BOOKMARK_SCOPE)
@@ -100,7 +110,8 @@ class Intake:
         for one in sorted(surveys, key=lambda one: one.order):
             reading = Reading(
                 self._ledger, one, self._bookmarks, scope=self._scope, dry_run=self._dry_run,
-                live=self._live, rows=self._rows, foreseen=self._foreseen, advance=self._advance,
+                live=self._live, apart=self._parallel, rows=self._rows, foreseen=self._foreseen,
+                advance=self._advance,
             )  # fmt: skip
             receipts.append(reading.take())
             sessions |= reading.sessions.seen

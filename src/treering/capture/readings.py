@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import msgspec
@@ -9,10 +10,12 @@ import msgspec
 from treering.capture.bookmarks import STATE_BYTES_MAX, Bookmark
 from treering.capture.entrances import Entrance
 from treering.capture.sessions import Sessions
+from treering.capture.steps import Errand, ReaderApart, is_worth_it, read_steps
 from treering.capture.tallies import Tally
 from treering.errors import Busy, InvalidInput, NotFound
 from treering.formats.records import read_records
 from treering.formats.records.pieces import TORN
+from treering.formats.registry import module_of
 from treering.formats.sources import fingerprint, open_source, tail_print
 from treering.formats.telling import Record
 from treering.model.codec import encode
@@ -23,8 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treering.capture.intake import Rows
+    from treering.capture.steps import Step
     from treering.capture.surveys import Survey
-    from treering.formats.telling import Reader
+    from treering.formats.telling import Reader, Teller
     from treering.ledger.bookmarks import Bookmarks
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import SourceReceipt, SourceState
@@ -46,6 +50,7 @@ class Reading:
         scope: Scope | None,
         dry_run: bool,
         live: bool,
+        apart: bool,
         rows: Rows | None,
         foreseen: set[tuple[str, str]],
         advance: Callable[[int], None],
@@ -56,6 +61,7 @@ class Reading:
         self._scope = scope
         self._dry_run = dry_run
         self._live = live
+        self._apart = apart
         self._rows = rows
         self._advance = advance
         self._tally = Tally(
@@ -88,17 +94,44 @@ class Reading:
             reader, bookmark = self._reader(stream)
             offset, line = (bookmark.offset, bookmark.line) if bookmark else (0, 1)
             state: SourceState = "grown" if bookmark else "read"
-            stream.seek(offset)
-            records = read_records(stream, offset=offset, line=line, final=not self._live)
-            end = self._enter(reader, records, offset, line)
+            teller, steps = self._steps(stream, reader, bookmark, offset, line)
+            end = self._enter(teller, steps, offset, line)
             if end is not None:
-                self._keep(stream, reader, *end)
+                self._keep(stream, teller, *end)
         return self._tally.receipt(state)
+
+    def _steps(
+        self,
+        stream: BinaryIO,
+        reader: Reader,
+        bookmark: Bookmark | None,
+        offset: int,
+        line: int,
+    ) -> tuple[Teller, Iterator[Step]]:
+        """Return who reads the file, and what it makes of each record."""
+        source, form = self._survey.source, self._survey.format
+        if self._apart and form is not None and is_worth_it(source.size - offset):
+            errand = Errand(
+                path=str(source.path),
+                format=module_of(form),
+                offset=offset,
+                line=line,
+                final=not self._live,
+                state=None if bookmark is None else bookmark.state,
+            )
+            with contextlib.suppress(OSError):  # It is read here, if no process can be had.
+                apart = ReaderApart(errand, keys_are_global=reader.keys_are_global)
+                apart.sessions.update(reader.sessions)
+                return apart, apart.steps()
+        stream.seek(offset)
+        records = read_records(stream, offset=offset, line=line, final=not self._live)
+        return reader, read_steps(reader, records)
 
     def _take_rows(self) -> SourceReceipt:
         if self._rows is None:
             raise InvalidInput("this is a database", hint="take it in by `treering import`")
-        self._enter(self._make_reader(), _records(self._rows, self._survey.source.path), 0, 1)
+        reader, path = self._make_reader(), self._survey.source.path
+        self._enter(reader, read_steps(reader, _records(self._rows, path)), 0, 1)
         return self._tally.receipt("read")
 
     def _restore(self) -> SourceReceipt:
@@ -163,54 +196,46 @@ class Reading:
         return form.READER(self._survey.source.path)
 
     def _enter(
-        self, reader: Reader, records: Iterator[Record], offset: int, line: int
+        self, teller: Teller, steps: Iterator[Step], offset: int, line: int
     ) -> tuple[int, int] | None:
-        """Enter what ``records`` tell; return how far they were read, but for a torn end.
+        """Enter what is told in ``steps``; return how far they went, but for a torn end.
 
         None if all of it is left for later.
         """
         tally = self._tally
-        entrance = Entrance(self._ledger, reader, self.sessions, tally, dry_run=self._dry_run)
+        entrance = Entrance(self._ledger, teller, self.sessions, tally, dry_run=self._dry_run)
         start, told = offset, offset
         torn: Record | None = None
-        for record in records:
-            tally.see(record)
-            torn = record if record.fault == TORN else None
-            offset, line = record.end, record.line + 1
-            if record.fault is not None:
-                tally.fail(record, record.fault)
-            else:
-                self._tell(reader, entrance, record)
+        for step in steps:
+            record = step.record
+            if record is not None:
+                tally.see(record)
+                torn = record if record.fault == TORN else None
+                offset, line = record.end, record.line + 1
+                fault = record.fault or step.failure
+                if fault is not None:
+                    tally.fail(record, fault)
+            elif self._live and not teller.sessions:
+                # Whoever writes it has yet to say which session it is, and where that works.
+                self._tally = Tally(tally.file, tally.format)
+                return None
+            for outcome in step.outcomes:
+                entrance.add(outcome)
             if offset - told >= ADVANCE_BYTES:
                 self._advance(offset - told)
                 told = offset
-        if self._live and not reader.sessions:
-            # Whoever writes it has yet to say which session it is, and where that works.
-            self._tally = Tally(tally.file, tally.format)
-            return None
-        for outcome in reader.finish():
-            entrance.add(outcome)
         entrance.flush()
         self._advance(offset - told)
         tally.bytes = offset - start
         # A torn end may be whole the next time.
         return (offset, line) if torn is None else (torn.offset, torn.line)
 
-    def _tell(self, reader: Reader, entrance: Entrance, record: Record) -> None:
-        try:
-            outcomes = reader.read(record)
-        except Exception as error:  # noqa: BLE001  (one odd record must not cost all the others)
-            self._tally.fail(record, f"not understood: {type(error).__name__}: {error}")
-            return
-        for outcome in outcomes:
-            entrance.add(outcome)
-
-    def _keep(self, stream: BinaryIO, reader: Reader, offset: int, line: int) -> None:
+    def _keep(self, stream: BinaryIO, teller: Teller, offset: int, line: int) -> None:
         if self._dry_run:
             return
         source = self._survey.source
         goes_on = stream.seekable() and not self.sessions.only_repeats
-        state = reader.state() if goes_on else None
+        state = teller.state() if goes_on else None
         if state is not None and len(encode(state)) > STATE_BYTES_MAX:
             state = None
         bookmark = Bookmark(
@@ -226,7 +251,7 @@ class Reading:
             state=state,
             sessions={}
             if state is None
-            else {name: one.bare() for name, one in reader.sessions.items()},
+            else {name: one.bare() for name, one in teller.sessions.items()},
         )
         note = cast("Any", msgspec.to_builtins(bookmark))
         self._bookmarks.keep(str(source.path.resolve()), note)

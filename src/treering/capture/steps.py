@@ -6,6 +6,8 @@ process reads it and hands on what it tells, as lines of JSON.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -84,10 +86,16 @@ class ReaderApart:
     """A reader whose work is done in another process; it knows what that has told so far."""
 
     def __init__(self, errand: Errand, *, keys_are_global: bool) -> None:
-        self._errand = errand
+        """Send a process on its errand. Raises OSError if there can be none."""
         self.keys_are_global = keys_are_global
         self.sessions: dict[str, Opening] = {}
         self._state: Any = None
+        command = [sys.executable, "-m", "treering.capture.steps"]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe)  # noqa: S603  (ours)
+        with self._process.stdin or contextlib.nullcontext() as asked:
+            if asked is not None:
+                asked.write(msgspec.json.encode(errand))
 
     def state(self) -> Any:
         """Return what the other reader needs to go on."""
@@ -95,15 +103,9 @@ class ReaderApart:
 
     def steps(self) -> Iterator[Step]:
         """Give the steps of the other reader. Raises OSError if it ends before they do."""
-        command = [sys.executable, "-m", "treering.capture.steps"]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:  # noqa: S603  (ours)
-            assert process.stdin is not None  # noqa: S101  (it is a pipe)
-            assert process.stdout is not None  # noqa: S101
+        with self._process as process:
             try:
-                process.stdin.write(msgspec.json.encode(self._errand))
-                process.stdin.close()
-                yield from self._received(process.stdout)
+                yield from self._received(process.stdout or io.BytesIO())
             finally:
                 process.kill()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import PurePath
+    from types import ModuleType
 
     from treering.formats.telling import Reader
 
@@ -72,3 +73,8 @@ def is_native(values: Sequence[Any]) -> bool:
         and first.get("record") == "export"
         and str(first.get("format")).startswith("treering.export.")
     )
+
+
+def module_of(form: Format) -> str:
+    """Return the name of a format's module, for ``named_format``."""
+    return cast("ModuleType", form).__name__.removeprefix("treering.formats.")

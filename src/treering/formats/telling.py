@@ -81,12 +81,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     skipped: str | None = None
 
 
-class Reader(Protocol):
-    """Reads the records of one file of one format, in their order.
-
-    Every record is answered by one Outcome, sooner or later: what comes may have to be held back
-    until more is known. Records with a fault are not given to it.
-    """
+class Teller(Protocol):
+    """Tells of the sessions in one file."""
 
     @property
     def sessions(self) -> dict[str, Opening]:
@@ -96,18 +92,26 @@ class Reader(Protocol):
     def keys_are_global(self) -> bool:
         """Whether a key names the same event in whichever session it is found."""
 
-    def read(self, record: Record) -> list[Outcome]:
-        """Return the outcomes that are settled with ``record``: its own, or earlier ones' too."""
-
-    def finish(self) -> list[Outcome]:
-        """Return the outcomes of records that are still held back."""
-
     def state(self) -> Any:
         """Return what it needs to go on behind the last record, as JSON; None if it cannot.
 
         No erasure reaches it, so it holds names, numbers and digests, and no text of the log. The
         names of its objects may come back in another order.
         """
+
+
+class Reader(Teller, Protocol):
+    """Reads the records of one file of one format, in their order.
+
+    Every record is answered by one Outcome, sooner or later: what comes may have to be held back
+    until more is known. Records with a fault are not given to it.
+    """
+
+    def read(self, record: Record) -> list[Outcome]:
+        """Return the outcomes that are settled with ``record``: its own, or earlier ones' too."""
+
+    def finish(self) -> list[Outcome]:
+        """Return the outcomes of records that are still held back."""
 
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""

@@ -114,6 +114,7 @@ def _take(
             since_ms=since_ms,
             dry_run=dry_run,
             again=again,
+            parallel=True,
             progress=progress,
         )
 
