@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from report import Row, Section, at_most
+from treering.capture.hooks.spool import drain
 from treering.capture.secrets import Guard
-from treering.capture.spool import drain
 from workload import Effort
 
 WAIT_MS_MAX: Final = 50

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
-from treering.capture.extraction import Extracted, Extraction
-from treering.capture.extraction_text import cleaned, payload_of, summary_of
+from treering.capture.episodes.extraction import Extracted, Extraction
+from treering.capture.episodes.extraction_text import cleaned, payload_of, summary_of
 from treering.capture.secrets import Guard
 from treering.model.codec import encode
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from treering.capture import finding
-from treering.capture.finding import find_files
+from treering.capture.intake import finding
+from treering.capture.intake.finding import find_files
 from treering.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 import treering
 from builders import said
-from treering.capture import episode_files, ingest, ingest_upkeep
-from treering.capture.episode_bounds import Caps
-from treering.capture.episode_files import locked
-from treering.capture.ingest import Ingest
-from treering.capture.ingest_follow import Follow, FollowPlan
+from treering.capture.episodes import files as episode_files
+from treering.capture.episodes import ingest, ingest_upkeep
+from treering.capture.episodes.bounds import Caps
+from treering.capture.episodes.files import locked
+from treering.capture.episodes.ingest import Ingest
+from treering.capture.episodes.ingest_follow import Follow, FollowPlan
 from treering.capture.secrets import Guard
 from treering.model.kinds import EPISODE_KINDS
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treering.capture.agents_settings import HOOKED, with_hooks, without_hooks
-from treering.capture.agents_settings_text import insert, parse, remove
-from treering.capture.installing import AGENTS, carry_out, diff, plan_install, plan_uninstall
+from treering.capture.hooks.installing import AGENTS, carry_out, diff, plan_install, plan_uninstall
+from treering.capture.hooks.settings import HOOKED, with_hooks, without_hooks
+from treering.capture.hooks.settings_text import insert, parse, remove
+from treering.capture.hooks.spool import drain
 from treering.capture.secrets import Guard
-from treering.capture.spool import drain
 from treering.errors import InvalidInput, NotFound, StorageError
 
 PROGRAM: Final = Path("/opt/tree ring/bin/treering-hook")

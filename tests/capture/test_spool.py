@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from treering import hook
+from treering.capture.hooks.spool import DrainReceipt, default_spool, drain, is_waiting
 from treering.capture.secrets import Guard
-from treering.capture.spool import DrainReceipt, default_spool, drain, is_waiting
 from treering.errors import Busy, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from treering.capture.spool_lines import Decision
+    from treering.capture.hooks.spool_lines import Decision
 
 GUARD = Guard(key=b"k" * 32)
 SECRET = "sk-ant-api03-" + "Zq9Wx7Kp3T" * 9 + "AA"
@@ -268,7 +268,8 @@ def test_a_drain_that_was_killed_is_done_again(spool: Path, transcript: Path, ta
     write(spool, told(transcript))
     program = (
         "import os, sys; from pathlib import Path\n"
-        "from treering.capture.secrets import Guard; from treering.capture.spool import drain\n"
+        "from treering.capture.secrets import Guard\n"
+        "from treering.capture.hooks.spool import drain\n"
         "drain(Path(sys.argv[1]), take=lambda _: os._exit(9), note=print, guard=Guard(key=b'k'))"
     )
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from treering.capture.bookmarks import read_bookmark
-from treering.capture.finding import find_files
 from treering.capture.intake import BOOKMARK_SCOPE
-from treering.capture.surveys import survey
+from treering.capture.intake.bookmarks import read_bookmark
+from treering.capture.intake.finding import find_files
+from treering.capture.intake.surveys import survey
 from treering.errors import TreeringError
 from treering.formats.sources import Source
 from treering.model.codec import decode

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treering.capture.agents_settings import PROGRAM
-from treering.capture.installing import AGENTS, carry_out, diff, plan_install, plan_uninstall
-from treering.capture.spool import default_spool
+from treering.capture.hooks.installing import AGENTS, carry_out, diff, plan_install, plan_uninstall
+from treering.capture.hooks.settings import PROGRAM
+from treering.capture.hooks.spool import default_spool
 from treering.errors import NotFound
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.options import json_option
@@ -22,8 +22,8 @@ from treering.surfaces.cli.output import note
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.capture.installing import Plan
-    from treering.capture.installing_files import Done
+    from treering.capture.hooks.installing import Plan
+    from treering.capture.hooks.installing_files import Done
 
 _agent = click.argument("agent", type=click.Choice(AGENTS), metavar="AGENT")
 _dry_run = click.option(

@@ -21,8 +21,8 @@ from treering.surfaces.cli.streams import writing_output
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.capture.spool_lines import Decision
-    from treering.capture.watching import Followed, Round
+    from treering.capture.hooks.spool_lines import Decision
+    from treering.capture.hooks.watching import Followed, Round
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import SourceReceipt
 
@@ -87,7 +87,7 @@ def watch(
     time something was taken in; Ctrl-C ends it and tells what it came to. One watch for each
     ledger is enough, and a second one says so.
     """
-    from treering.capture.watching_locks import only_watcher  # noqa: PLC0415  (not for --help)
+    from treering.capture.hooks.watching_locks import only_watcher  # noqa: PLC0415  (not for --help)
 
     named = resolve_scope(scope, is_global=is_global) if scope is not None or is_global else None
     place = database_path()
@@ -111,8 +111,8 @@ class _Following:
     """A watch, and what it has come to so far."""
 
     def __init__(self, ledger: Ledger, paths: Sequence[Path], *, scope: str | None) -> None:
-        from treering.capture.spool import default_spool  # noqa: PLC0415
-        from treering.capture.watching import Watch  # noqa: PLC0415
+        from treering.capture.hooks.spool import default_spool  # noqa: PLC0415
+        from treering.capture.hooks.watching import Watch  # noqa: PLC0415
 
         self._ledger = ledger
         self._scope = scope
@@ -155,7 +155,7 @@ class _Following:
         return import_logs(self._ledger, paths, scope=self._scope, live=True)
 
     def _drain(self, take: Callable[[Sequence[Path]], Any]) -> None:
-        from treering.capture.spool import drain, is_waiting  # noqa: PLC0415
+        from treering.capture.hooks.spool import drain, is_waiting  # noqa: PLC0415
 
         if not is_waiting(self._spool):
             return
@@ -168,7 +168,7 @@ class _Following:
             self._fail(one.path, one.error)
 
     def _note(self, decision: Decision) -> None:
-        from treering.capture.spool_notes import note_decision  # noqa: PLC0415
+        from treering.capture.hooks.spool_notes import note_decision  # noqa: PLC0415
 
         note_decision(self._ledger.masking(), decision, scope=self._scope)
 

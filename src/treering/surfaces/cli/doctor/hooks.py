@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from treering.capture.agents_settings import HOOKED, found_hooks
-from treering.capture.installing import AGENTS, plan_uninstall
-from treering.capture.spool import AWAY, UNREAD, default_spool
+from treering.capture.hooks.installing import AGENTS, plan_uninstall
+from treering.capture.hooks.settings import HOOKED, found_hooks
+from treering.capture.hooks.spool import AWAY, UNREAD, default_spool
 from treering.errors import TreeringError
 from treering.hook import SPOOL_BYTES_MAX, SUFFIX
 from treering.surfaces.cli.doctor.findings import Finding
@@ -19,7 +19,7 @@ from treering.surfaces.cli.times import ago
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.capture.installing import Plan
+    from treering.capture.hooks.installing import Plan
 
 WAITING_MS: Final = 3_600_000
 """What has waited for so long waits for a watch that does not run."""

@@ -18,7 +18,7 @@ from treering.surfaces.cli.output import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.capture.extraction import Extracted, Extraction
+    from treering.capture.episodes.extraction import Extracted, Extraction
 
 SPOOL: Final = "~/.openclaw/memory/openclaw-mem-episodes.jsonl"
 STATE_SUFFIX: Final = ".treering-extract.json"
@@ -97,8 +97,8 @@ def extract_sessions(
     """
     if max_duration and not follow:
         raise InvalidInput("--max-duration-seconds needs --follow", hint="add it")
-    from treering.capture.extraction import Extracted  # noqa: PLC0415  (not for --help)
-    from treering.capture.extraction_sources import default_root  # noqa: PLC0415
+    from treering.capture.episodes.extraction import Extracted  # noqa: PLC0415  (not for --help)
+    from treering.capture.episodes.extraction_sources import default_root  # noqa: PLC0415
 
     root = Path(sessions_root).expanduser() if sessions_root else default_root()
     path = Path(spool).expanduser()
@@ -139,7 +139,7 @@ def _follow(
 def _extraction(
     root: Path, spool: Path, state: Path, scope: str | None, cap: int, characters: int
 ) -> Extraction:
-    from treering.capture.extraction import Extraction  # noqa: PLC0415  (not for --help)
+    from treering.capture.episodes.extraction import Extraction  # noqa: PLC0415  (not for --help)
     from treering.capture.secrets import Guard  # noqa: PLC0415
     from treering.config import mask_key  # noqa: PLC0415
     from treering.model.scopes import parse_scope  # noqa: PLC0415

@@ -22,9 +22,9 @@ from treering.surfaces.cli.output import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from treering.capture.episode_bounds import Caps
-    from treering.capture.ingest import Ingest
-    from treering.capture.ingest_receipts import FollowReceipt, IngestReceipt
+    from treering.capture.episodes.bounds import Caps
+    from treering.capture.episodes.ingest import Ingest
+    from treering.capture.episodes.ingest_receipts import FollowReceipt, IngestReceipt
 
 STATE_SUFFIX: Final = ".treering-state.json"
 
@@ -113,8 +113,8 @@ def ingest(
         )
     if rotate_on_idle and not follow:
         raise InvalidInput("--rotate-on-idle-seconds needs --follow", hint="use --rotate")
-    from treering.capture.episode_bounds import Caps  # noqa: PLC0415  (not for --help)
-    from treering.capture.ingest_follow import Follow, FollowPlan  # noqa: PLC0415
+    from treering.capture.episodes.bounds import Caps  # noqa: PLC0415  (not for --help)
+    from treering.capture.episodes.ingest_follow import Follow, FollowPlan  # noqa: PLC0415
 
     caps = Caps.within(
         payload=payload_cap_bytes, conversation=conversation_payload_cap_bytes, refs=refs_cap_bytes
@@ -145,7 +145,7 @@ def ingest(
 
 
 def _ingest(ledger: Any, spool: Path, state: Path, scope: str | None, caps: Caps) -> Ingest:
-    from treering.capture.ingest import Ingest  # noqa: PLC0415  (not for --help)
+    from treering.capture.episodes.ingest import Ingest  # noqa: PLC0415  (not for --help)
     from treering.capture.secrets import Guard  # noqa: PLC0415
     from treering.config import mask_key  # noqa: PLC0415
     from treering.model.scopes import GLOBAL, parse_scope  # noqa: PLC0415

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.capture.finding import find_files
+from treering.capture.intake.finding import find_files
 from treering.capture.places import Place, known_places
 from treering.surfaces.cli.output import counted, note, say
 from treering.surfaces.cli.tables import Column, print_table

@@ -10,27 +10,27 @@ import os
 from collections import defaultdict, deque
 from typing import IO, TYPE_CHECKING, Final
 
-from treering.capture.episode_files import WholeLines, load_state, locked, save_state
-from treering.capture.episode_lines import LineReader, NotJson
-from treering.capture.ingest_receipts import (
+from treering.capture.episodes.files import WholeLines, load_state, locked, save_state
+from treering.capture.episodes.ingest_receipts import (
     Bounds,
     IngestReceipt,
     Lines,
     Maintenance,
     Source,
 )
-from treering.capture.ingest_state import IngestState
-from treering.capture.ingest_upkeep import keep_up, refusal
+from treering.capture.episodes.ingest_state import IngestState
+from treering.capture.episodes.ingest_upkeep import keep_up, refusal
+from treering.capture.episodes.lines import LineReader, NotJson
 from treering.errors import DuplicateEvent, NotFound, TreeringError
 from treering.model.scopes import GLOBAL
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from treering.capture.episode_bounds import Caps
-    from treering.capture.episode_files import Line
-    from treering.capture.episode_lines import Taken
-    from treering.capture.ingest_receipts import Upkeep
+    from treering.capture.episodes.bounds import Caps
+    from treering.capture.episodes.files import Line
+    from treering.capture.episodes.ingest_receipts import Upkeep
+    from treering.capture.episodes.lines import Taken
     from treering.capture.secrets import Guard
     from treering.ledger.ledger import Ledger
     from treering.model.events import NewEvent

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from treering.capture.episode_lines import SPOOL_SCHEMA
+from treering.capture.episodes.lines import SPOOL_SCHEMA
 from treering.model.codec import PAYLOAD_BYTES_MAX
 
 ERRORS_SAMPLE_MAX: Final = 5

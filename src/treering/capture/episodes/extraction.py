@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.capture.episode_bounds import is_dump
-from treering.capture.episode_files import (
+from treering.capture.episodes.bounds import is_dump
+from treering.capture.episodes.extraction_sources import (
+    AGENT,
+    ExtractState,
+    FileState,
+    Owners,
+    transcripts,
+)
+from treering.capture.episodes.extraction_text import DUMP, cleaned, payload_of, said_in, summary_of
+from treering.capture.episodes.files import (
     OWNER_FILE,
     WholeLines,
     load_state,
@@ -25,22 +33,14 @@ from treering.capture.episode_files import (
     save_state,
     sync_folder,
 )
-from treering.capture.episode_lines import (
+from treering.capture.episodes.lines import (
     ID_DIGITS,
     SPOOL_SCHEMA,
     decode_object,
     split_scope,
     storable,
 )
-from treering.capture.event_ids import named_id
-from treering.capture.extraction_sources import (
-    AGENT,
-    ExtractState,
-    FileState,
-    Owners,
-    transcripts,
-)
-from treering.capture.extraction_text import DUMP, cleaned, payload_of, said_in, summary_of
+from treering.capture.intake.event_ids import named_id
 from treering.errors import InvalidScope, NotFound
 from treering.formats import openclaw
 from treering.model.codec import encode
@@ -51,8 +51,8 @@ from treering.spine.words import plain
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from treering.capture.episode_files import Line
-    from treering.capture.extraction_sources import Owner
+    from treering.capture.episodes.extraction_sources import Owner
+    from treering.capture.episodes.files import Line
     from treering.capture.secrets import Guard
     from treering.model.scopes import Scope
 

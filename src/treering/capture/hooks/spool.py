@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.capture.spool_lines import (
+from treering.capture.hooks.spool_lines import (
     Decision,
     Wake,
     decision,

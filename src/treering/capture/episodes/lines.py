@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.capture.episode_bounds import bound, is_dump
+from treering.capture.episodes.bounds import bound, is_dump
 from treering.errors import InvalidInput, InvalidKind
 from treering.model.codec import REFS_BYTES_MAX, decode, encode
 from treering.model.events import SUMMARY_CHARACTERS_MAX, NewEvent
@@ -18,8 +18,8 @@ from treering.model.kinds import EPISODE_KINDS
 from treering.model.scopes import PUNCTUATION, parse_scope
 
 if TYPE_CHECKING:
-    from treering.capture.episode_bounds import Caps
-    from treering.capture.episode_files import Line
+    from treering.capture.episodes.bounds import Caps
+    from treering.capture.episodes.files import Line
     from treering.capture.secrets import Guard
     from treering.model.scopes import Scope
 

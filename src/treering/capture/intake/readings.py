@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import msgspec
 
-from treering.capture.bookmarks import STATE_BYTES_MAX, Bookmark
-from treering.capture.entrances import Entrance
-from treering.capture.sessions import Sessions
-from treering.capture.steps import Errand, ReaderApart, is_worth_it, read_steps
-from treering.capture.tallies import Tally
+from treering.capture.intake.bookmarks import STATE_BYTES_MAX, Bookmark
+from treering.capture.intake.entrances import Entrance
+from treering.capture.intake.sessions import Sessions
+from treering.capture.intake.steps import Errand, ReaderApart, is_worth_it, read_steps
+from treering.capture.intake.tallies import Tally
 from treering.errors import Busy, InvalidInput, NotFound
 from treering.formats.records import read_records
 from treering.formats.records.pieces import TORN
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treering.capture.intake import Rows
-    from treering.capture.steps import Step
-    from treering.capture.surveys import Survey
+    from treering.capture.intake.steps import Step
+    from treering.capture.intake.surveys import Survey
     from treering.formats.telling import Reader, Teller
     from treering.ledger.bookmarks import Bookmarks
     from treering.ledger.ledger import Ledger

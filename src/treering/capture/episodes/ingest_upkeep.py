@@ -6,13 +6,13 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from treering.capture.episode_files import OWNER_FILE, sync_folder
+from treering.capture.episodes.files import OWNER_FILE, sync_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from treering.capture.ingest_receipts import Upkeep
-    from treering.capture.ingest_state import IngestState
+    from treering.capture.episodes.ingest_receipts import Upkeep
+    from treering.capture.episodes.ingest_state import IngestState
 
 
 def refusal(spool: Path, state: IngestState, *, strictly: bool = False) -> str | None:

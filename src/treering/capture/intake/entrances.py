@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.capture.event_ids import named_id
+from treering.capture.intake.event_ids import named_id
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.formats.telling import Outcome, Told
 from treering.model.events import NewEvent
@@ -15,8 +15,8 @@ from treering.model.fields import TIME_MS_MAX, check_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.capture.sessions import Sessions
-    from treering.capture.tallies import Tally
+    from treering.capture.intake.sessions import Sessions
+    from treering.capture.intake.tallies import Tally
     from treering.formats.telling import Teller
     from treering.ledger.ledger import Ledger
     from treering.ledger.records import Place

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.capture.episode_files import Print, print_of
+from treering.capture.episodes.files import Print, print_of
 from treering.errors import InvalidScope
 from treering.model.scopes import GLOBAL, Scope, parse_scope
 

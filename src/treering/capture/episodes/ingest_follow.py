@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.capture.ingest_receipts import (
+from treering.capture.episodes.ingest_receipts import (
     Aggregate,
     Following,
     FollowReceipt,
@@ -19,8 +19,8 @@ from treering.errors import Busy, NotFound
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering.capture.ingest import Ingest
-    from treering.capture.ingest_receipts import IngestReceipt
+    from treering.capture.episodes.ingest import Ingest
+    from treering.capture.episodes.ingest_receipts import IngestReceipt
 
 POLL_MS: Final = 1_000
 POLL_MS_MIN: Final = 100

@@ -6,7 +6,7 @@ import contextlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from treering.capture.bookmarks import Bookmark, read_bookmark
+from treering.capture.intake.bookmarks import Bookmark, read_bookmark
 from treering.errors import InvalidInput
 from treering.formats.registry import NATIVE, find_format, is_native, named_format
 from treering.formats.sources import Source, is_sqlite, sniff

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.capture import agents_settings_openclaw as openclaw
-from treering.capture.agents_settings import (
-    HOOKED,
-    Hooked,
-    found_hooks,
-    switched_off,
-    with_hooks,
-    without_hooks,
-)
-from treering.capture.installing_files import (
+from treering.capture.hooks import settings_openclaw as openclaw
+from treering.capture.hooks.installing_files import (
     Change,
     Done,
     backups,
     decoded,
     read_settings,
     replace,
+)
+from treering.capture.hooks.settings import (
+    HOOKED,
+    Hooked,
+    found_hooks,
+    switched_off,
+    with_hooks,
+    without_hooks,
 )
 from treering.errors import InvalidInput, NotFound
 

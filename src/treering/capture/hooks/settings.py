@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.capture.agents_settings_text import Node, insert, parse, remove
+from treering.capture.hooks.settings_text import Node, insert, parse, remove
 from treering.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.capture.episode_files import Print, print_of
+from treering.capture.episodes.files import Print, print_of
 from treering.model.times import instant
 
 if TYPE_CHECKING:
-    from treering.capture.ingest_receipts import Recovery
+    from treering.capture.episodes.ingest_receipts import Recovery
 
 STATE_SCHEMA: Final = "treering.episodes.ingest.state.v1"
 

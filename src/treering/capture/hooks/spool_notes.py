@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treering.capture.event_ids import named_id
 from treering.capture.intake import BOOKMARK_SCOPE
-from treering.capture.sessions import Sessions
+from treering.capture.intake.event_ids import named_id
+from treering.capture.intake.sessions import Sessions
 from treering.errors import DuplicateEvent
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
-    from treering.capture.spool_lines import Decision
+    from treering.capture.hooks.spool_lines import Decision
     from treering.ledger.ledger import Ledger
 
 

@@ -90,7 +90,7 @@ class ReaderApart:
         self.keys_are_global = keys_are_global
         self.sessions: dict[str, Opening] = {}
         self._state: Any = None
-        command = [sys.executable, "-m", "treering.capture.steps"]
+        command = [sys.executable, "-m", "treering.capture.intake"]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe)  # noqa: S603  (ours)
         with self._process.stdin or contextlib.nullcontext() as asked:
@@ -183,5 +183,6 @@ def _write(out: IO[bytes], parcel: Parcel) -> None:
     out.flush()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Read what standard input asks for, to standard output."""
     run(msgspec.json.decode(sys.stdin.buffer.read(), type=Errand), sys.stdout.buffer)

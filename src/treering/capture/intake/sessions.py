@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.capture.homes import Homes
+from treering.capture.intake.homes import Homes
 from treering.errors import Conflict, InvalidInput, NotFound
 from treering.ledger.records import Place
 from treering.model.fields import check_name

@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from treering.capture.finding import find_files
-from treering.capture.readings import Reading
-from treering.capture.surveys import survey
-from treering.capture.tallies import Tally, in_all
+from treering.capture.intake.finding import find_files
+from treering.capture.intake.readings import Reading
+from treering.capture.intake.surveys import survey
+from treering.capture.intake.tallies import Tally, in_all
 from treering.errors import InvalidInput, NotFound
 from treering.formats.sources import source_at
 from treering.model.intakes import SourceReceipt
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.capture.finding import Found
-    from treering.capture.surveys import Survey
+    from treering.capture.intake.finding import Found
+    from treering.capture.intake.surveys import Survey
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import IntakeReceipt
 

@@ -1,0 +1,8 @@
+"""The process that reads a large log for another: see ``steps``."""
+
+from __future__ import annotations
+
+from treering.capture.intake.steps import main
+
+if __name__ == "__main__":
+    main()
