@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## Record, replay, redact, verify and tamper, on sessions of our own
+demo: $(READY)  ## Record, take in logs, search, redact, verify and tamper, on sessions of our own
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) check  ## Linters, types, architecture and the whole test suite

@@ -112,7 +112,12 @@ def import_logs(
         again=again,
         live=live,
         parallel=parallel,
-        rows=partial(read_rows, table=openclaw_mem.TABLE, columns=openclaw_mem.COLUMNS),
+        rows=partial(
+            read_rows,
+            table=openclaw_mem.TABLE,
+            columns=openclaw_mem.COLUMNS,
+            order=openclaw_mem.ORDER,
+        ),
         progress=progress,
     )
 

@@ -47,6 +47,13 @@ def test_what_repeats_a_log_is_named_and_left_out(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["a.jsonl"]
 
 
+def test_what_treering_keeps_beside_logs_is_no_log(tmp_path: Path) -> None:
+    made(tmp_path, "spool.jsonl", "spool.jsonl.treering-state.json",
+         "spool.jsonl.treering-extract.json", "hooks.treering-backup-1.json")  # fmt: skip
+
+    assert names_in(tmp_path) == ["spool.jsonl"]
+
+
 def test_a_file_that_is_named_is_taken_whatever_it_is_called(tmp_path: Path) -> None:
     made(tmp_path, "sessions.json", "notes.txt")
 

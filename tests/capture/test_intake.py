@@ -13,6 +13,7 @@ import pytest
 import treering
 from capture.intake_logs import (
     EVERYWHERE,
+    T0,
     VOYAGES,
     add,
     check_sums,
@@ -24,6 +25,7 @@ from capture.intake_logs import (
     told_by,
     write,
 )
+from formats.logs import pi
 from formats.logs.claude_code import BEGUN, SESSION
 from treering.app import import_logs
 from treering.errors import InvalidInput, InvalidScope
@@ -203,13 +205,16 @@ def test_an_export_of_our_own_is_restored_as_it_was(tmp_path: Path) -> None:
             check_sums(one)
         assert told_by(first) == told_by(second)
         assert (receipt.by_format, again.imported) == ({"treering": 1}, 0)
+        counted = [(one.sessions, one.sessions_new) for one in (foreseen, receipt, again)]
+        assert counted == [(1, 1), (1, 1), (1, 0)]
+        assert receipt.sources[0].sessions == [pi.SESSION]
         assert other.files_refused == 1
         assert "an export of scope" in str(other.sources[0].reason)
         assert second.verify().intact
 
 
-def test_a_database_of_openclaw_mem_is_read_row_by_row(tmp_path: Path) -> None:
-    path = tmp_path / "memory.sqlite"
+def mem_database(path: Path, *rows: tuple[int, str]) -> Path:
+    """Write a database of openclaw-mem: each row has a time and says something."""
     with sqlite3.connect(path) as database:
         database.execute(
             "CREATE TABLE episodic_events (id INTEGER PRIMARY KEY, event_id TEXT, ts_ms INTEGER,"
@@ -217,18 +222,53 @@ def test_a_database_of_openclaw_mem_is_read_row_by_row(tmp_path: Path) -> None:
             " payload_json TEXT, refs_json TEXT, redacted INTEGER, schema_version TEXT,"
             " created_at TEXT)"
         )
-        database.execute(
-            "INSERT INTO episodic_events VALUES (1, 'ep-1', 1790000000000, 'acme/app', 's1',"
-            " 'lyria', 'conversation.user', 'tide?', '{\"text\": \"Tide?\"}', NULL, 0,"
-            " 'openclaw-mem.episodes.v0', '')"
-        )
+        for ts_ms, text in rows:
+            database.execute(
+                "INSERT INTO episodic_events VALUES (NULL, ?, ?, 'acme/app', 's1', 'lyria',"
+                " 'conversation.user', ?, ?, NULL, 0, 'openclaw-mem.episodes.v0', '')",
+                (f"ep-{text}", ts_ms, text, json.dumps({"text": text})),
+            )
     database.close()
+    return path
+
+
+def test_a_database_of_openclaw_mem_is_read_row_by_row(tmp_path: Path) -> None:
+    path = mem_database(tmp_path / "memory.sqlite", (T0, "Tide?"))
     with treering.open(tmp_path / "l.db") as ledger:
         receipt = import_logs(ledger, [path])
 
         check_sums(receipt)
         assert (receipt.by_scope, receipt.by_format) == ({"acme/app": 1}, {"openclaw-mem": 1})
         assert import_logs(ledger, [path], again=True).events == 0
+
+
+def test_rows_come_by_their_times_and_before_what_waits_in_the_spool(tmp_path: Path) -> None:
+    folder = tmp_path / "mem"
+    spooled = [
+        {"schema": "openclaw-mem.episodes.spool.v0", "event_id": f"ep-{text}", "ts_ms": T0 + n,
+         "scope": "acme/app", "session_id": "s1", "agent_id": "lyria", "type": "conversation.user",
+         "summary": "from the spool", "payload": {"text": text}}
+        for n, text in ((1, "one"), (4, "four"))
+    ]  # fmt: skip
+    write(folder / "a-spool.jsonl", spooled)
+    mem_database(folder / "memory.sqlite", (T0 + 3, "three"), (T0 + 1, "one"), (T0 + 2, "two"))
+    with treering.open(tmp_path / "l.db") as ledger:
+        check_sums(import_logs(ledger, [folder]))
+
+        session = session_in(ledger, "s1", "acme/app")
+        assert said_in(session) == ["one", "two", "three", "four"]
+        summaries = {one.event_id: one.summary for one in session.headers()}
+        assert (summaries["ep-one"], summaries["ep-four"]) == ("one", "from the spool")
+
+
+def test_a_file_that_was_refused_is_no_log_of_a_format(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "cookies.sqlite") as database:
+        database.execute("CREATE TABLE jars (id INTEGER PRIMARY KEY)")
+    database.close()
+    with treering.open(":memory:") as ledger:
+        receipt = import_logs(ledger, [tmp_path])
+
+    assert (receipt.files_refused, receipt.by_format) == (1, {})
 
 
 def test_progress_is_told_in_bytes_and_ends_at_the_whole(tmp_path: Path) -> None:

@@ -99,7 +99,9 @@ def moved(name: str) -> Callable[[Path], Path]:
     return move
 
 
-@pytest.mark.parametrize("form", ["claude-code", "codex", "gemini", "openclaw", "pi"])
+@pytest.mark.parametrize(
+    "form", ["apeira", "claude-code", "codex", "gemini", "openclaw", "pi", "tape"]
+)
 @pytest.mark.parametrize(
     "move",
     [
@@ -134,6 +136,34 @@ def test_a_log_that_goes_on_under_another_name_is_carried_on(here: Ledger, tmp_p
     take(here, write(tmp_path / "renamed.jsonl", log.lines))
 
     assert said_in(session_in(here, SESSION)) == ["one", "about one", "two"]
+
+
+@pytest.mark.parametrize("form", ["apeira", "tape"])
+def test_a_copy_of_a_log_without_an_id_goes_on_from_what_was_copied(
+    here: Ledger, tmp_path: Path, form: str
+) -> None:
+    name, records = VOYAGES[form]
+    take(here, write(tmp_path / name, records[:2]))
+
+    take(here, write(tmp_path / "copy.jsonl", records))
+    take(here, write(tmp_path / name, records))
+
+    first = session_in(here, name.removesuffix(".jsonl"))
+    copy = session_in(here, "copy")
+    assert copy.outline().parent == first.session_id
+    assert copy.history() == first.history()
+
+
+@pytest.mark.parametrize("form", ["apeira", "tape"])
+def test_logs_that_come_to_the_same_words_by_other_ways_keep_them(
+    here: Ledger, tmp_path: Path, form: str
+) -> None:
+    records = VOYAGES[form][1]
+    for name, log in (("a.jsonl", records), ("b.jsonl", [records[0], *records[2:]])):
+        take(here, write(tmp_path / name, log))
+
+    told = len([one for one in session_in(here, "b").headers() if one.origin == form])
+    assert told == len(records) - 1 + 2  # Those that tell of the session are its own.
 
 
 # Growing.

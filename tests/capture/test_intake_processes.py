@@ -131,7 +131,9 @@ def test_processes_that_take_in_the_same_folder_at_once_take_it_in_once(
             skipped = sum(told["skipped"].values())
             assert told["imported"] + told["duplicates"] + skipped == told["lines"]
             assert told["errors"] == 0
+        receipts = [json.loads(answer) for answer in answers]
         with treering.open(shared_place) as shared:
+            assert sum(one["events"] for one in receipts) == len(told_by(shared))
             assert told_by(shared) == told_by(alone)
             assert conversations(shared) == conversations(alone)
             assert shared.verify().intact

@@ -10,7 +10,7 @@ import pytest
 import treering
 from capture.intake_logs import VOYAGES, add, claude_log, lines, said_in, session_in, write
 from capture.test_projects import clone, git
-from formats.logs import pi
+from formats.logs import codex, pi
 from formats.logs.claude_code import OTHER_SESSION, SESSION, Log
 from treering.app import import_logs
 from treering.capture.projects import scope_of
@@ -67,6 +67,54 @@ def test_a_session_whose_folder_is_gone_or_unknown_goes_somewhere_sensible(
     path = write(tmp_path / "a.jsonl", log_in(cwd, "one"))
 
     assert set(import_logs(here, [path]).by_scope) == {scope}
+
+
+@pytest.mark.parametrize(
+    ("remote", "scope"),
+    [
+        ("git@github.com:acme/lamp.git", "acme/lamp"),
+        ("https://github.com/Acme/Lamp", "acme/lamp"),
+        ("nowhere", "harbour"),
+    ],
+)
+def test_a_rollout_whose_folder_is_gone_goes_to_the_repository_that_it_names(
+    here: Ledger, tmp_path: Path, remote: str, scope: str
+) -> None:
+    stated = codex.opened(cwd="/gone/since/harbour", git={"repository_url": remote})
+    path = write(tmp_path / codex.PATH, [stated, *codex.turn("one", "about one")])
+
+    assert set(import_logs(here, [path]).by_scope) == {scope}
+
+
+def test_a_repository_that_is_there_goes_before_the_one_that_a_rollout_names(
+    here: Ledger, tmp_path: Path, project: Path
+) -> None:
+    stated = codex.opened(cwd=str(project), git={"repository_url": "git@x:other/one.git"})
+    path = write(tmp_path / codex.PATH, [stated, *codex.turn("one", "about one")])
+
+    assert set(import_logs(here, [path]).by_scope) == {"acme/lamp"}
+
+
+@pytest.mark.parametrize("place", [".openclaw/kept", "claw/agents/lyria/sessions"])
+def test_a_log_that_lies_with_openclaws_is_openclaws(
+    here: Ledger, tmp_path: Path, place: str
+) -> None:
+    folder = tmp_path / place
+    path = write(folder / f"{pi.SESSION}.jsonl", [pi.header(cwd="/srv"), pi.said(1, "hi")])
+    other = write(folder / "rollout.jsonl", [codex.opened(), *codex.turn("one", "about one")])
+    write(folder / "sessions.json", [{}])
+
+    receipt = import_logs(here, [path, other])
+
+    assert receipt.by_format == {"codex": 1, "openclaw": 1}
+    assert set(receipt.by_scope) >= {"openclaw/lyria" if "agents" in place else "srv"}
+
+
+def test_a_log_of_pi_that_lies_anywhere_else_is_pis(here: Ledger, tmp_path: Path) -> None:
+    folder = tmp_path / "agents" / "lyria" / "sessions"
+    write(folder / f"{pi.SESSION}.jsonl", [pi.header(), pi.said(1, "hi")])
+
+    assert import_logs(here, [tmp_path / "agents"]).by_format == {"pi": 1}
 
 
 def test_a_session_without_a_folder_goes_to_the_scope_of_its_agent(

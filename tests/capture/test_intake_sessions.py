@@ -121,6 +121,16 @@ PAIRS = [
 PAST = ["one", "about one", "two", "about two"]
 
 
+def check_told_once(ledger: Ledger, logs: Pair) -> None:
+    """Check that both sessions are whole, and nothing was recorded twice for that."""
+    parent, child = (session_in(ledger, one) for one in logs.ids)
+    assert said_in(child) == [*PAST, "three", "about three"]
+    assert said_in(parent) == [*PAST, "four", "about four"]
+    spoken = [one.payload["text"] for one in every_event(ledger) if "conversation" in one.kind]
+    assert sorted(spoken) == sorted({*PAST, "three", "about three", "four", "about four"})
+    assert ledger.verify().intact
+
+
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_session_that_goes_on_from_another_is_its_fork(
     here: Ledger, tmp_path: Path, pair: Callable[[Path], Pair]
@@ -131,11 +141,7 @@ def test_a_session_that_goes_on_from_another_is_its_fork(
 
     parent, child = (session_in(here, one) for one in logs.ids)
     assert (child.outline().parent, parent.outline().parent) == (logs.ids[0], None)
-    assert said_in(child) == [*PAST, "three", "about three"]
-    assert said_in(parent) == [*PAST, "four", "about four"]
-    spoken = [one.payload["text"] for one in every_event(here) if "conversation" in one.kind]
-    assert sorted(spoken) == sorted({*PAST, "three", "about three", "four", "about four"})
-    assert here.verify().intact
+    check_told_once(here, logs)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -146,10 +152,10 @@ def test_a_session_that_comes_before_the_one_it_goes_on_from_loses_nothing(
 
     take(here, logs.child, logs.parent)
 
-    parent, child = (session_in(here, one) for one in logs.ids)
-    assert said_in(child) == [*PAST, "three", "about three"]
-    assert said_in(parent) == [*PAST, "four", "about four"]
-    assert here.verify().intact
+    check_told_once(here, logs)
+    assert session_in(here, logs.ids[0]).outline().parent == logs.ids[1]
+    again = import_logs(here, [logs.parent, logs.child], scope=EVERYWHERE, again=True)
+    assert again.events == 0
 
 
 @pytest.mark.parametrize("pair", PAIRS)

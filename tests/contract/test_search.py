@@ -23,7 +23,6 @@ FOUND: Final[dict[str, set[str]]] = {
     "storage": {"plain"},
     "STORAGE friday": {"plain"},
     "storage monday": set(),
-    "deploy": set(),
     "deploy*": {"plain"},
     "stor* eng*": {"plain"},
     '"storage engine"': {"plain"},
@@ -86,6 +85,86 @@ def texts(ledger: Ledger) -> Ledger:
 
 def test_an_event_is_found_by_its_words(texts: Ledger) -> None:
     assert {query: found(texts, query) for query in FOUND} == FOUND
+
+
+@pytest.mark.parametrize(
+    ("query", "names", "widened"),
+    [
+        ("deploy", {"plain"}, ["deploy*"]),
+        ("storage frid", {"plain"}, ["frid*"]),
+        ("deploy frid", {"plain"}, ["deploy*", "frid*"]),
+        ("deployed", {"plain"}, []),
+        ("deploy*", {"plain"}, []),
+        ("deploy kind:tool.call", set(), []),
+        ("deploy -storage", set(), []),
+        ("storage monday", set(), []),
+        ("en", set(), []),
+        ('"storage eng"', set(), []),
+    ],
+)
+def test_words_that_nothing_has_are_taken_for_beginnings_and_the_result_says_so(
+    texts: Ledger, query: str, names: set[str], widened: list[str]
+) -> None:
+    result = texts.search(query, scope=HERE)
+
+    assert {hit.event_id for hit in result.hits} == names
+    assert result.widened == widened
+    assert all(hit.spans for hit in result.hits)
+
+
+def test_a_session_is_named_by_the_beginning_of_its_id(ledger: Ledger) -> None:
+    for name in ("main", "main:ada", "main:bob", "crew:ada"):
+        ledger.append([said("apples", event_id=name, session_id=name)])
+
+    assert found(ledger, "session:crew") == {"crew:ada"}
+    assert found(ledger, "apples session:main") == {"main"}
+    assert found(ledger, "apples session:main:") == {"main:ada", "main:bob"}
+    assert found(ledger, "apples session:main:a,crew") == {"main:ada", "crew:ada"}
+    assert found(ledger, "apples -session:main:") == {"main", "crew:ada"}
+    assert found(ledger, "apples session:cre") == set()
+    assert found(ledger, "apples session:nobody") == set()
+    assert found(ledger, "apples -session:nobody") == {"main", "main:ada", "main:bob", "crew:ada"}
+
+
+def test_a_beginning_of_too_many_ids_is_refused(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treering.ledger.search_readings.SESSIONS_MAX", 1)
+    ledger.append([said("apples", session_id=name) for name in ("main:ada", "main:bob")])
+
+    with pytest.raises(treering.InvalidInput, match="2 sessions begin with main"):
+        ledger.search("session:main", scope=HERE)
+
+
+def test_a_snippet_says_what_was_said_and_says_it_once(ledger: Ledger) -> None:
+    output = "def foghorn(): pass"
+    error = {"class": "Failed", "message": "no foghorn here"}
+    ledger.append(
+        [
+            said("Fixed the foghorn.", kind="conversation.assistant", event_id="reply",
+                 payload={"text": "Fixed the foghorn.", "model": "gpt-5"}),
+            called("Read", kind="tool.result", event_id="read", summary=f"Read returned: {output}",
+                   payload={"name": "Read", "output": output, "exit_code": 1}),
+            called("Bash", kind="tool.result", event_id="failed", summary="Bash failed",
+                   payload={"name": "Bash", "output": error["message"], "error": error}),
+            called("Bash", event_id="call", summary="Bash: blow the foghorn",
+                   payload={"name": "Bash", "input": {"timeout": 5, "command": "blow foghorn"}}),
+        ]
+    )  # fmt: skip
+
+    def snippets(query: str) -> dict[str, str]:
+        return {hit.event_id: hit.snippet for hit in ledger.search(query, scope=HERE).hits}
+
+    assert snippets("foghorn") == {
+        "reply": "Fixed the foghorn.",
+        "read": output,
+        "failed": "no foghorn here",
+        "call": "blow foghorn",
+    }
+    # What is not said is told by the summary, or by all there is.
+    assert snippets("foghorn returned") == {"read": f"Read returned: {output}"}
+    assert snippets("foghorn failed") == {"failed": "no foghorn here Failed Bash"}
+    assert snippets("foghorn gpt") == {"reply": "Fixed the foghorn. gpt-5"}
 
 
 def test_a_tool_call_is_found_by_its_tool_its_files_and_what_it_was_asked(ledger: Ledger) -> None:

@@ -13,6 +13,7 @@ from treering.derive.search_texts import (
     files_in,
     search_text,
     text_of,
+    texts_of,
     tool_of,
 )
 from treering.ledger.search_texts import masked
@@ -48,10 +49,53 @@ def terms(text: str) -> tuple[Term, ...]:
             "hello\na\n5",
         ),
         ({"text": "hello", "noise": "A" * 5_000}, "hello"),
+        ({"output": "hello", "error": {"message": "hello"}, "more": ["hello"]}, "hello"),
     ],
 )
 def test_an_event_says_what_its_payload_says(payload: Any, text: str) -> None:
     assert text_of(event_of(said("hello", payload=payload))) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "said_first"),
+    [
+        ("conversation.user", {"text": "hello there", "model": "m1"}, "hello there"),
+        ("conversation.user", {"text": [{"type": "text", "text": "hi", "index": 4}]}, "hi"),
+        ("tool.call", {"name": "Write", "input": {"content": "x", "file_path": "a.py"}}, "a.py\nx"),
+        ("tool.call", {"name": "sh", "input": "ls"}, "ls"),
+        ("tool.call", {"name": "sh", "arguments": {"n": 5, "command": "ls"}}, "ls"),
+        ("tool.result", {"name": "sh", "output": {"stdout": "done", "code": 1}}, "done"),
+        ("tool.result", {"name": "sh", "output": "", "error": {"message": "no"}}, "no"),
+        ("ops.observation", {"record": "mode", "value": "fast"}, "mode\nfast"),
+        ("ops.observation", None, "hello"),
+    ],
+)
+def test_what_was_said_comes_first_without_names_and_numbers(
+    kind: str, payload: Any, said_first: str
+) -> None:
+    event = event_of(said("hello", kind=kind, payload=payload))
+    texts = list(texts_of(event))
+
+    assert texts[0] == said_first
+    assert "hello" in texts
+    assert texts[-1] == text_of(event)
+
+
+@pytest.mark.parametrize(
+    ("output", "message", "text"),
+    [
+        ("exit 1\n== failed ==\nno tide", "exit 1 == failed == no tide", None),
+        ("exit 1\n== failed ==\nno tide", "exit 1 == fai…", None),
+        ("exit 1\n== failed ==", "exit 1", None),
+        ("exit 12", "exit 1", "exit 12\nexit 1"),
+        ("exit 1", "exit 1 and more", "exit 1\nexit 1 and more"),
+    ],
+)
+def test_what_is_said_twice_is_told_once(output: str, message: str, text: str | None) -> None:
+    payload = {"output": output, "error": {"message": message}}
+    event = event_of(called("sh", kind="tool.result", summary=output[:6], payload=payload))
+
+    assert text_of(event) == (text or output)
 
 
 def test_of_a_long_event_the_beginning_and_the_end_are_kept() -> None:

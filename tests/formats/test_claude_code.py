@@ -229,6 +229,45 @@ def test_what_nobody_typed_is_seen_and_not_said(
     assert event.payload["message"]["content"] == content
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("<command-name>/tend</command-name>", "/tend"),
+        (
+            "<command-name>/tend</command-name>\n<command-args>the lamp\nthe horn </command-args>",
+            "/tend the lamp\nthe horn",
+        ),
+        ("<command-message>…</command-message>\n<command-name>/tend</command-name>", "/tend"),
+        ("<command-name>tend</command-name>\n<command-args></command-args>", "/tend"),
+    ],
+)
+def test_a_slash_command_is_what_the_user_typed(content: str, said: str) -> None:
+    log = Log()
+    log.user(content)
+
+    [event] = told_by(log)
+
+    assert (event.kind, event.payload) == ("conversation.user", {"text": said, "raw": content})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "<command-name>/clear</command-name>\n<command-args></command-args>",
+        "<command-name>/tend</command-name><local-command-stdout>Tended.</local-command-stdout>",
+        [
+            text("<command-name>/tend</command-name>"),
+            text("<local-command-stdout>Tended.</local-command-stdout>"),
+        ],
+    ],
+)
+def test_a_command_for_the_program_itself_is_seen_and_not_said(content: Any) -> None:
+    log = Log()
+    log.user(content)
+
+    assert {event.kind for event in told_by(log)} == {"ops.observation"}
+
+
 def test_a_reminder_in_front_of_a_prompt_does_not_hide_it() -> None:
     log = Log()
     log.user("<system-reminder>Mind the gap.</system-reminder>\nLight the lamp.")
@@ -579,7 +618,8 @@ def test_whatever_lines_hold_each_is_answered_and_what_is_told_can_be_kept(
     outcomes = [outcome for record in records for outcome in reading.read(record)]
     outcomes += reading.finish()
 
-    assert [outcome.record for outcome in outcomes] == records
+    answered = [outcome.record for outcome in outcomes]
+    assert sorted(answered, key=lambda record: record.line) == records
     for outcome in outcomes:
         assert bool(outcome.events) != bool(outcome.skipped)
         for event in outcome.events:

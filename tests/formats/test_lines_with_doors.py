@@ -18,7 +18,7 @@ from treering.formats.apeira import lines as apeira_lines
 from treering.formats.apeira.lines import ApeiraReader
 from treering.formats.clawser import lines as clawser_lines
 from treering.formats.clawser.kinds import rebuild
-from treering.formats.clawser.lines import ClawserReader
+from treering.formats.clawser.lines import ClawserReader, beside_card
 from treering.formats.clawser.text import stringify, truthy
 from treering.formats.loose import storable
 from treering.model.codec import canonical, decode
@@ -84,15 +84,23 @@ def test_an_apeira_log_comes_back_as_its_door_would_give_it(session: Session) ->
     assert apeira.from_session(session).to_jsonl() == episodic.to_jsonl()
 
 
-def test_an_apeira_log_has_the_ids_that_its_door_gives(session: Session) -> None:
+def test_an_apeira_log_tells_what_its_door_gives(session: Session) -> None:
     episodic = apeira.Episodic("\n".join(map(json.dumps, episodes())))
 
     made = apeira.to_session(episodic, session)
     events = told(ApeiraReader(LOG), episodes())
 
-    assert [event.key for event in events] == [header.event_id for header in made]
     assert [event.kind for event in events] == [header.kind for header in made]
     assert events[2].payload["name"] == "tide"
+
+
+def test_an_episode_is_known_by_all_that_came_before_it() -> None:
+    log = episodes()
+    keys = [event.key for event in told(ApeiraReader(LOG), log)]
+    other = [event.key for event in told(ApeiraReader(), [*log[:2], log[3], *log[3:]])]
+
+    assert len(set(keys)) == len(log)
+    assert (other[:2], set(other[2:]) & set(keys)) == (keys[:2], set())
 
 
 def test_a_line_that_is_no_episode_is_kept() -> None:
@@ -152,3 +160,41 @@ def test_each_is_recognised_by_itself_alone() -> None:
 
     assert [one for one in every if one.recognises(episodes())] == [apeira_lines]
     assert [one for one in every if one.recognises(voyage())] == [clawser_lines]
+
+
+@pytest.mark.parametrize(
+    ("card", "title"),
+    [
+        (b'{"id":"conv_1","name":"Tides","version":2}', "Tides"),
+        (b'{"title":"High water","name":"Tides"}', "High water"),
+        (b'{"name":7}', None),
+        (b"[1]", None),
+        (b"{torn", None),
+        (b"[" * 100_000, None),
+        (b'{"name":"Tides"}' + b" " * 1024 * 1024, None),
+        (None, None),
+    ],
+)
+def test_a_conversation_is_called_what_the_card_beside_it_says(
+    tmp_path: Path, card: bytes | None, title: str | None
+) -> None:
+    if card is not None:
+        (tmp_path / "meta.json").write_bytes(card)
+
+    reader = beside_card(tmp_path / "events.jsonl")
+
+    assert [one.title for one in reader.sessions.values()] == [title]
+
+
+def test_the_name_of_a_conversation_is_the_title_of_its_session(tmp_path: Path) -> None:
+    folder = tmp_path / "ws_1" / ".conversations" / "conv_1"
+    folder.mkdir(parents=True)
+    (folder / "meta.json").write_text('{"id":"conv_1","name":"Tides"}')
+    log = folder / "events.jsonl"
+    log.write_text("".join(f"{json.dumps(one)}\n" for one in voyage()))
+
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        treering.import_logs(ledger, [log], scope="acme/app")
+        outline = ledger.session("conv_1", scope="acme/app", agent="clawser").outline()
+
+    assert outline.title == "Tides"

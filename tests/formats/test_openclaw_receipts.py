@@ -65,6 +65,46 @@ def test_a_cron_run_is_an_alert_on_the_timeline_of_its_job() -> None:
 @pytest.mark.parametrize(
     ("receipt", "summary", "refs"),
     [
+        (
+            {"kind": "autoCapture", "ok": True},
+            "autoCapture ok",
+            {"code": "autoCapture", "status": "ok"},
+        ),
+        (
+            {"type": "memory.AUTORECALL", "finalCount": 3, "injectedCount": 2},
+            "autoRecall 3 recalled, 2 injected",
+            {"code": "autoRecall", "status": "ok", "recalled": 3, "injected": 2},
+        ),
+        (
+            {"event": "openclaw-mem-engine:auto_capture.receipt", "status": "error"},
+            "autoCapture failed",
+            {"code": "autoCapture", "status": "failed"},
+        ),
+        (
+            {"event": "autoRecall", "type": "lifecycle", "skipReason": "trivial_prompt"},
+            "autoRecall skipped: trivial_prompt",
+            {"code": "autoRecall", "status": "skipped"},
+        ),
+    ],
+)
+def test_a_receipt_may_say_what_it_is_by_its_name_alone(
+    receipt: dict[str, Any], summary: str, refs: dict[str, Any]
+) -> None:
+    (event,) = told(OpenClawReceiptsReader(), [receipt])
+
+    assert openclaw_receipts.recognises([receipt])
+    assert (event.kind, event.summary, event.refs) == ("ops.receipt", summary, refs)
+    assert event.payload == receipt
+
+
+@pytest.mark.parametrize("kind", ["capture", "autoCaptured", "the autoCapture", "autopilot", 5])
+def test_what_only_sounds_like_a_receipt_is_none(kind: Any) -> None:
+    assert not openclaw_receipts.recognises([{"kind": kind, "ok": True}])
+
+
+@pytest.mark.parametrize(
+    ("receipt", "summary", "refs"),
+    [
         (RECALL, "recall 3 recalled, 2 injected", {"status": "ok", "recalled": 3, "injected": 2}),
         (
             {**RECALL, "skipped": True, "skipReason": "trivial_prompt"},

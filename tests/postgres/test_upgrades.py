@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from treering import Header, Ledger
 
 TO_SCHEMA_4: Final = """
-DROP FUNCTION search_scope;
+DROP ROUTINE search_scope, admit_search, run_search;
+DROP TYPE search_order, search_hit;
 DROP TABLE search_documents, search_marks;
 UPDATE ledger SET value = '4' WHERE name = 'version';
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from capture.intake_logs import VOYAGES, write
@@ -18,6 +19,8 @@ FOLDERS: Final = {
     "openclaw": ".openclaw/agents/main/sessions",
     "pi": ".pi/agent/sessions/--home-ada-harbour--",
 }
+CWDS: Final = ("/srv/lighthouse", "/srv/harbour", "/home/ada/harbour")
+"""Folders that the logs tell of work in; they are nowhere."""
 _VARIABLES: Final = (
     *("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "OPENCLAW_STATE_DIR"),
     *("PI_CODING_AGENT_DIR", "TREERING_SPOOL", "TREERING_SCOPE", "XDG_STATE_HOME"),
@@ -37,3 +40,12 @@ def write_log(home: Path, agent: str) -> Path:
     """Write a log of ``agent`` where it would, and return it."""
     name, records = VOYAGES[agent]
     return write(home / FOLDERS[agent] / name, records)
+
+
+def work_in(folder: Path, log: Path) -> None:
+    """Let a log tell of work in ``folder``, which is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = log.read_text()
+    for cwd in CWDS:
+        text = text.replace(json.dumps(cwd), json.dumps(str(folder)))
+    log.write_text(text)

@@ -21,7 +21,7 @@ import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from capture.intake_logs import add, lines
 from formats.logs import codex
-from surfaces.agent_homes import FOLDERS, move_in, write_log
+from surfaces.agent_homes import FOLDERS, move_in, work_in, write_log
 from surfaces.talks import IN, TOKEN
 
 if TYPE_CHECKING:
@@ -362,6 +362,25 @@ def test_a_spool_that_nobody_drains_is_told(
     assert drained["spool_unread"]["level"] == "warning"
 
 
+def test_a_log_that_was_only_touched_has_not_grown(cli: CommandLine, home: Path) -> None:
+    log = write_log(home, "codex")
+    assert cli("import", *IN).status == 0
+
+    age(log, 3)
+    touched = cli("doctor", "--quick", *IN, "--json")
+    body = log.read_text()
+    log.write_text(body.replace("2026", "2027"))
+    changed = cli("doctor", "--quick", *IN, "--json")
+    log.write_text(body)
+    add(log, lines([codex.user_item("And then?", n=12)]))
+    grown = cli("doctor", "--quick", *IN, "--json")
+
+    assert "not_imported" not in found(touched)
+    assert found(touched)["imported"]["message"] == "codex: 1 log imported, none waits"
+    for outcome in (changed, grown):
+        assert found(outcome)["not_imported"]["message"] == "codex: 1 log grown since the import"
+
+
 # One session.
 
 
@@ -369,6 +388,7 @@ def test_one_session_tells_its_repairs_its_open_calls_and_its_log(
     cli: CommandLine, home: Path
 ) -> None:
     log = write_log(home, "codex")
+    work_in(home / "works", log)
     add(log, lines([codex.call("c7", n=9, command=f"ls {TOKEN}")]))
     assert cli("import", *IN).status == 0
 
@@ -383,7 +403,7 @@ def test_one_session_tells_its_repairs_its_open_calls_and_its_log(
     assert len(found(there)["missing_result"]["items"]) == 1
     assert len(found(there)["open_calls"]["items"]) == 1
     assert found(there)["open_calls"]["items"][0].startswith("shell c7: ")
-    assert found(there)["log"]["fix"] == f"cd /srv/harbour && codex resume {codex.SESSION}"
+    assert found(there)["log"]["fix"] == f"cd {home / 'works'} && codex resume {codex.SESSION}"
     assert found(grown)["log_grown"]["fix"] == f"treering import {log}"
     assert f"its log is not there any more: {log}" in gone.out
     assert TOKEN not in there.out + gone.out

@@ -243,5 +243,6 @@ def test_people_are_told_how_to_reach_imported_sessions(aged: CommandLine) -> No
     outcome = aged("episodes", "gc", "--scope", "s", "--now-ts-ms", str(100 * DAY_MS + 1))
 
     assert outcome.out.splitlines()[-1] == (
-        "left alone: 1 imported session; --policy TYPE=DAYS reaches them, too"
+        "kept: what is past a default only, of 1 imported session;"
+        " --policy TYPE=DAYS reaches it, too"
     )

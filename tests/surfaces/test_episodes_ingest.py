@@ -147,3 +147,19 @@ def test_a_spool_that_is_not_there_leaves_no_ledger_behind(
 
     assert (outcome.status, outcome.receipt["code"]) == (1, "not_found")
     assert not cli.database.exists()
+
+
+def test_without_a_name_the_spool_is_the_one_that_extraction_writes(
+    cli: CommandLine, spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    default = tmp_path / ".openclaw" / "memory" / "openclaw-mem-episodes.jsonl"
+    missing = cli("episodes", "ingest")
+    default.parent.mkdir(parents=True)
+    spool.rename(default)
+
+    outcome = cli("episodes", "ingest", "--json")
+
+    assert missing.status != 0
+    assert outcome.receipt["source"]["file"] == str(default)
+    assert outcome.receipt["inserted"] > 0

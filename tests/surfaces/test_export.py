@@ -342,3 +342,29 @@ def test_what_only_becomes_a_secret_on_the_page_is_withheld(cli: CommandLine) ->
     assert TOKEN not in out
     assert WITHHELD in out
     assert "before" in out
+
+
+def test_a_page_keeps_its_head_when_there_is_a_mask_in_the_title(cli: CommandLine) -> None:
+    with treering.open(cli.database, guard="mask") as ledger:
+        session = ledger.session("s1", scope=HERE, agent="x")
+        session.rename(f"password = hunter2-Winter-x7 {TOKEN}(https://example.org)")
+        session.record("conversation.user", "before", payload={"text": "before"})
+
+    out = cli("export", "s1", *IN, "--format", "markdown").out
+
+    assert re.match(r"# password = \[redacted:password:[0-9a-f]{8}\] \[redacted:github:", out)
+    assert "- session s1 of scope" in out
+    assert "<a " not in MarkdownIt().render(out)
+
+
+def test_one_entry_is_told_as_one(cli: CommandLine, tmp_path: Path) -> None:
+    parted = TOKEN.replace("_", "\\_")
+    with treering.open(cli.database, guard="off") as ledger:
+        session = ledger.session("s1", scope=HERE, agent="x")
+        session.record("conversation.user", "x", payload={"text": f"take {parted}"})
+    target = ("--payloads", "included", "--out", str(tmp_path / "s1.html"))
+
+    out = cli("export", "s1", *IN, "--format", "html", *target).out
+
+    assert ": 1 entry\n" in out
+    assert "1 entry looked like a secret and was withheld" in out

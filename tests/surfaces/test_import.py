@@ -55,9 +55,10 @@ def test_without_a_path_all_agents_are_looked_through(cli: CommandLine, home: Pa
 
     assert (done.status, done.err) == (0, "")
     table, told = done.out.split("imported ", 1)
-    assert [line.split()[0] for line in table.splitlines() if line.strip()][-2:] == [
-        "claude-code",
-        "codex",
+    assert [line.split()[:2] for line in table.splitlines()] == [
+        ["agent", "logs"],
+        ["claude-code", "1"],
+        ["codex", "1"],
     ]
     assert "30 days" in table
     assert "ever" in table
@@ -229,6 +230,22 @@ def test_faults_and_files_left_out_are_told_beside_the_output(
     assert f"{folder / 'b.json'} was left out: it is no log that Treering knows" in done.err
     assert "not JSON" not in done.out
     assert "12 in error" in done.out
+
+
+def test_files_that_only_repeat_others_are_told_in_one_line(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    folder = tmp_path / "logs"
+    write(folder / "a.jsonl", claude_log("one").lines)
+    for name in ("a.jsonl.bak", "a.jsonl.bak-2", "sessions.json"):
+        write(folder / name, claude_log("one").lines)
+
+    done = cli("import", str(folder), "--scope", "acme/app")
+
+    assert done.err == ""
+    assert (
+        "files left out, which only repeat others: a backup copy (2), an index of sessions (1)\n"
+    ) in done.out
 
 
 def test_what_was_taken_in_can_be_searched_at_once(cli: CommandLine, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE, NOON, run_of, said
 from formats.logs import claude_code, codex, pi
-from surfaces.agent_homes import FOLDERS, move_in, write_log
+from surfaces.agent_homes import FOLDERS, move_in, work_in, write_log
 from surfaces.talks import IN, TOKEN
 
 if TYPE_CHECKING:
@@ -66,6 +66,28 @@ def test_hits_are_shown_by_session_with_the_command_that_shows_it(tides: Command
         "1 of 1 matching event in scope acme/app",
     ]
     assert tides("show", "harbour 1", *IN).status == 0
+
+
+def test_a_session_without_a_title_is_told_by_its_id_once(tides: CommandLine) -> None:
+    with treering.open(tides.database) as ledger:
+        ledger.append([said("neap", kind="conversation.assistant", session_id="s4")])
+
+    lines = tides("search", "neap", *IN).out.splitlines()
+
+    assert lines[0] == "s4"
+    assert lines[1].startswith("lyria · 2")
+    assert sum("s4" in line for line in lines) == 2  # and the command that shows it
+
+
+def test_a_word_that_is_taken_for_a_beginning_is_told(tides: CommandLine) -> None:
+    told = tides("search", "neighb", "--scope", ELSEWHERE)
+    receipt = tides("search", "neighb", "--scope", ELSEWHERE, "--json").body
+
+    assert told.out.splitlines()[-1] == (
+        "as written, the words are nowhere: shown is what matches neighb*"
+    )
+    assert (receipt["count"], receipt["widened"]) == (1, ["neighb*"])
+    assert tides("search", "neighbour", "--scope", ELSEWHERE, "--json").body["widened"] == []
 
 
 def test_several_arguments_are_one_query_and_a_phrase_is_quoted_inside_of_one(
@@ -163,14 +185,17 @@ def test_imported_sessions_come_with_the_command_that_resumes_them(
 ) -> None:
     home = move_in(tmp_path / "home", monkeypatch)
     logs = {agent: write_log(home, agent) for agent in FOLDERS}
+    for log in logs.values():
+        work_in(tmp_path / "the works", log)
     assert cli("import", *ALL).status == 0
 
     found = sessions(cli("search", "kind:conversation.user", "--limit", "50", *ALL, "--json"))
     resumed = {one["imported_from"]: one["resume"] for one in found.values()}
 
-    lighthouse = f"cd /srv/lighthouse && claude --resume {claude_code.SESSION}"
+    works = f"cd '{tmp_path / 'the works'}' &&"
+    lighthouse = f"{works} claude --resume {claude_code.SESSION}"
     assert resumed["claude-code"] == lighthouse
-    assert resumed["codex"] == f"cd /srv/harbour && codex resume {codex.SESSION}"
+    assert resumed["codex"] == f"{works} codex resume {codex.SESSION}"
     assert resumed["gemini"] == "gemini --resume s1"
     # pi and OpenClaw have a session of the same id here, which is then one session.
     assert pi.SESSION in found
@@ -191,10 +216,35 @@ def test_pi_resumes_by_its_log_and_openclaw_not_at_all(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
 ) -> None:
     log = write_log(move_in(tmp_path / "my home", monkeypatch), agent)
+    work_in(tmp_path / "works", log)
     assert cli("import", *ALL).status == 0
 
     (one,) = cli("search", "tide", *ALL, "--json").body["sessions"]
 
     assert one["imported_from"] == agent
-    expected = f"cd /home/ada/harbour && pi --session '{log}'"
+    expected = f"cd {tmp_path / 'works'} && pi --session '{log}'"
     assert one["resume"] == (expected if agent == "pi" else None)
+
+
+def test_what_cannot_be_resumed_here_says_why(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = move_in(tmp_path / "home", monkeypatch)
+    log = write_log(home, "claude-code")
+    write_log(home, "codex")
+    work_in(tmp_path / "works", log)
+    text = log.read_text().replace(claude_code.SESSION, "lamp-works")
+    log.with_name("lamp-works.jsonl").write_text(text)
+    log.unlink()
+    assert cli("import", *ALL).status == 0
+
+    found = sessions(cli("search", "kind:conversation.user", *ALL, "--json"))
+    told = cli("search", "lamp", *ALL).out
+
+    assert found["lamp-works"]["resume"] is None
+    assert found[codex.SESSION]["resume"] is None
+    assert found[codex.SESSION]["remark"] == (
+        "/srv/harbour is not here, so codex cannot go on with it"
+    )
+    assert "  claude-code goes on with UUIDs only, and lamp-works is none\n" in told
+    assert "--resume" not in told

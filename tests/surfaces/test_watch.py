@@ -221,3 +221,13 @@ def test_a_ledger_in_memory_is_refused(run: Run) -> None:
 
     assert done.returncode == 2
     assert "name a file" in done.stderr
+
+
+def test_a_path_that_is_not_there_is_refused_if_it_is_to_be_done_once(
+    environment: dict[str, str], run: Run
+) -> None:
+    done = run("watch", "nowhere", "--once")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: nowhere is not there\n")
+    assert not Path(environment["TREERING_DB"]).exists()

@@ -13,12 +13,13 @@ from treering.capture.intake.bookmarks import read_bookmark
 from treering.capture.intake.finding import find_files
 from treering.capture.intake.surveys import survey
 from treering.errors import TreeringError
-from treering.formats.sources import Source
+from treering.formats.sources import Source, fingerprint, open_source, tail_print
 from treering.model.codec import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from treering.capture.intake.bookmarks import Bookmark
     from treering.ledger.ledger import Ledger
 
 FILES_MAX: Final = 2_000
@@ -121,7 +122,7 @@ def _state(
     if ledger is not None:
         for scope in dict.fromkeys((BOOKMARK_SCOPE, *scopes)):
             bookmark = read_bookmark(ledger.bookmarks(scope).find(str(path.resolve())))
-            if bookmark is not None and bookmark.is_current(source):
+            if bookmark is not None and _is_taken_in(bookmark, source):
                 return "current"
             known = known or bookmark is not None
     if known:
@@ -132,6 +133,20 @@ def _state(
         return "unknown"
     # Of databases and exports nothing is noted: whether they are taken in cannot be told.
     return "new" if found is not None and found.sort == "log" else "unknown"
+
+
+def _is_taken_in(bookmark: Bookmark, source: Source) -> bool:
+    """Whether a log is as it was when it was read; one that was only touched is, too."""
+    if bookmark.is_current(source) or bookmark.size != source.size:
+        return bookmark.is_current(source)
+    try:
+        with open_source(source.path) as stream:
+            return (
+                fingerprint(stream, bookmark.size) == bookmark.head
+                and tail_print(stream, bookmark.offset) == bookmark.tail
+            )
+    except (TreeringError, OSError):
+        return False
 
 
 def _source(path: Path, status: os.stat_result) -> Source:

@@ -19,22 +19,28 @@ FOLDERS_MAX: Final = 4_096
 """Folders whose projects are remembered."""
 
 
-def project_name(folder: Path) -> str:
-    """Return what a folder's project is called: its git remote, else its own name."""
+def project_name(folder: Path, remote: str | None = None) -> str:
+    """Return what a folder's project is called: its git remote, else its own name.
+
+    ``remote`` is the address it was cloned from, in case that it is no repository any more.
+    """
     # One that is not absolute is another machine's: what lies around this process is not its own.
     around = (folder, *folder.parents) if folder.is_absolute() else ()
-    root = next((one for one in around if (one / ".git").exists()), folder)
-    return (_remote(root / ".git") if around else None) or root.name
+    root = next((one for one in around if (one / ".git").exists()), None)
+    if root is None:
+        return (_owned(remote) if remote else None) or folder.name
+    return _remote(root / ".git") or root.name
 
 
 @lru_cache(maxsize=FOLDERS_MAX)
-def scope_of(folder: str) -> Scope:
+def scope_of(folder: str, remote: str | None = None) -> Scope:
     """Return the scope that a session belongs to which worked in ``folder``.
 
-    The folder may be gone by now, or have been on another machine; then its name is what is left.
+    The folder may be gone by now, or have been on another machine; then its name is what is left,
+    unless it is known from which ``remote`` it was cloned.
     Raises InvalidScope if that cannot name a scope.
     """
-    return parse_scope(project_name(Path(folder.replace("\\", "/"))))
+    return parse_scope(project_name(Path(folder.replace("\\", "/")), remote))
 
 
 def _remote(git: Path) -> str | None:
@@ -44,7 +50,11 @@ def _remote(git: Path) -> str | None:
         settings.read_string((_common(git) / "config").read_text(errors="replace"))
     except (OSError, configparser.Error):
         return None
-    address = settings.get('remote "origin"', "url", fallback="")
+    return _owned(settings.get('remote "origin"', "url", fallback=""))
+
+
+def _owned(address: str) -> str | None:
+    """Return the owner and the name in a remote's address, if it has such."""
     found = _REMOTE.search(address)
     return found[1] if found else None
 

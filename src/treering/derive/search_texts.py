@@ -28,6 +28,10 @@ DEPTH_MAX: Final = 20
 _UNREADABLE: Final = 256
 """A string that goes on so long without a blank is no text."""
 
+_REPEATED_MAX: Final = 400
+"""A text that is shorter may be how another begins."""
+_BEGINNINGS_MAX: Final = 8
+
 _PASSED_OVER: Final = frozenset({
     "call_id", "data", "duration_ms", "encrypted_content", "id", "message_id", "parentUuid",
     "requestId", "request_id", "session_id", "sessionId", "signature", "status", "thoughtSignature",
@@ -42,6 +46,8 @@ _PATHS: Final = frozenset({
     "absolute_path", "dir_path", "file", "file_name", "file_path", "filePath", "filename", "files",
     "notebook_path", "path", "paths", "relative_workspace_path", "target_file",
 })  # fmt: skip
+_ASKED: Final = ("command", "cmd", "script", "query", "pattern", "url")
+"""What a tool is asked in a few words."""
 _COMMANDS: Final = frozenset({"cmd", "command", "commands", "input", "patch", "script"})
 _PATCHED: Final = re.compile(
     r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$|^(?:\+\+\+|---) [ab]/(\S+)",
@@ -94,10 +100,16 @@ def text_of(event: Event) -> str:
         text = told
     else:
         text = f"{summary}\n{told}"
-    if len(text) <= TEXT_CHARACTERS_MAX:
-        return text
-    head = TEXT_CHARACTERS_MAX - _TAIL_CHARACTERS
-    return f"{text[:head]}\n…\n{text[-_TAIL_CHARACTERS:]}"
+    return _clipped(text)
+
+
+def texts_of(event: Event) -> Iterator[str]:
+    """Return what an event says, the most natural first: its words, its summary, all of it."""
+    for told in (_said(event), event.summary, event.payload):
+        text = _clipped("\n".join(_strings(told)))
+        if text:
+            yield text
+    yield text_of(event)
 
 
 def tool_of(event: Event) -> str | None:
@@ -126,6 +138,38 @@ def files_in(event: Event) -> list[str]:
     return list(found)
 
 
+def _said(event: Event) -> Any:
+    """Return the part of a payload that says something."""
+    payload = event.payload
+    if event.kind == "tool.call" and isinstance(payload, dict):
+        asked = payload.get("input", payload.get("arguments"))
+        if isinstance(asked, dict):
+            first = [asked[key] for key in _ASKED if key in asked]
+            paths = [item for key, item in asked.items() if key in _PATHS]
+            return [_plain(item, 0) for item in (*first, *paths, *asked.values())]
+        payload = asked or payload
+    return _plain(payload, 0)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """Return what a value says, without names, models and numbers beside it."""
+    if depth > DEPTH_MAX or not isinstance(value, dict | list | str):
+        return None
+    if isinstance(value, list):
+        return [_plain(item, depth + 1) for item in value[:STRINGS_MAX]]
+    if isinstance(value, dict):
+        said = [value[key] for key in _SAYING if value.get(key)]
+        return [_plain(item, depth + 1) for item in said or _items(value)]
+    return value
+
+
+def _clipped(text: str) -> str:
+    if len(text) <= TEXT_CHARACTERS_MAX:
+        return text
+    head = TEXT_CHARACTERS_MAX - _TAIL_CHARACTERS
+    return f"{text[:head]}\n…\n{text[-_TAIL_CHARACTERS:]}"
+
+
 def _files(value: Any, name: str, depth: int) -> Iterator[str]:
     if depth > DEPTH_MAX:
         return
@@ -146,18 +190,34 @@ def _files(value: Any, name: str, depth: int) -> Iterator[str]:
 
 
 def _strings(payload: Any) -> list[str]:
-    """Return the texts that a payload holds, in order, as far as there is room for them."""
-    found: list[str] = []
+    """Return the texts that a payload holds, each once, in order, as far as there is room."""
+    found: dict[str, None] = {}
+    beginnings: list[str] = []
     room = WIDE_CHARACTERS_MAX
     for text in _walked(payload, 0):
+        beginning = " ".join(text[:_REPEATED_MAX].split())
+        if text in found or (len(text) < _REPEATED_MAX and _repeats(beginning, beginnings)):
+            continue
+        if len(beginnings) < _BEGINNINGS_MAX:
+            beginnings.append(beginning)
         if len(text) > _UNREADABLE and not _BLANKS.search(text[:_UNREADABLE]) and text.isascii():
             continue
         kept = text if len(text) <= room else f"{text[: room // 2]}\n…\n{text[-(room // 2) :]}"
-        found.append(kept)
+        found[kept] = None
         room -= len(kept)
         if room <= 0 or len(found) >= STRINGS_MAX:
             break
-    return found
+    return list(found)
+
+
+def _repeats(text: str, beginnings: list[str]) -> bool:
+    """Whether a text on one line is how another begins, cut or at the end of a word."""
+    is_cut = text.endswith("…")
+    said = text[:-1].rstrip() if is_cut else text
+    return any(
+        one.startswith(said) and (is_cut or not one[len(said) : len(said) + 1].isalnum())
+        for one in beginnings
+    )
 
 
 def _walked(value: Any, depth: int) -> Iterator[str]:

@@ -79,6 +79,13 @@ def passed_over(name: str) -> str | None:
     return next((what for sort, what in _PASSED_OVER if sort.search(name)), None)
 
 
+def lies_there(path: PurePath) -> bool:
+    """Whether a file of pi's format lies where OpenClaw keeps those that it writes."""
+    if HOME in path.parts:
+        return True
+    return _agent_of(path) is not None and Path(path).with_name(INDEX).is_file()
+
+
 def sessions_index(value: Any) -> dict[str, Listed]:
     """Return what ``sessions.json`` says of each session, by its id.
 

@@ -31,6 +31,8 @@ COLUMNS: Final = (
     "event_id", "ts_ms", "scope", "session_id", "agent_id", "type", "summary", "payload_json",
     "refs_json", "redacted", "schema_version",
 )  # fmt: skip
+ORDER: Final = "ts_ms"
+"""The column by which its rows are told: they may have been brought in out of order."""
 SPOOL_SCHEMA: Final = "openclaw-mem.episodes.spool.v0"
 ROW_SCHEMA: Final = "openclaw-mem.episodic.v0"
 DEFAULT_SCOPE: Final = "global"

@@ -38,6 +38,12 @@ AGENT: Final = "openclaw"
 _SCHEMA: Final = re.compile(r"openclaw-mem(?:-engine)?\.[\w.-]+\.v\d+")
 _LOGGED: Final = re.compile(r"openclaw-mem-engine:(auto\w+)\.receipt (\{.*\})", re.DOTALL)
 """How a plugin's logger spells a receipt."""
+_NAMED: Final = re.compile(
+    r"(?:[\w-]+[.:/])*auto[_-]?(recall|capture)(?:[.:_-]receipt)?(?:\.v\d+)?", re.IGNORECASE
+)
+"""How a receipt without a schema says what it is."""
+_NAMES: Final = ("kind", "type", "event")
+_STATUSES: Final = {"error": "failed", "failed": "failed", "skipped": "skipped"}
 _TIMES: Final = ("ts", "ts_ms", "timestamp", "time", "createdAt", "generatedAt")
 _LAST_KEYS_MAX: Final = 200
 
@@ -176,7 +182,7 @@ def _cron_run(row: dict[str, Any]) -> Saying:
 
 def _receipt_in(row: dict[str, Any]) -> dict[str, Any] | None:
     """Return the receipt that a record is, or that a line of a log holds."""
-    if _schema_of(row) is not None:
+    if _schema_of(row) is not None or _named(row) is not None:
         return row
     for value in row.values():
         found = _LOGGED.search(value) if isinstance(value, str) and "receipt" in value else None
@@ -200,13 +206,26 @@ def _schema_of(row: dict[str, Any]) -> str | None:
     return kind if kind and _SCHEMA.fullmatch(kind) and type(row.get("ok")) is bool else None
 
 
-def _receipt(receipt: dict[str, Any]) -> Saying:
-    schema = _schema_of(receipt) or ""
-    what = schema.partition(".")[2].rpartition(".v")[0].removesuffix(".receipt")
-    skipped = word(receipt.get("skipReason"))
-    status = "skipped" if receipt.get("skipped") is True or skipped else "ok"
+def _named(row: dict[str, Any]) -> str | None:
+    """Return autoRecall or autoCapture, if a record says that it is a receipt of one."""
+    said = (_NAMED.fullmatch(word(row.get(at)) or "") for at in _NAMES)
+    return next((f"auto{found[1].capitalize()}" for found in said if found), None)
+
+
+def _status_of(receipt: dict[str, Any], skipped: str | None) -> str:
     if receipt.get("ok") is False:
-        status = "failed"
+        return "failed"
+    if receipt.get("skipped") is True or skipped:
+        return "skipped"
+    return _STATUSES.get((word(receipt.get("status")) or "").lower(), "ok")
+
+
+def _receipt(receipt: dict[str, Any]) -> Saying:
+    schema = _schema_of(receipt)
+    named = None if schema else _named(receipt)
+    what = named or (schema or "").partition(".")[2].rpartition(".v")[0].removesuffix(".receipt")
+    skipped = word(receipt.get("skipReason"))
+    status = _status_of(receipt, skipped)
     found, injected = receipt.get("finalCount"), receipt.get("injectedCount")
     stored, seen = receipt.get("storedCount"), receipt.get("candidateExtractionCount")
     if status == "skipped":
@@ -222,9 +241,9 @@ def _receipt(receipt: dict[str, Any]) -> Saying:
         summary=shorten(f"{what} {outcome}"),
         payload=receipt,
         refs=without_none(
-            code=skipped or word(receipt.get("code")) or word(receipt.get("error")),
+            code=named or skipped or word(receipt.get("code")) or word(receipt.get("error")),
             status=status,
-            receipt=shorten(schema, 100),
+            receipt=shorten(schema, 100) if schema else None,
             duration_ms=_whole(receipt.get("durationMs") or receipt.get("duration_ms")),
             recalled=_whole(found),
             injected=_whole(injected),

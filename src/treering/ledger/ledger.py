@@ -117,6 +117,11 @@ class Ledger(Archive):
             return []
         return self._kernel.append(listed, expected_seq=expected_seq)
 
+    def append_missing(self, events: Sequence[NewEvent]) -> list[Header]:
+        """Record as ``append`` does; return those alone that were not there before."""
+        listed = check_events(events)
+        return self._kernel.append_missing(listed) if listed else []
+
     def append_new(self, event: NewEvent) -> Header:
         """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
         return self._kernel.append_new(event)

@@ -13,8 +13,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from treering.derive.search_snippets import sight, snippet_of
-from treering.derive.search_texts import search_text, text_of, tool_of
+from treering.derive.search_texts import search_text, texts_of, tool_of
 from treering.errors import Busy, InvalidInput, KeyMissing
+from treering.ledger.search_readings import wider, with_whole_ids
 from treering.ledger.search_texts import masked
 from treering.model.queries import Query
 from treering.model.search_queries import parse_search
@@ -29,6 +30,7 @@ from treering.model.searches import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from treering.derive.search_snippets import Sighting
     from treering.derive.search_texts import SearchText
     from treering.ledger.ports import EventStore, Guard
     from treering.model.events import Event
@@ -83,10 +85,20 @@ def search(
     if type(limit) is not int or not 1 <= limit <= HITS_MAX:
         raise InvalidInput(f"invalid limit: {limit!r}", hint=f"ask for 1 to {HITS_MAX} hits")
     started = time.perf_counter()
-    query = parse_search(text, scope, now_ms=now_ms)
-    found = _candidates(store, guard, query, limit, include_failed, progress)
-    chosen = _chosen(found.items, limit, now_ms)
-    hits = list(_hits(store, guard, query, chosen, now_ms))
+    query = with_whole_ids(store, parse_search(text, scope, now_ms=now_ms))
+
+    def look(query: SearchQuery) -> tuple[Candidates, list[Candidate], list[SearchHit]]:
+        found = _candidates(store, guard, query, limit, include_failed, progress)
+        chosen = _chosen(found.items, limit, now_ms)
+        return found, chosen, list(_hits(store, guard, query, chosen, now_ms))
+
+    found, chosen, hits = look(query)
+    widened: list[str] = []
+    for other, words in () if hits else wider(query):
+        found, chosen, hits = look(other)
+        if hits:
+            widened = words
+            break
     shown = _spread(sorted(hits, key=_order), limit)
     counts = Counter(candidate.session_id for candidate in found.items)
     return SearchResult(
@@ -99,6 +111,7 @@ def search(
         at_least=found.more,
         lag=store.search_lag(scope),
         took_ms=round((time.perf_counter() - started) * 1_000, 3),
+        widened=widened,
     )
 
 
@@ -184,8 +197,7 @@ def _hits(
 
 
 def _hit(event: Event, one: Candidate, query: SearchQuery, now_ms: int) -> SearchHit | None:
-    text = text_of(event)
-    sighting = sight(text, query.terms)
+    text, sighting = _best_told(event, query)
     if one.is_inside and sighting.found < len(query.terms):
         return None
     snippet, spans = snippet_of(text, sighting.spans)
@@ -205,6 +217,18 @@ def _hit(event: Event, one: Candidate, query: SearchQuery, now_ms: int) -> Searc
         spans=spans,
         why=why,
     )
+
+
+def _best_told(event: Event, query: SearchQuery) -> tuple[str, Sighting]:
+    """Return the most natural text of an event in which most of the words stand, and where."""
+    text, sighting = "", sight("", query.terms)
+    for told in texts_of(event):
+        seen = sight(told, query.terms)
+        if not text or seen.found > sighting.found:
+            text, sighting = told, seen
+        if seen.found == len(query.terms):
+            break
+    return text, sighting
 
 
 def _order(hit: SearchHit) -> tuple[float, int, str]:

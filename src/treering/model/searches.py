@@ -62,6 +62,8 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     lag: int
     """Events that are recorded and not searchable yet."""
     took_ms: float
+    widened: list[str] = []
+    """Words that were taken for beginnings, as in ``deploy*``: as they stand, nothing has them."""
 
     @property
     def hits(self) -> list[SearchHit]:

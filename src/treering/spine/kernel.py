@@ -151,16 +151,21 @@ class Kernel:
         """Record ``events``, all or none, and carry them to the sinks in their order."""
         return self.carrier.append(events, expected_seq=expected_seq)
 
+    def append_missing(self, events: Sequence[NewEvent]) -> list[Header]:
+        """Record as ``append`` does; return those alone that were not there before."""
+        new: list[Header] = []
+        self.carrier.append(events, tell=lambda kept, _: new.append(kept))
+        return new
+
     def append_new(self, event: NewEvent) -> Header:
         """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
-        new: list[Header] = []
-        header = self.carrier.append([event], tell=lambda kept, _: new.append(kept))[0]
+        new = self.append_missing([event])
         if not new:
             raise DuplicateEvent(
-                f"event_id already exists: {header.event_id}",
+                f"event_id already exists: {event.event_id}",
                 hint="give another id, or leave it out to have one made",
             )
-        return header
+        return new[0]
 
     def fork(self, event: NewEvent, *, parent: str, seq: int) -> Header:
         """Record ``event`` as the first of a session that has the past of ``parent`` to ``seq``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -62,6 +63,11 @@ def read(
     written = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
     found = [one for record in read_records(io.BytesIO(written)) for one in reader.read(record)]
     return [*found, *reader.finish()]
+
+
+def plain_key(key: str | None) -> str:
+    """Return a key without the version of what it names."""
+    return re.sub(r"\.v[0-9a-f]{8}$", "", key or "")
 
 
 def told(*records: Any, kind: str = "") -> list[Told]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from treering.capture.intake import BOOKMARK_SCOPE
 from treering.capture.intake.event_ids import named_id
+from treering.capture.intake.pasts import Pasts
 from treering.capture.intake.sessions import Sessions
 from treering.errors import DuplicateEvent
 from treering.model.scopes import parse_scope
@@ -22,7 +23,8 @@ def note_decision(ledger: Ledger, decision: Decision, *, scope: str | None = Non
     form = opening.agent
     # Where the session went is noted there: a hook may run in another folder than its own.
     notes = ledger.bookmarks(chosen or BOOKMARK_SCOPE)
-    sessions = Sessions(ledger, notes, scope=chosen, form=form, dry_run=False, foreseen=set())
+    pasts = Pasts(ledger, dry_run=False)
+    sessions = Sessions(ledger, notes, pasts, scope=chosen, form=form)
     where = sessions.homes.find(told.session, opening)
     sessions.open(
         where,
@@ -30,7 +32,6 @@ def note_decision(ledger: Ledger, decision: Decision, *, scope: str | None = Non
         opening,
         ts_ms=told.ts_ms,
         after=None,
-        imported_id=named_id(form, told.session, "imported"),
         file=decision.transcript or "",
     )
     handle = ledger.session(sessions.name(told.session), scope=where, agent=sessions.agent(opening))

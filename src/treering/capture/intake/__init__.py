@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from treering.capture.intake.finding import find_files
+from treering.capture.intake.homes import NotesInMind
+from treering.capture.intake.pasts import Pasts
 from treering.capture.intake.readings import Reading
-from treering.capture.intake.surveys import survey
+from treering.capture.intake.surveys import parents_first, survey
 from treering.capture.intake.tallies import Tally, in_all
 from treering.errors import InvalidInput, NotFound
 from treering.formats.sources import source_at
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.capture.intake.finding import Found
+    from treering.capture.intake.homes import Notes
     from treering.capture.intake.surveys import Survey
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import IntakeReceipt
@@ -85,8 +88,9 @@ class Intake:
         self._parallel = parallel
         self._rows = rows
         self._progress = progress
-        self._bookmarks = ledger.bookmarks(self._scope or BOOKMARK_SCOPE)
-        self._foreseen: set[tuple[str, str]] = set()
+        kept: Notes = ledger.bookmarks(self._scope or BOOKMARK_SCOPE)
+        self._bookmarks = NotesInMind(kept) if dry_run else kept
+        self._pasts = Pasts(self._ledger, dry_run=dry_run)
         self._done = 0
         self._total = 0
 
@@ -107,11 +111,10 @@ class Intake:
         opened: set[tuple[str, str]] = set()
         subagents: set[tuple[str, str]] = set()
         by_scope: Counter[str] = Counter()
-        for one in sorted(surveys, key=lambda one: one.order):
+        for one in parents_first(surveys):
             reading = Reading(
-                self._ledger, one, self._bookmarks, scope=self._scope, dry_run=self._dry_run,
-                live=self._live, apart=self._parallel, rows=self._rows, foreseen=self._foreseen,
-                advance=self._advance,
+                self._ledger, one, self._bookmarks, self._pasts, scope=self._scope,
+                live=self._live, apart=self._parallel, rows=self._rows, advance=self._advance,
             )  # fmt: skip
             receipts.append(reading.take())
             sessions |= reading.sessions.seen

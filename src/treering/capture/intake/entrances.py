@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.capture.intake.event_ids import named_id
+from treering.capture.intake.event_ids import global_id, named_id
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
+from treering.formats import openclaw_mem
 from treering.formats.telling import Outcome, Told
 from treering.model.events import NewEvent
-from treering.model.fields import TIME_MS_MAX, check_id
+from treering.model.fields import TIME_MS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from treering.capture.intake.pasts import Pasts
     from treering.capture.intake.sessions import Sessions
     from treering.capture.intake.tallies import Tally
     from treering.formats.telling import Teller
@@ -30,6 +32,10 @@ NO_TIME_MS: Final = 1
 """The time that readers tell of a record without one."""
 ATTEMPTS_MAX: Final = 3
 """How often a batch is tried while somebody else takes in the same."""
+_SAID: Final = ("conversation.", "tool.")
+"""Kinds that a history is made of."""
+_ROWS: Final = frozenset({openclaw_mem.NAME})
+"""Formats in which an event is one and the same, whatever session it is told of."""
 _AIMED: Final = frozenset({"session.undone", "context.compacted"})
 """Kinds that speak of earlier events by their seqs."""
 
@@ -54,14 +60,14 @@ class Entrance:
     """Enters what one file tells in a ledger, a batch at a time."""
 
     def __init__(
-        self, ledger: Ledger, teller: Teller, sessions: Sessions, tally: Tally, *, dry_run: bool
+        self, ledger: Ledger, pasts: Pasts, teller: Teller, sessions: Sessions, tally: Tally
     ) -> None:
         self._ledger = ledger
+        self._pasts = pasts
         self._teller = teller
         self._sessions = sessions
         self._tally = tally
         self._form = tally.format or ""
-        self._dry_run = dry_run
         self._waiting: list[_Waiting] = []
         self._events = 0
         self._bytes = 0
@@ -122,7 +128,9 @@ class Entrance:
     def _unknown(self, scope: Scope, pairs: Sequence[tuple[_Waiting, Told]]) -> list[_Fresh]:
         candidates = [self._ids(scope, told) for _, told in pairs]
         every = dict.fromkeys(one for ids in candidates for one in ids)
-        known: dict[str, Place | None] = {**self._ledger.known(scope, list(every))}
+        known: dict[str, Place | None] = {**self._pasts.known(scope, list(every))}
+        if self._teller.keys_are_global:
+            self._tell_again(scope, pairs, candidates, known)
         fresh: list[_Fresh] = []
         for (waiting, told), ids in zip(pairs, candidates, strict=True):
             own = ids[0]
@@ -130,10 +138,29 @@ class Entrance:
                 self._sessions.share(scope, told.session, own, known.get(own))
                 continue
             known[own] = None
-            if self._dry_run and not self._sessions.foresee(scope, own):
-                continue
             fresh.append(_Fresh(waiting, told, own))
         return fresh
+
+    def _tell_again(
+        self,
+        scope: Scope,
+        pairs: Sequence[tuple[_Waiting, Told]],
+        candidates: list[list[str]],
+        known: dict[str, Place | None],
+    ) -> None:
+        """Give ids of their own to words that a session repeats too late to share them.
+
+        Where it leaves another is settled once it has a past; its history is to be whole even so.
+        """
+        if self._form in _ROWS:
+            return
+        late: list[str] = []
+        for (_, told), ids in zip(pairs, candidates, strict=True):
+            place = known.get(ids[0]) if told.kind.startswith(_SAID) else None
+            if place is not None and self._sessions.lacks(scope, told.session, place):
+                ids[0] = named_id(self._form, told.session, told.key)
+                late.append(ids[0])
+        known |= self._pasts.known(scope, list(dict.fromkeys(late)))
 
     def _ids(self, scope: Scope, told: Told) -> list[str]:
         """Return the id of an event, then those that it has if it is of the past of a fork."""
@@ -144,8 +171,7 @@ class Entrance:
         return [self._id(root, told.key) for root in (told.session, *roots)]
 
     def _id(self, session: str, key: str) -> str:
-        # A key that holds everywhere is an id as it is, if a ledger can hold it.
-        return key if not session and _is_id(key) else named_id(self._form, session, key)
+        return named_id(self._form, session, key) if session else global_id(self._form, key)
 
     def _is_inherited(
         self, scope: Scope, told: Told, ids: Sequence[str], known: dict[str, Place | None]
@@ -176,7 +202,7 @@ class Entrance:
     def _record_singly(self, scope: Scope, fresh: Sequence[_Fresh]) -> None:
         """Record what can be, where one of many cannot."""
         for one in fresh:
-            if one.event_id in self._ledger.known(scope, [one.event_id]):
+            if one.event_id in self._pasts.known(scope, [one.event_id]):
                 continue
             try:
                 self._record(scope, [one])
@@ -188,26 +214,33 @@ class Entrance:
     def _append(self, ready: Sequence[tuple[_Fresh, NewEvent]]) -> None:
         if not ready:
             return
-        if not self._dry_run:
-            self._ledger.append([event for _, event in ready])
+        # Whoever takes in the same meanwhile counts what he was faster with.
+        new = self._recorded([event for _, event in ready])
         for one, event in ready:
-            one.waiting.fresh += 1
-            self._sessions.count(event.scope)
-        self._tally.events += len(ready)
+            if one.event_id in new:
+                one.waiting.fresh += 1
+                self._sessions.events[event.scope] += 1
+        self._tally.events += len(new)
+
+    def _recorded(self, events: Sequence[NewEvent]) -> set[str | None]:
+        """Record events, or in a dry run remember them; return the ids of those that are new."""
+        if not self._pasts.dry_run:
+            return {one.event_id for one in self._ledger.append_missing(events)}
+        for one in events:
+            self._pasts.foresee(one)
+        return {one.event_id for one in events}
 
     def _open(self, scope: Scope, told: Told) -> None:
         opening = self._teller.sessions.get(told.session)
         after = None
         if told.after is not None and self._teller.keys_are_global:
             after = self._id("", told.after)
-        imported_id = named_id(self._form, told.session, "imported")
         self._sessions.open(
             scope,
             told.session,
             opening,
             ts_ms=self._time(told.ts_ms),
             after=after,
-            imported_id=imported_id,
             file=self._tally.file,
         )
 
@@ -253,17 +286,10 @@ class Entrance:
 
     def _place(self, scope: Scope, session: str, key: str) -> Place | None:
         """Return where an earlier event of a session stands, in its own part or its parents'."""
-        ids = [self._id("", key)]
+        # What the session had to tell again itself goes before what it repeats.
+        ids = [named_id(self._form, session, key), self._id("", key)]
         if not self._teller.keys_are_global:
             roots = self._sessions.ancestors(scope, session, self._teller.sessions.get(session))
             ids = [self._id(root, key) for root in (session, *roots)]
-        known = self._ledger.known(scope, ids)
+        known = self._pasts.known(scope, ids)
         return next((known[one] for one in ids if one in known), None)
-
-
-def _is_id(key: str) -> bool:
-    try:
-        check_id(key)
-    except InvalidInput:
-        return False
-    return True

@@ -22,6 +22,8 @@ _LOG: Final = re.compile(
     r"\.(?:jsonl|json|ndjson|sqlite|sqlite3|db)(?:\.zst|\.gz|\.(?:reset|deleted)\..*)?$"
 )
 """Names of files in a folder that are looked into; what they are is told by their content."""
+_OURS: Final = re.compile(r"\.treering-(?:extract|state)\.json$|\.treering-backup-")
+"""Files that Treering keeps beside the logs of others."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -58,5 +60,5 @@ def _inside(folder: Path) -> Iterator[Found]:
         folders.sort()
         for name in sorted(files):
             left_out = passed_over(name)
-            if left_out is not None or _LOG.search(name):
+            if left_out is not None or (_LOG.search(name) and not _OURS.search(name)):
                 yield Found(Path(root) / name, left_out)

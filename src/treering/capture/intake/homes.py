@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from treering.capture.projects import scope_of
 from treering.errors import InvalidScope
@@ -11,7 +11,6 @@ from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
     from treering.formats.telling import Opening
-    from treering.ledger.bookmarks import Bookmarks
     from treering.model.scopes import Scope
 
 _UNIQUE: Final = re.compile(
@@ -20,10 +19,36 @@ _UNIQUE: Final = re.compile(
 """Ids that no two sessions share: others may come again in another project."""
 
 
+class Notes(Protocol):
+    """Where it is noted for good what is known of logs."""
+
+    def find(self, name: str) -> Any:
+        """Return what was noted under ``name``; None if nothing was."""
+
+    def keep(self, name: str, note: Any) -> None:
+        """Note something under ``name``."""
+
+
+class NotesInMind:
+    """Notes that a dry run makes on top of others; they end with it."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._made: dict[str, Any] = {}
+
+    def find(self, name: str) -> Any:
+        """Return what was noted under ``name``; None if nothing was."""
+        return self._made[name] if name in self._made else self._notes.find(name)
+
+    def keep(self, name: str, note: Any) -> None:
+        """Note something under ``name``."""
+        self._made[name] = note
+
+
 class Homes:
     """Finds the scope of each session, and remembers it whatever becomes of its folder."""
 
-    def __init__(self, notes: Bookmarks, *, scope: Scope | None, form: str) -> None:
+    def __init__(self, notes: Notes, *, scope: Scope | None, form: str) -> None:
         self._notes = notes
         self._scope = scope
         self._form = form
@@ -58,8 +83,9 @@ class Homes:
         folder = (opening.cwd if opening is not None else None) or self.folder
         if not folder:
             return parse_scope(self._form)
+        remote = None if opening is None else opening.about.get("repository")
         try:
-            return scope_of(folder)
+            return scope_of(folder, remote if isinstance(remote, str) else None)
         except (InvalidScope, OSError, ValueError):
             return parse_scope(self._form)
 

@@ -9,6 +9,7 @@ import msgspec
 
 from treering.capture.intake.bookmarks import STATE_BYTES_MAX, Bookmark
 from treering.capture.intake.entrances import Entrance
+from treering.capture.intake.restoring import restore
 from treering.capture.intake.sessions import Sessions
 from treering.capture.intake.steps import Errand, ReaderApart, is_worth_it, read_steps
 from treering.capture.intake.tallies import Tally
@@ -19,17 +20,17 @@ from treering.formats.registry import module_of
 from treering.formats.sources import fingerprint, open_source, tail_print
 from treering.formats.telling import Record
 from treering.model.codec import encode
-from treering.model.intakes import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from treering.capture.intake import Rows
+    from treering.capture.intake.homes import Notes
+    from treering.capture.intake.pasts import Pasts
     from treering.capture.intake.steps import Step
     from treering.capture.intake.surveys import Survey
     from treering.formats.telling import Reader, Teller
-    from treering.ledger.bookmarks import Bookmarks
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import SourceReceipt, SourceState
     from treering.model.scopes import Scope
@@ -45,21 +46,20 @@ class Reading:
         self,
         ledger: Ledger,
         survey: Survey,
-        bookmarks: Bookmarks,
+        bookmarks: Notes,
+        pasts: Pasts,
         *,
         scope: Scope | None,
-        dry_run: bool,
         live: bool,
         apart: bool,
         rows: Rows | None,
-        foreseen: set[tuple[str, str]],
         advance: Callable[[int], None],
     ) -> None:
         self._ledger = ledger
         self._survey = survey
         self._bookmarks = bookmarks
         self._scope = scope
-        self._dry_run = dry_run
+        self._pasts = pasts
         self._live = live
         self._apart = apart
         self._rows = rows
@@ -67,14 +67,7 @@ class Reading:
         self._tally = Tally(
             str(survey.source.path), survey.name, written_ms=survey.source.mtime_ns // 1_000_000
         )
-        self.sessions = Sessions(
-            ledger,
-            bookmarks,
-            scope=scope,
-            form=survey.name,
-            dry_run=dry_run,
-            foreseen=foreseen,
-        )
+        self.sessions = Sessions(ledger, bookmarks, pasts, scope=scope, form=survey.name)
         self.sessions.homes.folder = survey.folder
 
     def take(self) -> SourceReceipt:
@@ -136,39 +129,11 @@ class Reading:
 
     def _restore(self) -> SourceReceipt:
         """Take in an export of our own, as it is."""
-        tally, path = self._tally, self._survey.source.path
-        if self._dry_run:
-            with open_source(path) as stream:
-                tally.lines = sum(1 for _ in stream)
-            tally.skip("an export of Treering: its lines are checked when it is restored")
-            tally.skipped.update(dict.fromkeys(tally.skipped, tally.lines - 1))
-            return tally.receipt("read")
-        with open_source(path) as stream:
-            scope = self._check_scope(stream)
-            told = self._ledger.restore(stream, progress=self._advance)
-        if told.imported and scope is not None:
-            self.sessions.events[scope] += told.imported
-        tally.lines, tally.imported, tally.duplicates = told.lines, told.imported, told.duplicates
-        tally.events, tally.errors, tally.bytes = told.imported, told.errors, path.stat().st_size
-        if told.other:
-            tally.skipped["frames the events"] = told.other
-        tally.faults = [
-            Fault(file=tally.file, line=one.line, offset=one.offset, reason=one.reason)
-            for one in told.errors_sample
-        ]
-        return tally.receipt("read")
-
-    def _check_scope(self, stream: BinaryIO) -> str | None:
-        """Return the scope of an export. Raises InvalidInput if it is not the one named."""
-        first = next(read_records(stream), None)
-        stream.seek(0)
-        scope = first.value.get("scope") if first and isinstance(first.value, dict) else None
-        if self._scope is not None and scope != self._scope:
-            raise InvalidInput(
-                f"it is an export of scope {scope}, not of {self._scope}",
-                hint="an export is restored to its own scope: leave --scope out",
-            )
-        return scope if isinstance(scope, str) else None
+        restore(
+            self._ledger, self._survey.source.path, self.sessions, self._tally,
+            scope=self._scope, dry_run=self._pasts.dry_run, advance=self._advance,
+        )  # fmt: skip
+        return self._tally.receipt("read")
 
     # A log.
 
@@ -203,7 +168,7 @@ class Reading:
         None if all of it is left for later.
         """
         tally = self._tally
-        entrance = Entrance(self._ledger, teller, self.sessions, tally, dry_run=self._dry_run)
+        entrance = Entrance(self._ledger, self._pasts, teller, self.sessions, tally)
         start, told = offset, offset
         torn: Record | None = None
         for step in steps:
@@ -215,7 +180,7 @@ class Reading:
                 fault = record.fault or step.failure
                 if fault is not None:
                     tally.fail(record, fault)
-            elif self._live and not teller.sessions:
+            elif self._live and not step.is_named:
                 # Whoever writes it has yet to say which session it is, and where that works.
                 self._tally = Tally(tally.file, tally.format)
                 return None
@@ -231,7 +196,7 @@ class Reading:
         return (offset, line) if torn is None else (torn.offset, torn.line)
 
     def _keep(self, stream: BinaryIO, teller: Teller, offset: int, line: int) -> None:
-        if self._dry_run:
+        if self._pasts.dry_run:
             return
         source = self._survey.source
         goes_on = stream.seekable() and not self.sessions.only_repeats

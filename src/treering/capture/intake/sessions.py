@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+from bisect import bisect_right
 from collections import Counter
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from treering.capture.intake.event_ids import named_id
 from treering.capture.intake.homes import Homes
-from treering.errors import Conflict, InvalidInput, NotFound
+from treering.capture.intake.lineages import Lineages, ledger_name
+from treering.errors import Conflict, DuplicateEvent, NotFound
 from treering.ledger.records import Place
-from treering.model.fields import check_name
 from treering.model.parts import SessionImported
 
 if TYPE_CHECKING:
+    from treering.capture.intake.homes import Notes
+    from treering.capture.intake.pasts import Pasts
     from treering.formats.telling import Opening
-    from treering.ledger.bookmarks import Bookmarks
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.scopes import Scope
-
-ROOTS_MAX: Final = 50
-"""How many times a session may have been forked before, to be told by its parents' ids."""
 
 _Key = tuple[str, str]
 """Scope and session, as its log names it."""
@@ -35,12 +35,16 @@ class _Known(msgspec.Struct):
     has_past: bool
     forked_seq: int | None = None
     """Up to here its past is its parent's."""
-    ancestors: tuple[str, ...] = ()
-    """The sessions that it goes on from, and whose events it may repeat at its beginning."""
+    forked_from: str | None = None
+    """The session that it says it goes on from."""
+    ancestors: tuple[str, ...] | None = None
+    """All those whose events it may repeat at its beginning."""
     replaying: bool = True
     """It may still repeat them."""
     shared: tuple[str, Place] | None = None
     """The last event that it shares with another session."""
+    words: tuple[str, list[int]] = ("", [])
+    """A session whose events it repeats, and where in that something is said."""
 
 
 class Sessions:
@@ -49,21 +53,20 @@ class Sessions:
     def __init__(
         self,
         ledger: Ledger,
-        notes: Bookmarks,
+        notes: Notes,
+        pasts: Pasts,
         *,
         scope: Scope | None,
         form: str,
-        dry_run: bool,
-        foreseen: set[_Key],
     ) -> None:
         self._ledger = ledger
+        self._pasts = pasts
+        self._lineages = Lineages(pasts, form)
         self._form = form
-        self._dry_run = dry_run
         self._known: dict[_Key, _Known] = {}
         self._names: dict[str, str] = {}
         self._agents: dict[str, str] = {}
         self._open: set[_Key] = set()
-        self._foreseen = foreseen
         self.homes = Homes(notes, scope=scope, form=form)
         self.seen: set[_Key] = set()
         self.opened: set[_Key] = set()
@@ -80,11 +83,17 @@ class Sessions:
             self.subagents.add((scope, session))
         return scope
 
+    def see_restored(self, scope: Scope, session: str) -> None:
+        """Count a session that an export is about to bring back, once."""
+        self.seen.add((scope, session))
+        if not self._pasts.line(scope, session).head:
+            self.opened.add((scope, session))
+
     def name(self, session: str) -> str:
         """Return the session's id, as it is if a ledger can hold it."""
         name = self._names.get(session)
         if name is None:
-            name = self._names[session] = _named(session, f"{self._form}-")
+            name = self._names[session] = ledger_name(session, self._form)
         return name
 
     def agent(self, opening: Opening | None) -> str:
@@ -93,7 +102,7 @@ class Sessions:
             return self._form
         agent = self._agents.get(opening.agent)
         if agent is None:
-            agent = self._agents[opening.agent] = _named(opening.agent, f"{self._form}:")
+            agent = self._agents[opening.agent] = ledger_name(opening.agent, self._form, ":")
         return agent
 
     # What they go on from.
@@ -107,34 +116,40 @@ class Sessions:
     def ancestors(self, scope: Scope, session: str, opening: Opening | None) -> tuple[str, ...]:
         """Return the sessions that this one goes on from, the nearest first."""
         known = self._find(scope, session)
-        parent = None if opening is None else opening.forked_from
-        if parent is None or parent == session:
-            return ()
-        if not known.ancestors:
-            known.ancestors = self._lineage(scope, parent)
+        parent = _forked_from(opening)
+        if known.ancestors is None or known.forked_from != parent:
+            known.forked_from, known.ancestors = (
+                parent,
+                self._lineages.ancestors(scope, session, parent),
+            )
         return known.ancestors
 
     def head_seq(self, scope: Scope, session: str) -> int:
         """Return the last seq of a session; 0 if it has no past."""
-        last = next(iter(self._handle(scope, session, None).headers(last=1)), None)
-        return 0 if last is None else last.seq
-
-    def _lineage(self, scope: Scope, first: str) -> tuple[str, ...]:
-        found = [first]
-        while len(found) < ROOTS_MAX:
-            handle = self._handle(scope, found[-1], None)
-            parent = handle.outline().parent if _has_past(handle) else None
-            if parent is None or parent in found:
-                break
-            found.append(parent)
-        return tuple(found)
+        return self._pasts.line(scope, self.name(session)).head
 
     def inherits(self, scope: Scope, session: str, place: Place) -> bool:
         """Whether an event of another session is part of this one's past."""
         known = self._find(scope, session)
         if known.has_past:
             return known.forked_seq is not None and place.seq <= known.forked_seq
-        return known.replaying
+        return known.replaying and not self._skips_words(scope, known, place)
+
+    def _skips_words(self, scope: Scope, known: _Known, place: Place) -> bool:
+        """Whether something was said before an event, that a fork which repeats it would repeat."""
+        if known.shared is None or place.seq <= known.shared[1].seq + 1:
+            return False
+        if known.words[0] != place.session_id:
+            known.words = (place.session_id, self._pasts.words(scope, place.session_id))
+        words = known.words[1]
+        return bisect_right(words, known.shared[1].seq) < bisect_right(words, place.seq - 1)
+
+    def lacks(self, scope: Scope, session: str, place: Place) -> bool:
+        """Whether an event stands in another session, past which this one has gone on."""
+        known = self._find(scope, session)
+        if not known.has_past and (scope, session) not in self._open:
+            return False
+        return not self._lineages.holds(scope, session, place)
 
     def end_replay(self, scope: Scope, session: str) -> None:
         """Note that what comes from now on are the session's own words."""
@@ -172,55 +187,78 @@ class Sessions:
         *,
         ts_ms: int,
         after: str | None,
-        imported_id: str,
         file: str,
     ) -> None:
         """Open a session, or go on with it; one that repeats another's past is a fork of that."""
         self._open.add((scope, session))
-        handle = self._ledger.session(self.name(session), scope=scope, agent=self.agent(opening))
-        if not self._find(scope, session).has_past:
-            self.opened.add((scope, session))
-            if self._dry_run:
-                return
+        is_new = not self._find(scope, session).has_past
+        shared = self._leaves(scope, session, opening, after) if is_new else None
+        marks = self._marks(scope, session, opening, is_fork=shared is not None)
+        if is_new:
             self.homes.note(scope, session)
-            if not self._fork(scope, session, opening, after, ts_ms):
-                handle = self._handle(scope, session, opening)
-                handle.open(ts_ms=ts_ms)
-        # Whoever opened it may have come no further, or be about to.
-        elif self._dry_run or imported_id in self._ledger.known(scope, [imported_id]):
+        if self._pasts.dry_run:
+            if is_new:
+                self.opened.add((scope, session))
+                place = None if shared is None else shared[1]
+                self._pasts.foresee_opening(scope, self.name(session), place, marks)
             return
+        handle = self._ledger.session(self.name(session), scope=scope, agent=self.agent(opening))
+        if is_new and not (shared and self._fork(scope, session, opening, shared, ts_ms)):
+            handle = self._handle(scope, session, opening)
+            handle.open(ts_ms=ts_ms)
         told = {"file": str(Path(file).resolve())}
         if opening is not None:
             told |= {} if opening.cwd is None else {"cwd": opening.cwd}
             told |= {str(name): value for name, value in opening.about.items()}
-        handle.record(
-            "session.imported",
-            f"session taken from a log of {self._form}",
-            payload=told,
-            refs=SessionImported(format=self._form).as_refs(),
-            event_id=imported_id,
-            ts_ms=ts_ms,
-            origin=self._form,
-        )
+        for mark in marks:
+            event = handle.new_event(
+                "session.imported",
+                f"session taken from a log of {self._form}",
+                payload=told,
+                refs=SessionImported(format=self._form).as_refs(),
+                event_id=mark,
+                ts_ms=ts_ms,
+                origin=self._form,
+            )
+            with contextlib.suppress(DuplicateEvent):  # Another fork was faster.
+                if self._ledger.append_missing([event]) and is_new:
+                    self.opened.add((scope, session))
+                return
+
+    def _marks(
+        self, scope: Scope, session: str, opening: Opening | None, *, is_fork: bool
+    ) -> list[str]:
+        """Return the ids by which a session is marked as imported, the best first; none if it is.
+
+        Whoever opened it may have come no further, or be about to.
+        """
+        own, parent = named_id(self._form, session, "imported"), _forked_from(opening)
+        marks = [own] if parent is None else [self._lineages.stand_in_id(parent), own]
+        known = self._pasts.known(scope, marks)
+        if any(place.session_id == self.name(session) for place in known.values()):
+            return []
+        return [own] if is_fork else [one for one in marks if one not in known]
+
+    def _leaves(
+        self, scope: Scope, session: str, opening: Opening | None, after: str | None
+    ) -> tuple[str, Place] | None:
+        """Return the last event that a new session shares with another."""
+        if opening is not None and opening.parent is not None:
+            return None
+        shared = self._find(scope, session).shared
+        place = None if after is None else self._pasts.known(scope, [after]).get(after)
+        if after is None or place is None or place.session_id == self.name(session):
+            return shared
+        return (after, place) if shared is None or shared[1].seq < place.seq else shared
 
     def _fork(
         self,
         scope: Scope,
         session: str,
         opening: Opening | None,
-        after: str | None,
+        shared: tuple[str, Place],
         ts_ms: int,
     ) -> bool:
-        if opening is not None and opening.parent is not None:
-            return False
-        shared = self._find(scope, session).shared
-        if after is not None:
-            place = self._ledger.known(scope, [after]).get(after)
-            foreign = place is not None and place.session_id != self.name(session)
-            if place is not None and foreign and (shared is None or shared[1].seq < place.seq):
-                shared = (after, place)
-        if shared is None:
-            return False
         event_id, place = shared
         parent = self._handle(scope, place.session_id, None)
         try:
@@ -248,32 +286,13 @@ class Sessions:
     def _find(self, scope: Scope, session: str) -> _Known:
         known = self._known.get((scope, session))
         if known is None:
-            handle = self._handle(scope, session, None)
-            has_past = _has_past(handle)
-            seq = handle.outline().forked_seq if has_past else None
-            known = self._known[scope, session] = _Known(has_past=has_past, forked_seq=seq)
+            line = self._pasts.line(scope, self.name(session))
+            known = _Known(has_past=line.head > 0, forked_seq=line.forked_seq)
+            self._known[scope, session] = known
         return known
 
-    # Counting them.
 
-    def foresee(self, scope: Scope, event_id: str) -> bool:
-        """Whether an event is the first of its id that a dry run meets."""
-        if (scope, event_id) in self._foreseen:
-            return False
-        self._foreseen.add((scope, event_id))
-        return True
-
-    def count(self, scope: str) -> None:
-        """Count an event that was recorded."""
-        self.events[scope] += 1
-
-
-def _has_past(handle: Session) -> bool:
-    return next(iter(handle.headers(last=1)), None) is not None
-
-
-def _named(text: str, prefix: str) -> str:
-    try:
-        return check_name(text, "name")
-    except InvalidInput:
-        return prefix + sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+def _forked_from(opening: Opening | None) -> str | None:
+    if opening is None or opening.forked_from == opening.session:
+        return None
+    return opening.forked_from

@@ -40,6 +40,8 @@ class Step(msgspec.Struct, frozen=True):
     outcomes: list[Outcome] = []
     failure: str | None = None
     """Why the reader did not understand it."""
+    is_named: bool = True
+    """Whether a session was told of before the end."""
 
 
 class Errand(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +81,8 @@ def read_steps(reader: Reader, records: Iterator[Record]) -> Iterator[Step]:
             yield Step(record, failure=f"not understood: {type(error).__name__}: {error}")
         else:
             yield Step(record, outcomes)
-    yield Step(None, reader.finish())
+    is_named = bool(reader.sessions)
+    yield Step(None, reader.finish(), is_named=is_named)
 
 
 class ReaderApart:
@@ -164,7 +167,7 @@ def _light(step: Step) -> Step:
         Outcome(record=_place(one.record), events=one.events, skipped=one.skipped)
         for one in step.outcomes
     ]
-    return Step(record, outcomes, step.failure)
+    return Step(record, outcomes, step.failure, step.is_named)
 
 
 def _place(record: Record) -> Record:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treering.capture.intake.bookmarks import Bookmark, read_bookmark
 from treering.errors import InvalidInput
+from treering.formats import openclaw, pi
 from treering.formats.registry import NATIVE, find_format, is_native, named_format
 from treering.formats.sources import Source, is_sqlite, sniff
+from treering.formats.telling import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from treering.formats.registry import Format
+    from treering.formats.telling import Opening
 
 Sort = Literal["log", "native", "database"]
 
@@ -36,13 +40,36 @@ class Survey:
         self.format = form
         self.bookmark = bookmark
         self.folder = _folder(values)
-        # A session that goes on from another repeats its first line, and was written to later.
-        self.order = (_first_ms(values), source.mtime_ns, str(source.path))
+        opening = None if form is None else _opening(form, source.path, values)
+        self.session = None if opening is None else opening.session
+        self.forked_from = None if opening is None else opening.forked_from
+        # A session that goes on from another repeats its first line, and was written to later. A
+        # database has all that is in the spool beside it, and more.
+        first_ms = float("-inf") if sort == "database" else _first_ms(values)
+        self.order = (first_ms, source.mtime_ns, str(source.path))
 
     @property
     def name(self) -> str:
         """Return what the format is called."""
         return NATIVE if self.format is None else self.format.NAME
+
+
+def parents_first(surveys: Sequence[Survey]) -> list[Survey]:
+    """Return all files in their order, each behind that of the session which it goes on from."""
+    ordered = sorted(surveys, key=lambda one: one.order)
+    by_session: dict[tuple[str, str | None], Survey] = {}
+    for one in ordered:
+        by_session.setdefault((one.name, one.session), one)
+    placed: dict[Survey, None] = {}
+    for one in ordered:
+        line: dict[Survey, None] = {}
+        ahead: Survey | None = one
+        while ahead is not None and ahead not in placed and ahead not in line:
+            line[ahead] = None
+            parent = ahead.forked_from
+            ahead = None if parent is None else by_session.get((ahead.name, parent))
+        placed |= dict.fromkeys(reversed(line))
+    return list(placed)
 
 
 def survey(source: Source, note: Any) -> Survey | None:
@@ -61,12 +88,25 @@ def survey(source: Source, note: Any) -> Survey | None:
     if is_native(values):
         return Survey(source, sort="native", form=None, bookmark=bookmark, values=())
     form = find_format(values)
+    if form is not None and form.NAME == pi.NAME and openclaw.lies_there(source.path):
+        form = named_format(openclaw.NAME)
     if form is None:
         raise InvalidInput(
             "it is no log that Treering knows" if values else "there is nothing to read in it",
             hint="see docs/importing.md for the formats",
         )
     return Survey(source, sort="log", form=form, bookmark=bookmark, values=values)
+
+
+def _opening(form: Format, path: Path, values: Sequence[Any]) -> Opening | None:
+    """Return what a log says of its first session."""
+    reader = form.READER(path)
+    for number, value in enumerate(values):
+        if reader.sessions:
+            break
+        with contextlib.suppress(Exception):  # It is told of when the file is read.
+            reader.read(Record(value, number, number, number + 1))
+    return next(iter(reader.sessions.values()), None)
 
 
 def _folder(values: Sequence[Any]) -> str | None:

@@ -110,7 +110,7 @@ def in_all(
         sessions_new=sessions_new,
         subagents=subagents,
         by_scope=dict(sorted(by_scope.items())),
-        by_format=dict(sorted(Counter(one.format for one in sources if one.format).items())),
+        by_format=dict(sorted(Counter(one.format for one in read if one.format).items())),
         faults=[fault for one in read for fault in one.faults][:FAULTS_MAX],
         sources=[one for one in sources if one.state != "unchanged"],
     )

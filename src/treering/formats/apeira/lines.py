@@ -1,4 +1,4 @@
-"""Apeira's logs read line by line: what ``to_session`` records, under the same ids.
+"""Apeira's logs read line by line: what ``to_session`` records, of whichever session it is.
 
 Each line is kept whole beside what it says, so that ``from_session`` gives the log back.
 """
@@ -11,7 +11,6 @@ from treering.errors import InvalidInput
 from treering.formats.apeira.events import OWN_FIELD, entry_of, item_in, name_in
 from treering.formats.apeira.json import NotJson, copy, stringify
 from treering.formats.apeira.reading import TYPES, next_after, parse_episode
-from treering.formats.apeira.sessions import event_id_of
 from treering.formats.loose import bounded, digest, fields_of, name
 from treering.formats.sayings import observation
 from treering.formats.telling import Opening, Outcome, Told
@@ -34,10 +33,13 @@ def recognises(values: Sequence[Any]) -> bool:
 
 
 class ApeiraReader:
-    """Reads one log of episodes. They have no times: all are of the same."""
+    """Reads one log of episodes. They have no times: all are of the same.
+
+    A key stands for an episode and all before it, so a log is the same under whatever name, and one
+    that was copied and goes on shares what was copied.
+    """
 
     keys_are_global = True
-    """A key holds the session, and is the event's id."""
 
     def __init__(self, path: PurePath | None = None) -> None:
         self._session = (name(path.name.split(".jsonl")[0]) if path else None) or NAME
@@ -45,8 +47,8 @@ class ApeiraReader:
             self._session: Opening(session=self._session, agent=NAME)
         }
         self._upcoming = 1
-        self._taken = (0, 0)
-        """The number of the last episode, and how many had it."""
+        self._key = ""
+        """The key of the last line."""
         self._tools: dict[str, str] = {}
 
     def read(self, record: Record) -> list[Outcome]:
@@ -66,20 +68,16 @@ class ApeiraReader:
 
     def state(self) -> Any:
         """Return the numbers, and the tools by their calls; None if these are too many."""
-        return bounded({"upcoming": self._upcoming, "taken": self._taken, "tools": self._tools})
+        return bounded({"upcoming": self._upcoming, "key": self._key, "tools": self._tools})
 
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""
         if not isinstance(state, dict) or type(state.get("upcoming")) is not int:
             raise ValueError("no state of this format")
-        number, times = map(int, state["taken"])
-        self._upcoming, self._taken = state["upcoming"], (number, times)
+        self._upcoming, self._key = state["upcoming"], str(state.get("key"))
         self._tools = fields_of(state.get("tools"))
 
     def _told(self, episode: Episode) -> Told:
-        number, times = self._taken
-        times = times + 1 if number == episode["id"] else 1
-        self._taken = (episode["id"], times)
         entry = entry_of(episode, self._tools)
         item = item_in(episode)
         call_id, tool = name_in(item, "call_id"), name_in(item, "name")
@@ -87,7 +85,7 @@ class ApeiraReader:
             self._tools.setdefault(call_id, tool)
         return Told(
             session=self._session,
-            key=event_id_of(self._session, episode["id"], times),
+            key=self._next_key(stringify(episode)),
             kind=entry.kind,
             summary=entry.summary,
             ts_ms=1,
@@ -97,11 +95,15 @@ class ApeiraReader:
             source=entry.source,
         )
 
+    def _next_key(self, value: Any) -> str:
+        self._key = f"{NAME}:{digest([self._key, value])}"
+        return self._key
+
     def _other(self, value: Any) -> Told:
         saying = observation("line", {"value": value})
         return Told(
             session=self._session,
-            key=f"{event_id_of(self._session, 0, 1)}:{digest(value)}",
+            key=self._next_key(value),
             kind=saying.kind,
             summary=saying.summary,
             ts_ms=1,

@@ -17,6 +17,7 @@ from treering.formats.claude_code.blocks import (
 from treering.formats.claude_code.chains import remember, rewound
 from treering.formats.claude_code.lines import (
     NAME,
+    OURS,
     Line,
     Piece,
     is_line,
@@ -27,7 +28,9 @@ from treering.formats.claude_code.lines import (
     time_in,
 )
 from treering.formats.claude_code.notes import noted, titled
+from treering.formats.claude_code.order import Order
 from treering.formats.claude_code.past import Past, restored, written
+from treering.formats.claude_code.usage import USED
 from treering.formats.telling import Opening, Outcome, Told
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NAME", "READER", "ClaudeCodeReader", "recognises"]
 
+PUT_IN: Final = "put in by an export"
+EVENT_ID_CHARACTERS_MAX: Final = 400
 HELD_MAX: Final = 256
 """Lines at the beginning of a file that wait for one that says where it belongs."""
 
@@ -52,7 +57,10 @@ def recognises(values: Sequence[Any]) -> bool:
 
 
 class ClaudeCodeReader:
-    """Reads one file. Lines are told in their order, whatever their times are."""
+    """Reads one file. Lines are told in their order, whatever their times are.
+
+    A line that stands before the one it follows is told behind that, if it comes soon.
+    """
 
     keys_are_global: ClassVar[bool] = True
 
@@ -66,6 +74,7 @@ class ClaudeCodeReader:
         """The session that the file is named after."""
         self._past = Past()
         self._held: list[Record] = []
+        self._order = Order()
         self._cwd: str | None = None
         """Where the first lines were written, for sessions that do not say so."""
 
@@ -77,29 +86,33 @@ class ClaudeCodeReader:
     def read(self, record: Record) -> list[Outcome]:
         """Return what ``record`` tells; the first of a file wait until its session is known."""
         if self._past.settled:
-            return [self._outcome(record)]
+            return self._take(record)
         self._held.append(record)
         enough = len(self._held) >= HELD_MAX or any(map(_settles, lines_in(record.value)))
         return self._release() if enough else []
 
     def finish(self) -> list[Outcome]:
         """Return what is told by lines that waited in vain."""
-        return self._release()
+        found = self._release()
+        return found + [self._outcome(record) for record in self._order.release()]
 
     def state(self) -> Any:
         """Return what is remembered; None while lines are held back, or titles are."""
-        return None if self._held else written(self._past)
+        return None if self._held or self._order.waits else written(self._past)
 
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""
-        self._past, self._held = restored(state), []
+        self._past, self._held, self._order = restored(state), [], Order()
 
     def _release(self) -> list[Outcome]:
         if not self._held:
             return []
         held, self._held = self._held, []
         self._settle([value for record in held for value in _dicts_in(record.value)])
-        return [self._outcome(record) for record in held]
+        return [outcome for record in held for outcome in self._take(record)]
+
+    def _take(self, record: Record) -> list[Outcome]:
+        return [self._outcome(one) for one in self._order.take(record, self._past.nodes)]
 
     def _settle(self, values: Sequence[dict[str, Any]]) -> None:
         """Learn from the first lines what those without a session, a folder or a time belong to."""
@@ -108,11 +121,11 @@ class ClaudeCodeReader:
         told = next(filter(None, (name_in(one, "sessionId", "session_id") for one in values)), None)
         named = name_in({"stem": self._stem}, "stem")
         past.session = named if named and _UUID.fullmatch(named) else told or named
-        if past.session is None:
-            past.session = f"{NAME}-{sha256(spelt(values[:1])).hexdigest()[:16]}"
+        first = sha256(spelt(values[:1])).hexdigest()[:16]
+        past.session = past.session or f"{NAME}-{first}"
         self._cwd = next((one["cwd"] for one in values if isinstance(one.get("cwd"), str)), None)
         past.ts_ms = next(filter(None, map(time_in, values)), 1)
-        past.key = past.session
+        past.key = told or first  # Not the name of the file: a copy may have another.
 
     # One record.
 
@@ -141,6 +154,9 @@ class ClaudeCodeReader:
         else:
             pieces = noted(line, past)
             reason = "the title is the same"
+        if isinstance(value.get(OURS), dict):
+            pieces = _ours(value[OURS], pieces)
+            reason = reason if pieces else PUT_IN
         if line.own_id in past.leaves:
             title = past.leaves.pop(line.own_id).title
             piece = titled(title, line.session, past, chosen=False, key=f"{line.key}.title")
@@ -155,7 +171,12 @@ class ClaudeCodeReader:
         past.session = name_in(value, "sessionId", "session_id") or past.session
         own_id = name_in(value, "uuid")
         # A fork may name its lines anew; they say whose copies they are.
-        key = name_in(value.get("forkedFrom"), "messageUuid") or own_id or self._key_of(value)
+        key = (
+            name_in(value.get(OURS), "event", most=EVENT_ID_CHARACTERS_MAX)
+            or name_in(value.get("forkedFrom"), "messageUuid")
+            or own_id
+            or self._key_of(value)
+        )
         parent = name_in(value, "parentUuid") or name_in(value, "logicalParentUuid")
         past.key = key
         return Line(
@@ -243,6 +264,16 @@ def _named(line: Line, pieces: Sequence[Piece], after: str | None) -> list[Told]
             )
         )
     return events
+
+
+def _ours(told: dict[str, Any], pieces: Sequence[Piece]) -> list[Piece]:
+    """Return what a line of our own export tells: one event, and what its message used."""
+    if "event" in told and told["event"] is None:
+        return []
+    usage = name_in(told, "usage", most=EVENT_ID_CHARACTERS_MAX)
+    spoken = [piece for piece in pieces if piece.kind != USED][:1]
+    used = [piece for piece in pieces if piece.kind == USED]
+    return spoken + [msgspec.structs.replace(piece, key=usage or piece.key) for piece in used]
 
 
 def _about(value: dict[str, Any]) -> dict[str, Any]:

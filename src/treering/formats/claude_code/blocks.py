@@ -6,6 +6,7 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.formats.claude_code.commands import OUTPUT, typed_in
 from treering.formats.claude_code.lines import (
     NAME,
     Piece,
@@ -58,6 +59,7 @@ def said_by_user(line: Line, past: Past) -> list[Piece]:
     words: list[str] = []
     attached: list[dict[str, Any]] = []
     detail = line.value.get("toolUseResult")
+    answered = any(OUTPUT in str(block.get("text")) for block in blocks)
     for block in blocks:
         sort, text = block.get("type"), block.get("text")
         if _is_result(block):
@@ -68,8 +70,11 @@ def said_by_user(line: Line, past: Past) -> list[Piece]:
             attached.append(block)
         elif text.strip():
             aside = _aside(line, text)
+            typed = typed_in(text) if aside == "command" and not answered else None
             if text.startswith(INTERRUPTED):
                 pieces.append(interrupted("interrupted by the user", text))
+            elif typed is not None:
+                pieces.append(_prompt(typed, [], raw=text))
             elif aside is not None:
                 pieces.append(_set_aside(line, text, aside))
             else:
@@ -118,13 +123,13 @@ def _is_injected(line: Line) -> bool:
     return any(line.value.get(mark) is True for mark in ("isMeta", "isVisibleInTranscriptOnly"))
 
 
-def _prompt(text: str, attached: list[dict[str, Any]]) -> Piece:
+def _prompt(text: str, attached: list[dict[str, Any]], **told: str) -> Piece:
     sorts = ", ".join(str(block.get("type") or "attachment") for block in attached)
     words = text or f"({sorts})"
     return Piece(
         kind="conversation.user",
         summary=brief(words),
-        payload={"text": words} | ({"attachments": attached} if attached else {}),
+        payload={"text": words, **told} | ({"attachments": attached} if attached else {}),
         refs={"characters": len(text)},
     )
 
@@ -232,11 +237,13 @@ def _said_before(block: dict[str, Any], line: Line, past: Past, number: int) -> 
     if message_id is None:
         return None
     of = f"{past.number(line.session)}:{message_id}"
-    told = past.blocks.get(of, {})
+    told = past.blocks.get(of)
+    if told is None:
+        keep(past.blocks, of, told := {}, MESSAGES_MAX)
     digest = _digest(block)
     if digest in told:
         return told[digest]
-    keep(past.blocks, of, told | {digest: numbered(line.key, number)}, MESSAGES_MAX)
+    told[digest] = numbered(line.key, number)
     return None
 
 

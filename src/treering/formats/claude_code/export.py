@@ -1,10 +1,13 @@
 """A session of any origin as a log that Claude Code goes on from.
 
-The messages are those that a model is shown: every call with its result right behind it.
+The messages are those that a model is shown: every call with its result right behind it. Each line
+says in a field of our own, ``treering``, which ``event`` it tells, so that one that is taken in
+again is known; a line that tells none was put in.
 """
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -15,11 +18,12 @@ from treering.context.dialects.names import COMMON, tool_names
 from treering.context.dialects.turns import CONTINUED, answered, arguments_of, is_blank
 from treering.context.pairing import pair
 from treering.derive.visible import Hidden
+from treering.formats.claude_code.answers import Answers, message_of, thought_in
+from treering.formats.claude_code.lines import OURS, name_in
 from treering.formats.claude_code.results import INTERRUPTED
 from treering.model.messages import AssistantMessage, UserMessage
 from treering.model.times import instant
 from treering.model.tools import SyntheticPolicy
-from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,10 +33,8 @@ if TYPE_CHECKING:
 
 VERSION: Final = "2.1.0"
 """The version of Claude Code that such lines are like."""
-UNKNOWN_MODEL: Final = "unknown"
-
 _RESULT_BLOCKS: Final = frozenset({"text", "image"})
-_NOTHING_USED: Final = {"input_tokens": 0, "output_tokens": 0}
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def write_session(
@@ -65,16 +67,17 @@ def write_session(
     )
     compactions = [event for event in shown if _summary_in(event)]
     if messages and not isinstance(messages[0], UserMessage) and not compactions:
-        yield lines.user(CONTINUED, "start", isMeta=True)
+        yield lines.user(CONTINUED, None, "start", isMeta=True)
     for message in messages:
         while compactions and compactions[0].seq < message.seq:
             yield from lines.compaction(compactions.pop(0))
         yield from lines.message(message)
     for event in compactions:
         yield from lines.compaction(event)
-    title = _title(shown)
-    if title is not None:
-        told = {"type": "custom-title", "customTitle": title, "sessionId": session_id}
+    titled = [event for event in shown if _title_in(event)]
+    if titled:
+        told = {"type": "custom-title", "customTitle": _title_in(titled[-1]),
+                "sessionId": session_id, OURS: {"event": titled[-1].event_id}}  # fmt: skip
         yield msgspec.json.encode(told) + b"\n"
 
 
@@ -87,19 +90,21 @@ class _Lines:
         self._shared = shared
         self._events = events
         self._names = names
+        self._answers = Answers(events.values())
         self._last: str | None = None
         self._ts_ms = next((event.ts_ms for event in events.values()), 1)
 
     def message(self, message: ModelMessage) -> Iterator[bytes]:
         """Yield the lines of one message."""
-        source = self._source(message.event_ids)
-        name = message.event_ids[0] if message.event_ids else f"seq {message.seq}"
         if isinstance(message, AssistantMessage):
-            yield from self._answer(message, name, source)
-        elif message.mark == "interrupt":
-            yield self.user([_text(_interruption(source))], name)
+            yield from self._answer(message)
+            return
+        source = self._source(message.event_ids)
+        name = f"seq {message.seq}"
+        if message.mark == "interrupt":
+            yield self.user([_text(_interruption(source))], source, name)
         elif not is_blank(message.text):
-            yield self.user(self._prompt(message.text, source), name)
+            yield self.user(self._prompt(message.text, source), source, name)
 
     def compaction(self, event: Event) -> Iterator[bytes]:
         """Yield the two lines that tell of a compaction."""
@@ -107,6 +112,7 @@ class _Lines:
         told = {"trigger": "auto", "preTokens": (event.payload or {}).get("from_tokens") or 0}
         before, self._last = self._last, None
         yield self._line(
+            None,
             f"{event.event_id} boundary",
             {
                 "logicalParentUuid": before,
@@ -119,39 +125,64 @@ class _Lines:
         )
         yield self.user(
             _summary_in(event),
+            event,
             event.event_id,
             isCompactSummary=True,
             isVisibleInTranscriptOnly=True,
         )
 
-    def user(self, content: Any, name: str, **more: Any) -> bytes:
-        """Return a line in the user's place."""
+    def user(self, content: Any, source: Event | None, name: str, **more: Any) -> bytes:
+        """Return a line in the user's place that tells the event ``source``."""
         message = {"role": "user", "content": content}
-        return self._line(name, {"type": "user", "message": message, **more})
+        return self._line(source, name, {"type": "user", "message": message, **more})
 
-    def _answer(
-        self, message: AssistantMessage, name: str, source: Event | None
-    ) -> Iterator[bytes]:
-        texts = [] if is_blank(message.text) else [_text(message.text)]
-        calls = [self._call(call) for call in message.calls]
-        stop_reason = "tool_use" if calls else "end_turn"
-        shared = {
-            "id": f"msg_{_digest(self._shared['sessionId'], name)[:24]}",
+    def _answer(self, message: AssistantMessage) -> Iterator[bytes]:
+        name = message.event_ids[0]
+        parts = [] if is_blank(message.text) else [(self._source((name,)), _text(message.text))]
+        parts += [(self._source((call.event_id,)), self._call(call)) for call in message.calls]
+        stop_reason = "tool_use" if message.calls else "end_turn"
+        of = next(filter(None, (message_of(source) for source, _ in parts)), None)
+        of = of or f"msg_{_digest(self._shared['sessionId'], name)[:24]}"
+        asked: list[str | None] = []
+        for number, (source, block) in enumerate(parts, 1):
+            yield from self._thoughts(source)
+            told = {
+                "content": [block],
+                "stop_reason": stop_reason if number == len(parts) else None,
+            }
+            yield self._said(source, f"{name} {number}", of, told)
+            asked.append(self._last)
+        texts = len(parts) - len(message.calls)
+        for (call, result), line in zip(answered(message), asked[texts:], strict=True):
+            yield self._result(call, result, line, f"{name} {call.call_id}")
+
+    def _thoughts(self, source: Event | None) -> Iterator[bytes]:
+        """Yield what was thought in the same message before ``source``, and not told yet."""
+        thoughts = self._answers.find(source).thoughts
+        while source is not None and thoughts and thoughts[0].seq < source.seq:
+            event = thoughts.pop(0)
+            told = {"content": [thought_in(event)], "stop_reason": None}
+            yield self._said(event, event.event_id, "", told)
+
+    def _said(self, source: Event | None, name: str, of: str, told: dict[str, Any]) -> bytes:
+        """Return a line in the model's place: a part of the message ``of``, if it says no other."""
+        if source is not None:
+            self._ts_ms = source.ts_ms
+        answer = self._answers.find(source)
+        message = {
+            "id": message_of(source) or of,
             "type": "message",
             "role": "assistant",
-            "model": _model(source),
+            "model": self._answers.model(source),
             "stop_sequence": None,
-            "usage": _NOTHING_USED,
+            "usage": answer.usage,
         }
-        uuids: list[str | None] = []
-        blocks = [*texts, *calls]
-        for number, block in enumerate(blocks, 1):
-            last = number == len(blocks)
-            told = {**shared, "content": [block], "stop_reason": stop_reason if last else None}
-            yield self._line(f"{name} {number}", {"type": "assistant", "message": told})
-            uuids.append(self._last)
-        for (call, result), asked in zip(answered(message), uuids[len(texts) :], strict=True):
-            yield self._result(call, result, asked, f"{name} {call.call_id}")
+        request = None if answer.report is None else name_in(answer.report.refs, "request_id")
+        more = {} if request is None else {"requestId": request}
+        used = {} if answer.report is None else {"usage": answer.report.event_id}
+        return self._line(
+            source, name, {"type": "assistant", "message": message | told, **more}, **used
+        )
 
     def _call(self, call: Call) -> dict[str, Any]:
         name, given = self._names[call.tool], arguments_of(call)
@@ -170,7 +201,7 @@ class _Lines:
             block["is_error"] = True
         detail = payload.get("detail")
         more = {} if detail is None else {"toolUseResult": detail}
-        return self.user([block], name, sourceToolAssistantUUID=asked, **more)
+        return self.user([block], source, name, sourceToolAssistantUUID=asked, **more)
 
     def _prompt(self, text: str, source: Event | None) -> Any:
         payload = source.payload if source is not None else None
@@ -183,16 +214,19 @@ class _Lines:
         self._ts_ms = self._ts_ms if source is None else source.ts_ms
         return source
 
-    def _line(self, name: str, told: dict[str, Any]) -> bytes:
-        parent = self._last
+    def _line(self, source: Event | None, name: str, told: dict[str, Any], **ours: str) -> bytes:
+        parent, event_id = self._last, None if source is None else source.event_id
         digest = _digest(self._shared["sessionId"], name)
-        self._last = str(UUID(digest[:32], version=4))
+        # The id of an event can be that of its line: so it is known even to who drops our field.
+        own = event_id is not None and _UUID.fullmatch(event_id)
+        self._last = event_id if own else str(UUID(digest[:32], version=4))
         line = {
             "parentUuid": parent,
             **self._shared,
             **told,
             "uuid": self._last,
             "timestamp": instant(self._ts_ms),
+            OURS: {"event": event_id, **ours},
         }
         return msgspec.json.encode(line) + b"\n"
 
@@ -211,13 +245,10 @@ def _summary_in(event: Event) -> str:
     return summary if isinstance(summary, str) and not is_blank(summary) else ""
 
 
-def _title(events: Iterable[Event]) -> str | None:
-    titles = [
-        event.payload.get("title")
-        for event in events
-        if event.kind == "session.titled" and isinstance(event.payload, dict)
-    ]
-    return titles[-1] if titles and isinstance(titles[-1], str) else None
+def _title_in(event: Event) -> str:
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    title = payload.get("title") if event.kind == "session.titled" else None
+    return title if isinstance(title, str) else ""
 
 
 def _interruption(source: Event | None) -> str:
@@ -227,12 +258,6 @@ def _interruption(source: Event | None) -> str:
     if isinstance(told, str) and told.startswith(INTERRUPTED):
         return told
     return f"{INTERRUPTED}]"
-
-
-def _model(source: Event | None) -> str:
-    refs = source.refs if source is not None else None
-    model = refs.get("model") if isinstance(refs, dict) else None
-    return shorten(model, 100) if isinstance(model, str) else UNKNOWN_MODEL
 
 
 def _blocks_in(output: Any) -> list[Any] | None:

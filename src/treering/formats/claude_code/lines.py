@@ -12,6 +12,8 @@ from treering.model.fields import TIME_MS_MAX
 from treering.spine.words import shorten
 
 NAME: Final = "claude-code"
+OURS: Final = "treering"
+"""The field of a line that we wrote ourselves: which event it tells, and which report of usage."""
 ID_CHARACTERS_MAX: Final = 100
 """The longest id of a line, a session or an agent; others are taken for none."""
 CALL_ID_CHARACTERS_MAX: Final = 400

@@ -111,9 +111,14 @@ class Past(msgspec.Struct, kw_only=True):
     lines: int = 0
     """Lines that were told of, to know for how long a title has waited."""
 
+    names: list[str] = []
+    """The sessions by their numbers: what both say, sessions say too."""
+    numbers: dict[str, int] = {}
+
     def number(self, session: str) -> int:
         """Return the number of a session that is open."""
-        return list(self.sessions).index(session)
+        self._count()
+        return self.numbers[session]
 
     def key_of(self, line_id: str | None) -> str | None:
         """Return the key of the event that a line is known by."""
@@ -128,7 +133,18 @@ class Past(msgspec.Struct, kw_only=True):
     def session_of(self, line_id: str | None) -> str | None:
         """Return the session of a line, None if it is not known any more."""
         node = self.nodes.get(line_id or "")
-        return None if node is None else list(self.sessions)[node.session]
+        self._count()
+        return None if node is None else self.names[node.session]
+
+    def _count(self) -> None:
+        """Give the sessions that are new their numbers; mostly there is one, or none."""
+        new = len(self.sessions) - len(self.names)
+        if not new:
+            return
+        fresh = [next(reversed(self.sessions))] if new == 1 else list(self.sessions)[-new:]
+        for name in fresh:
+            self.numbers[name] = len(self.names)
+            self.names.append(name)
 
     def behind(self, line_id: str, session: str) -> str | None:
         """Return the key of the first event of ``session`` that follows a line, if any does."""
@@ -165,7 +181,7 @@ def written(past: Past) -> Any:
     if past.leaves:
         return None
     bare = {name: opening.bare() for name, opening in past.sessions.items()}
-    told = msgspec.to_builtins(msgspec.structs.replace(past, sessions=bare))
+    told = msgspec.to_builtins(msgspec.structs.replace(past, sessions=bare, names=[], numbers={}))
     told |= {name: [[*pair] for pair in told[name].items()] for name in _IN_ORDER}
     return told if len(msgspec.json.encode(told)) <= STATE_BYTES_MAX else None
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from treering.formats.claude_code.lines import Line
     from treering.formats.claude_code.past import Past
 
+USED: Final = "usage.reported"
 _COUNTS: Final = {
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
@@ -49,7 +50,7 @@ def used(line: Line, past: Past) -> list[Piece]:
     told |= counts | {"cache_creation_tokens": written, "total_tokens": total}
     return [
         Piece(
-            kind="usage.reported",
+            kind=USED,
             summary=f"{total} tokens used",
             payload={"usage": given},
             refs=told,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from treering.formats.clawser.kinds import NOTE, state
 from treering.formats.clawser.sessions import event_id_of, known_by
 from treering.formats.clawser.text import truthy
-from treering.formats.loose import bounded, digest, fields_of, name, without_none
+from treering.formats.loose import bounded, digest, fields_of, name, without_none, word
 from treering.formats.telling import Opening, Outcome, Told
 
 if TYPE_CHECKING:
@@ -23,6 +27,8 @@ NAME: Final = "clawser"
 _OWN_ID: Final = re.compile(r"evt_[0-9]+_[0-9]+")
 _FIELDS: Final = frozenset({"id", "type", "timestamp", "data", "source"})
 _CONVERSATIONS: Final = ".conversations"
+_CARD: Final = "meta.json"
+CARD_BYTES_MAX: Final = 1024 * 1024
 
 
 def recognises(values: Sequence[Any]) -> bool:
@@ -38,7 +44,7 @@ class ClawserReader:
     keys_are_global = True
     """A key holds the session, and is the event's id."""
 
-    def __init__(self, path: PurePath | None = None) -> None:
+    def __init__(self, path: PurePath | None = None, title: str | None = None) -> None:
         parts = path.parts if path else ()
         lies_in = len(parts) > 2 and parts[-3] == _CONVERSATIONS
         stem = parts[-2] if lies_in else path.name.split(".jsonl")[0] if path else None
@@ -46,7 +52,7 @@ class ClawserReader:
         self._session = name(stem) or NAME
         about = without_none(workspace=workspace)
         self.sessions: dict[str, Opening] = {
-            self._session: Opening(session=self._session, agent=NAME, about=about)
+            self._session: Opening(session=self._session, agent=NAME, title=title, about=about)
         }
         self._seen: Counter[str] = Counter()
         """How often each event came, by digests of what it is known by."""
@@ -92,7 +98,19 @@ class ClawserReader:
         self._seen |= Counter(fields_of(state.get("often")))
 
 
-READER: Final = ClawserReader
+def beside_card(path: PurePath | None) -> ClawserReader:
+    """Return a reader that knows what the conversation is called, if that is told beside it."""
+    title = None
+    if path is not None and path.name:
+        card = Path(path).with_name(_CARD)
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            if card.stat().st_size <= CARD_BYTES_MAX:
+                stated = fields_of(msgspec.json.decode(card.read_bytes()))
+                title = word(stated.get("title")) or word(stated.get("name"))
+    return ClawserReader(path, title)
+
+
+READER: Final = beside_card
 
 
 def _is_event(value: dict[str, Any]) -> bool:

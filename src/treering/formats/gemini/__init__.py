@@ -3,9 +3,14 @@
 A line may replace an earlier message by its id. The last answer of the model is held back until
 another message comes, so that mostly its final version is told; versions before it are skipped. A
 message that was told already and comes again tells what is new in it: calls, results, thoughts and
-counts under their own keys. A text that has changed is told again under ``{id}.v{digest}`` with the
-key that it replaces in its refs, and the earlier one stays; a result, a call or a field that has
-changed is an observation with the message as it is now, since what happened first is what happened.
+counts under their own keys. The key of a text holds a digest of it, that of a report one of its
+counts: what has changed is told beside what it was, whoever reads it, and of reports the largest
+counts. A reader that has told the earlier text says what the new one ``replaces``, and takes the
+earlier back if nothing of the conversation came behind it. One that begins anew, with a file that
+was written anew, cannot know of it: both stand there, with the same ``message_id``. A result, a
+call or a field that has changed is an observation with the message as it is now, since what
+happened first is what happened.
+
 A rewind hides the message that it names and all behind it, as the CLI itself reads it.
 """
 
@@ -17,6 +22,7 @@ import msgspec
 
 from treering.formats.codex.drafts import Draft, digest, observed
 from treering.formats.gemini.messages import compaction_of, id_of, is_snapshot, read_message
+from treering.formats.gemini.past import Past
 from treering.formats.gemini.sessions import (
     is_message,
     opening_of,
@@ -38,25 +44,8 @@ __all__ = ["NAME", "READER", "GeminiReader", "recognises"]
 
 NAME: Final = "gemini"
 NOTHING_NEW: Final = "tells nothing new"
-_TOLD_AGAIN: Final = frozenset({"conversation.user", "conversation.assistant", "usage.reported"})
-"""Kinds of which a changed version is told as such."""
 _UNTOLD: Final = frozenset({"lastUpdated", "messages", "sessionId", "projectHash"})
 """Fields that say nothing of what happened."""
-
-
-class _State(msgspec.Struct):
-    """What goes on from one record to the next."""
-
-    opening: Opening | None = None
-    ts_ms: int = 1
-    order: list[str] = []
-    """The ids of the messages that count, in their order."""
-    firsts: dict[str, str] = {}
-    """The key of the first event of each message."""
-    told: dict[str, str] = {}
-    """What each key told, as a digest."""
-    seen: dict[str, str] = {}
-    """The last version of each message, as a digest."""
 
 
 class GeminiReader:
@@ -67,7 +56,7 @@ class GeminiReader:
     def __init__(self, path: PurePath | None) -> None:
         """Begin with nothing read; ``path`` may hold the ids of the session and its parent."""
         self._path = path
-        self._now = _State()
+        self._now = Past()
         self._held: Record | None = None
         self.sessions: dict[str, Opening] = {}
 
@@ -105,7 +94,7 @@ class GeminiReader:
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""
         try:
-            self._now = msgspec.convert(state, _State)
+            self._now = msgspec.convert(state, Past)
         except msgspec.ValidationError as error:
             raise ValueError("this is no state of a reader of Gemini's sessions") from error
         self._held = None
@@ -142,12 +131,12 @@ class GeminiReader:
             opened = self._header(value)
             return [*opened, *self._noted(value), *self._all(value.get("messages"))]
         name = next((name for name in value if name.startswith("$")), "record")
-        return self._new([observed(digest(["record", raw]), name, raw)])
+        return self._now.new([observed(digest(["record", raw]), name, raw)])
 
     def _header(self, value: dict[str, Any]) -> list[Draft]:
         # No time of the last change: this is told once, and the file is written again and again.
         told = {name: value[name] for name in ("projectHash", "startTime", "kind") if name in value}
-        return self._new([observed("session", "session", told)])
+        return self._now.new([observed("session", "session", told)])
 
     def _noted(self, patch: dict[str, Any]) -> list[Draft]:
         """Return what is said of the session besides its messages."""
@@ -165,7 +154,7 @@ class GeminiReader:
         rest = {name: told for name, told in patch.items() if name not in known and told}
         if rest:
             drafts.append(observed(f"session.{digest(rest)[:16]}", "session", rest))
-        return self._new(drafts)
+        return self._now.new(drafts)
 
     def _all(self, messages: Any) -> list[Draft]:
         found = messages if isinstance(messages, list) else []
@@ -189,51 +178,18 @@ class GeminiReader:
         else:
             drafts = read_message(message, message_id)
         if known is None and message.get("type") == "gemini":
-            drafts = [self._apart(draft, message_id) for draft in drafts]
-        fresh = self._new(drafts)
+            drafts = [self._now.apart(draft, message_id) for draft in drafts]
+        fresh = self._now.new(drafts)
         if known is not None:
-            fresh += self._changed(message, drafts, fresh, mark)
+            changed = self._now.changed(message, drafts, fresh, mark)
+            fresh = [*self._now.replaced(message_id, fresh), *changed]
+        self._now.note(message_id, fresh)
         now.seen[message_id] = mark
-        if message_id not in now.order:
+        if known is None or message_id not in now.order:
             now.order.append(message_id)
         if fresh:
             now.firsts.setdefault(message_id, fresh[0].key)
         return fresh
-
-    def _apart(self, draft: Draft, message_id: str) -> Draft:
-        """Return ``draft`` under a key of its own, if another message has a call of the same id."""
-        if self._now.told.get(draft.key, _mark(draft)) == _mark(draft):
-            return draft
-        return msgspec.structs.replace(draft, key=f"{draft.key}@{message_id}")
-
-    def _new(self, drafts: list[Draft]) -> list[Draft]:
-        """Return the drafts whose keys were not told, and remember them."""
-        fresh = [draft for draft in drafts if draft.key not in self._now.told]
-        self._now.told |= {draft.key: _mark(draft) for draft in fresh}
-        return fresh
-
-    def _changed(
-        self, message: dict[str, Any], drafts: list[Draft], fresh: list[Draft], mark: str
-    ) -> list[Draft]:
-        """Return what stands for a message that is not what it was."""
-        told = self._now.told
-        again = [draft for draft in drafts if told[draft.key] != _mark(draft)]
-        versions = [
-            msgspec.structs.replace(
-                draft,
-                key=f"{draft.key}.v{_mark(draft)}",
-                refs={**draft.refs, "replaces": draft.key},
-            )
-            for draft in again
-            if draft.kind in _TOLD_AGAIN
-        ]
-        if len(versions) < len(again) or not (versions or fresh):
-            message_id = id_of(message)
-            raw = observed(f"{message_id}.v{mark[:8]}", str(message.get("type")), message)
-            refs = {**raw.refs, "replaces": message_id}
-            versions.append(msgspec.structs.replace(raw, refs=refs))
-        told |= {draft.key: _mark(draft) for draft in again}
-        return self._new(versions)
 
     def _rewind(self, target: str) -> list[Draft] | str:
         """Return what a rewind hides: its target and all behind it; all, if nobody knows it."""
@@ -251,7 +207,7 @@ class GeminiReader:
         key = f"undone.{digest([payload, hidden])}"
         undone = Draft(key=key, kind="session.undone", summary="session rewound", payload=payload,
                        refs={}, first=first)  # fmt: skip
-        return self._new([undone])
+        return self._now.new([undone])
 
     def _checkpoint(self, messages: list[Any]) -> list[Draft]:
         """Return what a list of all messages tells: new ones, a summary, or an end taken back."""
@@ -291,10 +247,6 @@ class GeminiReader:
                 refs=draft.refs or None,
                 first=draft.first,
             )
-
-
-def _mark(draft: Draft) -> str:
-    return digest([draft.kind, draft.payload])[:8]
 
 
 READER: Final = GeminiReader

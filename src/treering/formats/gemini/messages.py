@@ -79,6 +79,11 @@ def compaction_of(message: dict[str, Any], message_id: str, first: str | None) -
     )
 
 
+def _version(name: str, content: Any) -> str:
+    """Return the key of what a message says just now: a file that is written anew may change it."""
+    return f"{name}.v{digest(content)[:8]}"
+
+
 def words_of(content: Any) -> str:
     """Return the text of a content, without the thoughts among its parts."""
     if isinstance(content, list):
@@ -100,7 +105,8 @@ def _read_user(message: dict[str, Any], message_id: str) -> list[Draft]:
     if not text.strip() and not extras:
         return results
     kept = content if extras else None
-    return [*results, said("user", message_id, text, content=kept)]
+    key = _version(message_id, [text, kept])
+    return [*results, said("user", key, text, message_id=message_id, content=kept)]
 
 
 def _read_answer(message: dict[str, Any], message_id: str) -> list[Draft]:
@@ -113,7 +119,7 @@ def _read_answer(message: dict[str, Any], message_id: str) -> list[Draft]:
     text, more = words_of(content), content if _has_more(content) else None
     if text.strip() or more is not None:
         told = {"model": model, "message_id": message_id, "content": more}
-        drafts.append(said("assistant", message_id, text, **told))
+        drafts.append(said("assistant", _version(message_id, [text, more]), text, **told))
     calls = message.get("toolCalls")
     for number, call in enumerate(calls if isinstance(calls, list) else [], 1):
         drafts += _read_call(fields_of(call), f"{message_id}.call.{number}")
@@ -221,7 +227,7 @@ def _usage(tokens: Any, message_id: str, model: str | None) -> Draft | None:
     named = {"model": model} if model else {}
     refs = {**named, "provider": PROVIDER, **counts}
     return Draft(
-        key=f"{message_id}.usage",
+        key=_version(f"{message_id}.usage", counts),
         kind="usage.reported",
         summary="usage reported",
         payload={**refs, "message_id": message_id, "tokens": tokens},

@@ -21,6 +21,8 @@ SUBAGENT: Final = "gemini:subagent"
 CHATS: Final = "chats"
 """The folder of a project's sessions; those of subagents lie one deeper, by their parent's id."""
 _SORTS: Final = frozenset({"user", "gemini", "info", "error", "warning"})
+_OF_A_USER: Final = frozenset({"id", "timestamp", "type", "content", "displayContent"})
+"""All that a message of a user holds."""
 
 
 def recognises(values: Sequence[Any]) -> bool:
@@ -38,7 +40,18 @@ def recognises(values: Sequence[Any]) -> bool:
         )
         return "projectHash" in first or bool(sorts & _SORTS)
     lines = any("$set" in one or "$rewindTo" in one for one in found)
-    return lines and any(word(one.get("type")) in _SORTS and "id" in one for one in found)
+    if lines and any(word(one.get("type")) in _SORTS and "id" in one for one in found):
+        return True
+    return 2 * sum(map(_is_own, found)) > len(values)
+
+
+def _is_own(value: dict[str, Any]) -> bool:
+    """Whether a message alone tells whose it is: the header may be damaged."""
+    if not all(isinstance(value.get(name), str) for name in ("id", "timestamp")):
+        return False
+    if value.get("type") == "user":
+        return "content" in value and value.keys() <= _OF_A_USER
+    return value.get("type") == "gemini" and "content" in value
 
 
 def is_message(value: dict[str, Any]) -> bool:

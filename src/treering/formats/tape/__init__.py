@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
@@ -33,9 +32,13 @@ def recognises(values: Sequence[Any]) -> bool:
 
 
 class TapeReader:
-    """Reads one tape."""
+    """Reads one tape.
 
-    keys_are_global = False
+    A key stands for an entry and all before it, so a tape is the same under whatever name, and one
+    that was copied and goes on shares what was copied.
+    """
+
+    keys_are_global = True
 
     def __init__(self, path: PurePath | None = None) -> None:
         # What was archived, <name>.jsonl.<time>.bak, is of the same tape.
@@ -45,7 +48,10 @@ class TapeReader:
             self._session: Opening(session=self._session, agent=NAME)
         }
         self._calls = Calls()
-        self._unnumbered: Counter[str] = Counter()
+        self._key = ""
+        """The key of the last entry."""
+        self._content = ""
+        """What that says, as a digest."""
         self._now_ms = 1
 
     def read(self, record: Record) -> list[Outcome]:
@@ -82,7 +88,8 @@ class TapeReader:
         return bounded(
             {
                 "waiting": self._calls.waiting,
-                "unnumbered": self._unnumbered,
+                "key": self._key,
+                "content": self._content,
                 "now_ms": self._now_ms,
             }
         )
@@ -93,17 +100,15 @@ class TapeReader:
             raise ValueError("no state of this format")
         waiting = [(str(call_id), str(tool)) for call_id, tool in state.get("waiting") or []]
         self._calls = Calls(waiting)
-        self._unnumbered = Counter(fields_of(state.get("unnumbered")))
+        self._key, self._content = str(state.get("key")), str(state.get("content"))
         self._now_ms = state["now_ms"]
 
     def _key_of(self, entry: dict[str, Any]) -> str:
-        """Return an entry's key: a tape that was reset counts from 1 again, so by content too."""
+        """Return an entry's key; one that was written twice in a row, by its number, has one."""
         content = digest(entry)
-        if type(entry.get("id")) is int:
-            return f"{entry['id']}-{content}"
-        self._unnumbered[content] += 1
-        again = self._unnumbered[content]
-        return content if again == 1 else f"{content}~{again}"
+        if content != self._content or type(entry.get("id")) is not int:
+            self._key, self._content = f"{NAME}:{digest([self._key, content])}", content
+        return self._key
 
 
 READER: Final = TapeReader

@@ -91,7 +91,10 @@ SELECT e.session, e.seq, e.ts_ms, e.kind, (
 )
 {_AT_PLACES}
 """
-_SEARCH: Final = "SELECT * FROM search_scope(%s, %s::text[], %s::text[], %s, %s, %s, %s)"
+_SEARCH: Final = """
+SELECT h.session, h.seq, h.number, h.rank
+FROM unnest((SELECT search_scope(%s, %s::text[], %s::text[], %s, %s, %s, %s))) AS h
+"""
 _ENTERED: Final = """
 SELECT d.session, d.seq
 FROM search_documents AS d

@@ -44,22 +44,22 @@ class _Source(msgspec.Struct, frozen=True):
     """Whether nothing but a look tells that somebody writes to it."""
 
 
-def read_rows(path: Path, table: str, *, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+def read_rows(
+    path: Path, table: str, *, columns: Sequence[str], order: str | None = None
+) -> Iterator[dict[str, Any]]:
     """Give the rows of ``table`` in the order of their numbers, each with its number as ``rowid``.
 
-    Raises InvalidInput if the file is no such database, or a ledger, and Busy if another program
-    writes to it meanwhile.
+    If ``order`` names a column, they come in its order first. Raises InvalidInput if the file is no
+    such database, or a ledger, and Busy if another program writes to it meanwhile.
     """
     with _opened(path) as source:
         _check(source.connection, path, table, columns)
         before = _stamp(path)
-        last: int | None = None
-        while page := _page(source.connection, table, columns, last):
+        for page in _pages(source.connection, table, columns, order):
             if source.watched and _stamp(path) != before:
                 raise Busy(f"{path} was written to while it was read", hint="try again in a moment")
             for number, *values in page:
                 yield {ROW_ID: number, **dict(zip(columns, values, strict=True))}
-            last = page[-1][0]
 
 
 def table_names(path: Path) -> list[str]:
@@ -144,12 +144,32 @@ def _tables(connection: apsw.Connection) -> list[str]:
     return [row[0] for row in rows]
 
 
+def _pages(
+    connection: apsw.Connection, table: str, columns: Sequence[str], order: str | None
+) -> Iterator[list[tuple[Any, ...]]]:
+    behind = f"FROM {_quoted(table)} WHERE rowid > ? ORDER BY rowid LIMIT {PAGE_ROWS}"
+    last = -(2**63)
+    if order is not None:
+        # Sorted once, by numbers alone: the rows may be too many to be held.
+        sorted_by = f"SELECT rowid FROM {_quoted(table)} ORDER BY {_quoted(order)}, rowid"
+        numbers = [int(row[0]) for row in connection.execute(sorted_by)]
+        for start in range(0, len(numbers), PAGE_ROWS):
+            few = numbers[start : start + PAGE_ROWS]
+            among = f"FROM {_quoted(table)} WHERE rowid IN ({', '.join(map(str, few))})"
+            found = {row[0]: row for row in _page(connection, columns, among, ())}
+            yield [found[number] for number in few if number in found]
+        last = max(numbers, default=last)
+    while page := _page(connection, columns, behind, (last,)):
+        yield page
+        last = page[-1][0]
+
+
 def _page(
-    connection: apsw.Connection, table: str, columns: Sequence[str], last: int | None
+    connection: apsw.Connection, columns: Sequence[str], rest: str, given: tuple[int, ...]
 ) -> list[tuple[Any, ...]]:
     named = ", ".join(map(_quoted, columns))
     try:
-        return _select(connection, table, named, last)
+        return _select(connection, named, rest, given)
     except UnicodeDecodeError:
         pass
     # Texts may hold any bytes. What is none is then told with marks where it is not.
@@ -157,7 +177,7 @@ def _page(
         f"CASE typeof({one}) WHEN 'text' THEN CAST({one} AS BLOB) ELSE {one} END"
         for one in map(_quoted, columns)
     )
-    rows = _select(connection, table, as_bytes, last)
+    rows = _select(connection, as_bytes, rest, given)
     return [
         tuple(one.decode(errors="replace") if isinstance(one, bytes) else one for one in row)
         for row in rows
@@ -165,13 +185,9 @@ def _page(
 
 
 def _select(
-    connection: apsw.Connection, table: str, columns: str, last: int | None
+    connection: apsw.Connection, columns: str, rest: str, given: tuple[int, ...]
 ) -> list[tuple[Any, ...]]:
-    behind = "" if last is None else "WHERE rowid > ?"
-    statement = (
-        f"SELECT rowid, {columns} FROM {_quoted(table)} {behind} ORDER BY rowid LIMIT {PAGE_ROWS}"
-    )
-    found: list[Any] = connection.execute(statement, () if last is None else (last,)).fetchall()
+    found: list[Any] = connection.execute(f"SELECT rowid, {columns} {rest}", given).fetchall()
     return found
 
 

@@ -135,7 +135,7 @@ def _check_target(out: str, form: str, *, force: bool) -> None:
 
 def _told(receipt: SessionExport, done: Exported) -> list[str]:
     noun = {"jsonl": "event", "openai": "message", "claude-code": "line"}.get(receipt.format)
-    size = counted(done.items, noun) if noun else f"{done.items:,} entries"
+    size = counted(done.items, noun) if noun else _entries(done.items)
     lines = [f"exported session {receipt.session_id} to {receipt.out}: {size}"]
     if receipt.payloads == "withheld":
         lines.append("texts are told by their beginnings; --payloads included writes what was said")
@@ -144,7 +144,16 @@ def _told(receipt: SessionExport, done: Exported) -> list[str]:
     if done.masked:
         lines.append(f"{counted(done.masked, 'text')} held secrets, which are masked in it")
     if done.withheld:
-        lines.append(f"{done.withheld:,} entries that looked like secrets were withheld")
+        lines.append(_withheld(done.withheld))
     if done.secrets:
         lines.append(f"secrets as recorded in {counted(done.secrets, 'line')}: it is an exact copy")
     return lines
+
+
+def _entries(number: int) -> str:
+    return f"{number:,} {'entry' if number == 1 else 'entries'}"
+
+
+def _withheld(number: int) -> str:
+    looked = "looked like a secret and was" if number == 1 else "looked like secrets and were"
+    return f"{_entries(number)} {looked} withheld"

@@ -94,9 +94,9 @@ def main(arguments: Sequence[str]) -> int:
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     examples=r"""
-    treering episodes append --scope acme/app --session-id s1 --agent-id lyria \
-      --type conversation.user --summary "Asked for status"
-    treering episodes replay s1 --scope acme/app
+    treering import
+    treering search no such table
+    treering show 5b0c7f1e
     treering verify
     """,
 )

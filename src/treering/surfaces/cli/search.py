@@ -110,8 +110,8 @@ def search(
 
     All of the WORDS have to be there, in any order, whatever their case or accents. "Two words" in
     quotes stand side by side, deploy* begins so, -draft must not be there. kind: agent: session:
-    tool: file: before: and after: narrow it down, as in after:7d or before:2026-03-05. Put a
-    query with quotes in it between single quotes.
+    tool: file: before: and after: narrow it down, as in after:7d or before:2026-03-05; of a
+    session's id the beginning will do. Put a query with quotes in it between single quotes.
     """
     query = _query(words)
     name = find_scope(scope, is_global=is_global)
@@ -130,6 +130,7 @@ def search(
               "at_least": result is not None and result.at_least,
               "lag": 0 if result is None else result.lag,
               "took_ms": 0 if result is None else result.took_ms,
+              "widened": [] if result is None else result.widened,
               "sessions": sessions})  # fmt: skip
         return
     from treering.surfaces.cli.search_page import print_found, print_nothing  # noqa: PLC0415

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ _RESUMED: Final = {
     "pi": "pi --session {file}",
 }
 """How agents go on with a session; those that are not here cannot."""
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +84,16 @@ def resuming(
         return None, None
     if origin.is_there is False:
         return None, _gone(origin, scope, session_id)
-    command = shape.format(id=_argument(parent or session_id), file=shlex.quote(origin.file or ""))
+    resumed = parent or session_id
+    if origin.format == "claude-code" and _UUID.fullmatch(resumed) is None:
+        return None, f"claude-code goes on with UUIDs only, and {resumed} is none"
+    command = shape.format(id=_argument(resumed), file=shlex.quote(origin.file or ""))
     folder = origin.cwd or _folder_in(origin)
-    return (f"cd {shlex.quote(folder)} && {command}" if folder else command), None
+    if folder is None:
+        return command, None
+    if not _is_folder(folder):
+        return None, f"{folder} is not here, so {origin.format} cannot go on with it"
+    return f"cd {shlex.quote(folder)} && {command}", None
 
 
 def _gone(origin: Origin, scope: Scope, session_id: str) -> str:
@@ -93,6 +102,13 @@ def _gone(origin: Origin, scope: Scope, session_id: str) -> str:
         return gone
     written = f"treering export {_argument(session_id)} {scope_flag(scope)} --format claude-code"
     return f"{gone}; this writes it anew: {written}"
+
+
+def _is_folder(folder: str) -> bool:
+    try:
+        return Path(folder).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def _folder_in(origin: Origin) -> str | None:

@@ -29,6 +29,9 @@ def print_found(scope: Scope, result: SearchResult, sessions: Sequence[FoundSess
         f"{shown:,} of {more}{counted(result.total, 'matching event')} in scope {scope}"
         + ("" if shown >= result.total else ": --limit shows more")
     )
+    if result.widened:
+        words = " ".join(result.widened)
+        say(f"as written, the words are nowhere: shown is what matches {one_line(words)}")
     if result.lag:
         say(f"{counted(result.lag, 'event')} were recorded since and are not in the index yet")
 
@@ -58,11 +61,11 @@ def highlighted(snippet: str, spans: Sequence[Sequence[int]]) -> str:
 
 
 def _print_session(one: FoundSession) -> None:
-    title = one_line(one.title or one.session_id)
-    if len(title) > TITLE_CHARACTERS_MAX:
+    about = [one.session_id, one.agent, f"{clock(one.latest_ms)} UTC", counted(one.count, "hit")]
+    title = one_line(one.title or about.pop(0))
+    if one.title and len(title) > TITLE_CHARACTERS_MAX:
         title = title[: TITLE_CHARACTERS_MAX - 1] + "…"
     say_painted(painted(title, bold=True))
-    about = (one.session_id, one.agent, f"{clock(one.latest_ms)} UTC", counted(one.count, "hit"))
     say_painted(painted(printable(" · ".join(about)), dim=True))
     for hit in one.hits:
         say_painted(f"  {painted(_what(hit), 'cyan')}  {highlighted(hit['snippet'], hit['spans'])}")

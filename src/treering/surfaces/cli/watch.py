@@ -93,6 +93,9 @@ def watch(
     place = database_path()
     if place == MEMORY:
         raise InvalidInput("a ledger in memory ends with the watch", hint="name a file with --db")
+    for path in paths:
+        if not path.expanduser().exists():
+            _tell_missing(path, once=once)
     with only_watcher(place), open_to_write() as ledger:
         following = _Following(ledger, paths, scope=named)
         if once:
@@ -105,6 +108,14 @@ def watch(
         with contextlib.suppress(KeyboardInterrupt):
             following.watch.run(Event(), poll=poll)
         following.finish(is_whole=True)
+
+
+def _tell_missing(path: Path, *, once: bool) -> None:
+    """Refuse a path that is not there, or say that it is waited for. Raises InvalidInput."""
+    if once:
+        raise InvalidInput(f"{path} is not there", hint="name a log, or a folder of logs")
+    if not invocation().as_json:
+        note(f"{path} is not there yet; it is followed once it is")
 
 
 class _Following:

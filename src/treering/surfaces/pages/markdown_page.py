@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import IO, TYPE_CHECKING, Final
 
+from treering.capture.secret_values import MASK
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.tables import clock
 from treering.surfaces.pages.checked import Checked
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
     from treering.surfaces.cli.masking import Mask
     from treering.surfaces.pages.entries import Entry
 
-_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~!])")
+_SPECIAL: Final = re.compile(rf"(?P<mask>{MASK.pattern})|[\\`*_{{}}\[\]<>#|~!]|(?<=[0-9a-f]\])[(:]")
+"""What Markdown takes for its own, and what could make a link of a mask.
+
+A mask stays as it is, so that the last look knows it.
+"""
 _TICKS: Final = re.compile(r"`+")
 
 
@@ -45,7 +50,7 @@ def write_markdown(
 ) -> Written:
     """Write a session to ``stream`` as Markdown."""
     page = Checked(stream)
-    page.write(_cover(cover, mask))
+    page.write(_cover(cover, mask), instead=f"# {WITHHELD}\n")
     count = 0
     for piece in told:
         if isinstance(piece, TurnHead):
@@ -131,4 +136,4 @@ def _code(text: str) -> str:
 
 def _line(text: str) -> str:
     """Return ``text`` on one line, with what Markdown would take for its own written out."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(lambda found: found["mask"] or f"\\{found[0]}", " ".join(text.split()))

@@ -1,5 +1,7 @@
 -- The words of events, in their one spelling and without the rest, as far as search_marks says. Rows
--- are never changed: what is erased is deleted, and its table is then written anew.
+-- are never changed: what is erased is deleted, and its table is then written anew. Parted by session
+-- as well, so that a large scope is not written anew as a whole: a search looks into every part
+-- anyhow. What waits to be entered into an index is read by every search, so each has little of it.
 CREATE TABLE search_documents (
   session bigint NOT NULL,
   seq bigint NOT NULL,
@@ -9,11 +11,11 @@ CREATE TABLE search_documents (
   words tsvector NOT NULL,         -- see storage/postgres/search_queries.py
   grams tsvector NOT NULL,         -- apart, so that words are read without them
   PRIMARY KEY (scope, session, seq)
-) PARTITION BY HASH (scope);
+) PARTITION BY HASH (scope, session);
 CREATE INDEX search_documents_by_words ON search_documents USING gin (words)
-WITH (gin_pending_list_limit = 1024);
+WITH (gin_pending_list_limit = 64);
 CREATE INDEX search_documents_by_grams ON search_documents USING gin (grams)
-WITH (gin_pending_list_limit = 1024);
+WITH (gin_pending_list_limit = 64);
 ALTER TABLE search_documents
   ALTER COLUMN words SET STATISTICS 0,
   ALTER COLUMN grams SET STATISTICS 0;
@@ -31,40 +33,66 @@ ALTER TABLE search_documents ENABLE ROW LEVEL SECURITY;
 ALTER TABLE search_marks ENABLE ROW LEVEL SECURITY;
 
 -- Behind the policies no index of words can be used: an operator that is not proved to be silent
--- might tell of rows before they are left out. So this looks on behalf of whoever asks, and at one
--- scope: one that he is held to, or, of an application, the one that it states. The scope is hidden
--- from the planner, which would else read all that the scope has.
+-- might tell of rows before they are left out. So the owner looks on behalf of whoever asks, and the
+-- policies have to say before whether he may.
 --
--- Each of a_words has to match the words, or the one of a_grams beside it, if that is not NULL, the
--- grams. The newest are ranked: that reads all of a document.
-CREATE FUNCTION search_scope(
-  a_scope text, a_words text[], a_grams text[], a_before bigint, a_since_ms bigint,
+-- An aggregate has these two steps, and lets nobody between them. The first runs as whoever calls,
+-- whichever way he became that (SET ROLE, a function of another's, an expression of an index that
+-- is being rebuilt), and reads a row of the scope: the same policies decide as for the tables. The
+-- second runs as the owner and takes nothing but what the first has let through: nobody else may
+-- call it, for an aggregate calls its parts in the name of its own owner. A single function of the
+-- owner's could not do this: in it current_user is the owner, and session_user and the role that
+-- was set need not be who calls.
+CREATE TYPE search_order AS (
+  scope text,
+  words text[],
+  grams text[],
+  before bigint,
+  since_ms bigint,
+  before_ms bigint,
+  hits bigint
+);
+CREATE TYPE search_hit AS (session bigint, seq bigint, number bigint, rank real);
+
+CREATE FUNCTION admit_search(
+  _ search_order, a_scope text, a_words text[], a_grams text[], a_before bigint, a_since_ms bigint,
   a_before_ms bigint, a_limit bigint
-) RETURNS TABLE (session bigint, seq bigint, number bigint, rank real)
+) RETURNS search_order
+LANGUAGE plpgsql STABLE SECURITY INVOKER
+AS $$
+BEGIN
+  IF EXISTS (SELECT 1 FROM search_marks AS m WHERE m.scope = a_scope) THEN
+    RETURN ROW(
+      a_scope, a_words, a_grams, a_before, a_since_ms, a_before_ms, a_limit
+    )::search_order;
+  END IF;
+  RETURN NULL;
+END
+$$;
+
+-- Each of the words has to match those of a document, or the one of the grams beside it, if that is
+-- not NULL, its grams. The newest are ranked: that reads all of a document. The scope is hidden from
+-- the planner, which would else read all that the scope has.
+CREATE FUNCTION run_search(a search_order) RETURNS search_hit[]
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 AS $$
 DECLARE
   conditions text := '';
+  hits search_hit[];
 BEGIN
-  IF EXISTS (SELECT 1 FROM grants AS g WHERE g.role = session_user) THEN
-    IF NOT EXISTS (
-      SELECT 1 FROM grants AS g WHERE g.role = session_user AND g.scope = a_scope
-    ) THEN
-      RETURN;
-    END IF;
-  ELSIF a_scope IS DISTINCT FROM current_setting('treering.scope', true) THEN
-    RETURN;
+  IF a.scope IS NULL OR coalesce(cardinality(a.words), 0) = 0 THEN
+    RETURN '{}';
   END IF;
-  FOR at IN 1 .. array_length(a_words, 1) LOOP
+  FOR at IN 1 .. array_length(a.words, 1) LOOP
     conditions := conditions || format(
       CASE
-        WHEN a_grams[at] IS NULL THEN ' AND d.words @@ ($2)[%1$s]::tsquery'
+        WHEN a.grams[at] IS NULL THEN ' AND d.words @@ ($2)[%1$s]::tsquery'
         ELSE ' AND (d.words @@ ($2)[%1$s]::tsquery OR d.grams @@ ($3)[%1$s]::tsquery)'
       END,
       at
     );
   END LOOP;
-  RETURN QUERY EXECUTE format($query$
+  EXECUTE format($query$
     WITH found AS MATERIALIZED (
       SELECT d.session, d.seq, d.number
       FROM search_documents AS d
@@ -78,14 +106,22 @@ BEGIN
       FROM newest AS n
       JOIN search_documents AS d ON d.scope = $1 AND d.session = n.session AND d.seq = n.seq
     )
-    SELECT f.session, f.seq, f.number, coalesce(r.rank, 0)
+    SELECT array_agg(
+      ROW(f.session, f.seq, f.number, coalesce(r.rank, 0))::search_hit ORDER BY f.number DESC
+    )
     FROM found AS f
     LEFT JOIN ranked AS r ON r.session = f.session AND r.seq = f.seq
-    ORDER BY f.number DESC
   $query$, conditions)
-  USING a_scope, a_words, a_grams, a_before, a_since_ms, a_before_ms, a_limit;
+  INTO hits
+  USING a.scope, a.words, a.grams, a.before, a.since_ms, a.before_ms, a.hits;
+  RETURN coalesce(hits, '{}');
 END
 $$;
+
+CREATE AGGREGATE search_scope(
+  a_scope text, a_words text[], a_grams text[], a_before bigint, a_since_ms bigint,
+  a_before_ms bigint, a_limit bigint
+) (SFUNC = admit_search, STYPE = search_order, FINALFUNC = run_search);
 
 DO $$
 DECLARE
@@ -105,10 +141,14 @@ BEGIN
     -- A query of a partition itself goes by the partition's policies: there are none.
     EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', part);
   END LOOP;
-  EXECUTE format(
-    'ALTER FUNCTION search_scope(text, text[], text[], bigint, bigint, bigint, bigint)'
-    ' SET search_path = %I, pg_temp', current_schema()
-  );
+  -- Whoever calls could else put tables of his own before the ledger's.
+  FOREACH part IN ARRAY ARRAY['admit_search', 'run_search'] LOOP
+    EXECUTE format('ALTER FUNCTION %I SET search_path = %I, pg_temp', part, current_schema());
+  END LOOP;
 END
 $$;
-REVOKE ALL ON FUNCTION search_scope(text, text[], text[], bigint, bigint, bigint, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION
+  admit_search(search_order, text, text[], text[], bigint, bigint, bigint, bigint),
+  run_search(search_order),
+  search_scope(text, text[], text[], bigint, bigint, bigint, bigint)
+FROM PUBLIC;

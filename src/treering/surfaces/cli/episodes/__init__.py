@@ -44,7 +44,7 @@ _HERE: Final = "treering.surfaces.cli.episodes"
 @db_option
 @click.pass_context
 def episodes(context: click.Context) -> None:
-    """Record, query, replay, redact and expire the events of sessions.
+    """Record, query, replay, redact and expire single events.
 
     Every command names a scope, and sees nothing of any other. The group is also known as
     episodic; TREERING_EPISODES=off (or disabled, false, no, 0) switches it off.

@@ -152,4 +152,4 @@ def _expired(receipt: ExpireReceipt) -> Iterator[str]:
         yield f"left alone: {kept} with a run that has not ended"
     if receipt.sessions_kept_imported:
         kept = counted(receipt.sessions_kept_imported, "imported session")
-        yield f"left alone: {kept}; --policy TYPE=DAYS reaches them, too"
+        yield f"kept: what is past a default only, of {kept}; --policy TYPE=DAYS reaches it, too"

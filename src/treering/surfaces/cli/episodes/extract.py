@@ -11,7 +11,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, show
-from treering.surfaces.cli.episodes.ingest import size_option
+from treering.surfaces.cli.episodes.ingest import SPOOL, size_option
 from treering.surfaces.cli.options import json_option
 from treering.surfaces.cli.output import counted
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from treering.capture.episodes.extraction import Extracted, Extraction
 
-SPOOL: Final = "~/.openclaw/memory/openclaw-mem-episodes.jsonl"
 STATE_SUFFIX: Final = ".treering-extract.json"
 POLL_MS_MIN: Final = 100
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from treering.capture.episodes.ingest import Ingest
     from treering.capture.episodes.ingest_receipts import FollowReceipt, IngestReceipt
 
+SPOOL: Final = "~/.openclaw/memory/openclaw-mem-episodes.jsonl"
+"""Where plugins of OpenClaw write to, if nobody says otherwise."""
 STATE_SUFFIX: Final = ".treering-state.json"
 
 
@@ -45,12 +47,15 @@ def size_option(name: str, text: str, default: int) -> Callable[[Any], Any]:
     cls=Command,
     short_help="Take in a spool of events.",
     examples=r"""
-    treering episodes ingest --file ~/.openclaw/memory/openclaw-mem-episodes.jsonl --rotate
+    treering episodes ingest --rotate
     treering episodes ingest --file spool.jsonl --follow --idle-exit-seconds 60 --json
     """,
     if_stopped="what was taken in is kept; run it again for the rest: nothing is doubled",
 )
-@click.option("--file", "spool", required=True, metavar="SPOOL", help="The spool: JSONL.")
+@click.option(
+    "--file", "--spool", "spool",
+    default=SPOOL, metavar="SPOOL", help=f"The spool: JSONL. Default: {SPOOL}.",
+)  # fmt: skip
 @click.option(
     "--state",
     metavar="STATE",

@@ -118,6 +118,7 @@ def search(
             "count": len(sessions),
             "events_matched": found.total,
             "events_matched_at_least": found.at_least,
+            "widened": found.widened,
             "sessions": sessions,
         },
         "vector_status": {"enabled": False, "reason": "lexical mode"},
@@ -207,3 +208,5 @@ def _lines(found: SearchResult, sessions: list[dict[str, Any]]) -> Iterator[str]
         yield f"  {one['replay_hint']['command']}"
     more = "at least " if found.at_least else ""
     yield f"{more}{counted(found.total, 'event')} found, {counted(len(sessions), 'session')} shown"
+    if found.widened:
+        yield f"as written, the words are nowhere: shown is what matches {' '.join(found.widened)}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from treering.formats.openclaw import passed_over
 from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.output import counted, note
 
@@ -25,7 +28,11 @@ def warn(receipt: IntakeReceipt) -> None:
         note(f"{fault.file}, line {fault.line}, byte {fault.offset}: {fault.reason}")
     if receipt.errors > FAULTS_SHOWN:
         note(f"… and {receipt.errors - FAULTS_SHOWN:,} more; --json names up to 100")
-    refused = [one for one in receipt.sources if one.state == "refused"]
+    refused = [
+        one
+        for one in receipt.sources
+        if one.state == "refused" and passed_over(Path(one.file).name) != one.reason
+    ]
     for one in refused[:REFUSED_SHOWN]:
         note(f"{one.file} was left out: {one.reason}")
     if len(refused) > REFUSED_SHOWN:
@@ -51,6 +58,7 @@ def report(receipt: IntakeReceipt) -> Iterator[str]:
         yield f"  mended {count:,}: {what}"
     if receipt.files_unchanged:
         yield f"files that did not change and were not read: {receipt.files_unchanged:,}"
+    yield from _left_out(receipt)
     scopes = sorted(receipt.by_scope.items(), key=lambda one: -one[1])
     for scope, count in scopes[:SCOPES_SHOWN]:
         yield f"  scope {scope}: {counted(count, 'event')}"
@@ -60,3 +68,15 @@ def report(receipt: IntakeReceipt) -> Iterator[str]:
         first = scopes[0][0]
         yield f"look at them: treering sessions list --scope {first}"
         yield f"find something: treering search WORDS --scope {first}"
+
+
+def _left_out(receipt: IntakeReceipt) -> Iterator[str]:
+    """Return the line on files that only repeat others, by what their names say they are."""
+    reasons = Counter(
+        one.reason
+        for one in receipt.sources
+        if one.state == "refused" and one.reason and passed_over(Path(one.file).name) == one.reason
+    )
+    if reasons:
+        sorts = (f"{reason} ({count:,})" for reason, count in reasons.most_common())
+        yield f"files left out, which only repeat others: {', '.join(sorts)}"

@@ -51,6 +51,8 @@ def print_outlines(outlines: Sequence[Outline], *, at_ms: int) -> None:
             Column("folder", is_dim=True),
         ),
         [_row(one, at_ms) for one in outlines],
+        # Numbers that are about to be told of sessions are of logs here.
+        is_titled=True,
     )
     for one in outlines:
         soon = deleted_soon(one, at_ms=at_ms)

@@ -38,7 +38,7 @@ _HERE: Final = "treering.surfaces.cli.sessions"
 @db_option
 @click.pass_context
 def sessions(context: click.Context) -> None:
-    """List sessions, show one, fork it, undo a turn, close and prune.
+    """List, show, fork, undo, close and prune sessions.
 
     A session may be named by the beginning of its id, if no other begins like that. Nothing that
     is done to a session rewrites its past: a fork, an undo and a title are events as well.

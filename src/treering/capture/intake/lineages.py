@@ -1,0 +1,78 @@
+"""Lineages of logs: which sessions one goes on from, whichever of them was taken in first."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from treering.capture.intake.event_ids import named_id
+from treering.errors import InvalidInput
+from treering.model.fields import check_name
+
+if TYPE_CHECKING:
+    from treering.capture.intake.pasts import Pasts
+    from treering.ledger.records import Place
+    from treering.model.scopes import Scope
+
+ROOTS_MAX: Final = 50
+"""How many times a session may have been forked before, to be told by its parents' ids."""
+
+
+class Lineages:
+    """Finds what the sessions of one format go on from."""
+
+    def __init__(self, pasts: Pasts, form: str) -> None:
+        self._pasts = pasts
+        self._form = form
+        self._stems: dict[tuple[Scope, str], dict[str, float]] = {}
+        """Of each session, how far it has whose events."""
+
+    def ancestors(self, scope: Scope, session: str, parent: str | None) -> tuple[str, ...]:
+        """Return what a session goes on from: ``parent``, as its log says, and by the ledger."""
+        ahead = [parent, self._before(scope, session)]
+        found: dict[str, None] = {}
+        while ahead and len(found) < ROOTS_MAX:
+            one = ahead.pop(0)
+            if one is not None and one != session and one not in found:
+                found[one] = None
+                ahead.append(self._before(scope, one))
+        return tuple(found)
+
+    def holds(self, scope: Scope, session: str, place: Place) -> bool:
+        """Whether an event is of a session or of its past, which has to be settled by now."""
+        stems = self._stems.get((scope, session))
+        if stems is None:
+            stems = self._stems[scope, session] = self._stems_of(scope, session)
+        return place.seq <= stems.get(place.session_id, 0)
+
+    def _stems_of(self, scope: Scope, session: str) -> dict[str, float]:
+        one: str | None = ledger_name(session, self._form)
+        until = float("inf")
+        found: dict[str, float] = {}
+        while one is not None and one not in found and len(found) < ROOTS_MAX:
+            found[one] = until
+            line = self._pasts.line(scope, one)
+            one, until = line.parent, min(until, line.forked_seq or 0)
+        return found
+
+    def stand_in_id(self, session: str) -> str:
+        """Return the id of the event by which a fork is found before its parent has come."""
+        return named_id(self._form, session, "fork")
+
+    def _before(self, scope: Scope, session: str) -> str | None:
+        """Return what a session goes on from; what stands in for it, if it has not come yet."""
+        line = self._pasts.line(scope, ledger_name(session, self._form))
+        if line.head:
+            return line.parent
+        stand_in = self.stand_in_id(session)
+        place = self._pasts.known(scope, [stand_in]).get(stand_in)
+        return None if place is None else place.session_id
+
+
+def ledger_name(session: str, form: str, between: str = "-") -> str:
+    """Return the name of a session, or an agent, as it is if a ledger can hold it."""
+    try:
+        return check_name(session, "name")
+    except InvalidInput:
+        digest = sha256(session.encode(errors="surrogatepass")).hexdigest()[:16]
+        return f"{form}{between}{digest}"

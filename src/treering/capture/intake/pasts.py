@@ -1,0 +1,101 @@
+"""What a ledger knows by now of sessions and events; in a dry run, what it would know."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.ledger.records import Place
+from treering.model.scopes import parse_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.ledger.ledger import Ledger
+    from treering.ledger.sessions import Session
+    from treering.model.events import NewEvent
+    from treering.model.scopes import Scope
+
+_WORDS: Final = "conversation."
+_READER: Final = "treering"
+"""Whoever looks at a session, and adds nothing to it."""
+
+
+class Line(msgspec.Struct):
+    """How far a session has come, and what it came from."""
+
+    head: int = 0
+    """Its last seq; 0 if it has no past."""
+    parent: str | None = None
+    forked_seq: int | None = None
+    """Up to here its past is its parent's."""
+
+
+class Pasts:
+    """Asks a ledger, and in a dry run remembers besides what would have been recorded."""
+
+    def __init__(self, ledger: Ledger, *, dry_run: bool) -> None:
+        self._ledger = ledger
+        self.dry_run = dry_run
+        self._lines: dict[tuple[Scope, str], Line] = {}
+        self._places: dict[tuple[Scope, str], Place] = {}
+        self._words: dict[tuple[Scope, str], list[int]] = {}
+
+    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
+        """Return where the events with these ids stand, as far as there are such."""
+        found = self._ledger.known(scope, event_ids)
+        if self._places:
+            places = ((one, self._places.get((scope, one))) for one in event_ids)
+            found |= {one: place for one, place in places if place is not None}
+        return found
+
+    def line(self, scope: Scope, session: str) -> Line:
+        """Return how far a session has come."""
+        foreseen = self._lines.get((scope, session))
+        if foreseen is not None:
+            return foreseen
+        handle = self._handle(scope, session)
+        last = next(iter(handle.headers(last=1)), None)
+        if last is None:
+            return Line()
+        outline = handle.outline()
+        return Line(last.seq, outline.parent, outline.forked_seq)
+
+    def words(self, scope: Scope, session: str) -> list[int]:
+        """Return the seqs of all that was said in a session and before it was forked."""
+        headers = self._handle(scope, session).headers()
+        recorded = [one.seq for one in headers if one.kind.startswith(_WORDS)]
+        return recorded + self._words.get((scope, session), [])
+
+    # A dry run.
+
+    def foresee_opening(
+        self, scope: Scope, session: str, shared: Place | None, marks: Sequence[str]
+    ) -> None:
+        """Remember that a session would be opened, as a fork behind the event at ``shared``.
+
+        ``marks`` are the ids by which it may be known, the best first.
+        """
+        head, parent = 0, None
+        if shared is not None:
+            head, parent = shared.seq, shared.session_id
+            before = self.words(scope, parent)
+            self._words[scope, session] = before[: bisect_right(before, head)]
+        # Two events tell that it was opened, and from where.
+        self._lines[scope, session] = Line(head + 2, parent, head or None)
+        for mark in marks[:1]:
+            self._places[scope, mark] = Place(session, head + 2)
+
+    def foresee(self, event: NewEvent) -> None:
+        """Remember that an event would be recorded."""
+        scope, session = parse_scope(event.scope), event.session_id
+        line = self._lines[scope, session] = self.line(scope, session)
+        line.head += 1
+        self._places[scope, event.event_id or ""] = Place(session, line.head)
+        if event.kind.startswith(_WORDS):
+            self._words.setdefault((scope, session), []).append(line.head)
+
+    def _handle(self, scope: Scope, session: str) -> Session:
+        return self._ledger.session(session, scope=scope, agent=_READER)

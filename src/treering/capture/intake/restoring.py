@@ -1,0 +1,101 @@
+"""Exports of our own among the logs: restored as they are, and counted like any other."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import IO, TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.formats.records import read_records
+from treering.formats.sources import open_source
+from treering.model.intakes import Fault
+from treering.model.scopes import parse_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from treering.capture.intake.sessions import Sessions
+    from treering.capture.intake.tallies import Tally
+    from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
+
+_SESSION: Final = b'{"record":"session"'
+
+
+class _Introduced(msgspec.Struct):
+    """A line that a session begins with."""
+
+    session_id: str
+
+
+class _Tapped(io.RawIOBase):
+    """The lines of an export; the sessions among them are told of on the way."""
+
+    def __init__(self, stream: BinaryIO, tell: Callable[[str], None]) -> None:
+        super().__init__()
+        self._stream = stream
+        self._tell = tell
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """Return the next line, or as much of it as was asked for."""
+        line = self._stream.readline(-1 if size is None else size)
+        if line.startswith(_SESSION):
+            with contextlib.suppress(msgspec.DecodeError):  # It is refused where it is read.
+                self._tell(msgspec.json.decode(line, type=_Introduced).session_id)
+        return line
+
+
+def restore(
+    ledger: Ledger,
+    path: Path,
+    sessions: Sessions,
+    tally: Tally,
+    *,
+    scope: Scope | None,
+    dry_run: bool,
+    advance: Callable[[int], None],
+) -> None:
+    """Take in an export. Raises InvalidInput if it is of another scope than ``scope``."""
+    with open_source(path) as stream:
+        found = _check_scope(stream, scope)
+        tapped = _Tapped(stream, lambda session: _see(sessions, tally, found, session))
+        if dry_run:
+            tally.lines = sum(1 for _ in tapped)
+            checked = "an export of Treering: its lines are checked when it is restored"
+            tally.skipped[checked] = tally.lines
+            return
+        told = ledger.restore(cast("IO[bytes]", tapped), progress=advance)
+    if told.imported and found is not None:
+        sessions.events[found] += told.imported
+    tally.lines, tally.imported, tally.duplicates = told.lines, told.imported, told.duplicates
+    tally.events, tally.errors, tally.bytes = told.imported, told.errors, path.stat().st_size
+    if told.other:
+        tally.skipped["frames the events"] = told.other
+    tally.faults = [
+        Fault(file=tally.file, line=one.line, offset=one.offset, reason=one.reason)
+        for one in told.errors_sample
+    ]
+
+
+def _see(sessions: Sessions, tally: Tally, scope: Scope | None, session: str) -> None:
+    if scope is not None:
+        tally.sessions[session] = None
+        sessions.see_restored(scope, session)
+
+
+def _check_scope(stream: BinaryIO, named: Scope | None) -> Scope | None:
+    """Return the scope of an export. Raises InvalidInput if it is not the one named."""
+    first = next(read_records(stream), None)
+    stream.seek(0)
+    scope = first.value.get("scope") if first and isinstance(first.value, dict) else None
+    if named is not None and scope != named:
+        raise InvalidInput(
+            f"it is an export of scope {scope}, not of {named}",
+            hint="an export is restored to its own scope: leave --scope out",
+        )
+    return parse_scope(scope) if isinstance(scope, str) else None

@@ -1,0 +1,101 @@
+"""What events tell of a model's messages beside their words: model, thoughts, what they used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.derive.reports import REPORT, larger, report_of
+from treering.formats.claude_code.lines import name_in
+from treering.model.events import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+UNKNOWN_MODEL: Final = "unknown"
+MASK: Final = "[redacted:"
+"""How a mask begins. A thought with one in it does not fit its signature any more."""
+_NOTHING_USED: Final = {"input_tokens": 0, "output_tokens": 0}
+
+
+class Answer(msgspec.Struct):
+    """What is told of one message of a model's, by whichever of its events."""
+
+    model: str | None = None
+    report: Event | None = None
+    """What it used: of several reports the largest."""
+    thoughts: list[Event] = []
+    """Those that can be given back to a model, in their order."""
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Return what it used, as Anthropic counts: what was cached is no part of the input."""
+        payload = None if self.report is None else self.report.payload
+        given = payload.get("usage") if isinstance(payload, dict) else None
+        if isinstance(given, dict):
+            return given
+        told = None if self.report is None else report_of(self.report)
+        if told is None:
+            return _NOTHING_USED
+        tokens = told.tokens
+        apart = tokens.cached_tokens + tokens.cache_write_tokens
+        return {
+            "input_tokens": max(0, tokens.input_tokens - apart),
+            "output_tokens": tokens.output_tokens,
+            "cache_read_input_tokens": tokens.cached_tokens,
+            "cache_creation_input_tokens": tokens.cache_write_tokens,
+        }
+
+
+class Answers:
+    """The messages of a session, by their ids."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._known: dict[str, Answer] = {}
+        self._last = UNKNOWN_MODEL
+        for event in events:
+            name = message_of(event)
+            if name is not None and not event.redacted:
+                self._take(self._known.setdefault(name, Answer()), event)
+
+    def find(self, event: Event | None) -> Answer:
+        """Return what is told of the message that ``event`` is a part of."""
+        return self._known.get(message_of(event) or "") or Answer()
+
+    def model(self, event: Event | None) -> str:
+        """Return who said it, or else who spoke last."""
+        own = None if event is None else name_in(event.refs, "model")
+        self._last = own or self.find(event).model or self._last
+        return self._last
+
+    def _take(self, answer: Answer, event: Event) -> None:
+        answer.model = name_in(event.refs, "model") or answer.model
+        if event.kind == REPORT:
+            told = report_of(event)
+            known = None if answer.report is None else report_of(answer.report)
+            if told is not None and (known is None or larger(known, told) is told):
+                answer.report = event
+        elif thought_in(event) is not None:
+            answer.thoughts.append(event)
+
+
+def message_of(event: Event | None) -> str | None:
+    """Return the id of the message that an event is a part of."""
+    return None if event is None else name_in(event.refs, "message_id")
+
+
+def thought_in(event: Event) -> dict[str, Any] | None:
+    """Return the block of a thought that a model takes back: signed, and as it was."""
+    refs = event.refs if isinstance(event.refs, dict) else {}
+    told = event.payload if isinstance(event.payload, dict) else {}
+    if event.kind != "ops.observation" or refs.get("observed") != "thinking":
+        return None
+    words, sign, sealed = told.get("thinking"), told.get("signature"), told.get("data")
+    if any(isinstance(part, str) and MASK in part for part in (words, sign, sealed)):
+        return None
+    if isinstance(sealed, str) and sealed:
+        return {"type": "redacted_thinking", "data": sealed}
+    if isinstance(words, str) and isinstance(sign, str) and sign:
+        return {"type": "thinking", "thinking": words, "signature": sign}
+    return None

@@ -1,0 +1,89 @@
+"""The order of lines: one that stands before the line it follows waits for that, for a while."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.formats.claude_code.lines import name_in
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from treering.formats.telling import Record
+
+WAITING_MAX: Final = 64
+"""Records that wait. What a line follows may be in another file, or too far back to be known."""
+
+
+class Order:
+    """Gives records on, each behind the one that it follows if that is near."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Record] = []
+        self._ids: set[str] = set()
+        """The lines among them."""
+        self._missing: set[str] = set()
+        """What is followed, and has not come."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything is held back."""
+        return bool(self._waiting)
+
+    def take(self, record: Record, known: Container[str]) -> list[Record]:
+        """Return the records whose time has come with ``record``; ``known`` lines came before."""
+        parent = _parent(record.value)
+        unknown = parent is not None and parent not in known and parent not in self._ids
+        if not (unknown or self._waiting):
+            return [record]
+        self._waiting.append(record)
+        own_id = name_in(record.value, "uuid")
+        if own_id is not None:
+            self._ids.add(own_id)
+            self._missing.discard(own_id)
+        if unknown and parent is not None and parent != own_id:
+            self._missing.add(parent)
+        is_over = not self._missing or len(self._waiting) >= WAITING_MAX
+        return self.release() if is_over else []
+
+    def release(self) -> list[Record]:
+        """Return all that waits, in order."""
+        waiting, ids = self._waiting, self._ids
+        self._waiting, self._ids, self._missing = [], set(), set()
+        return [record for group in _sorted(_groups(waiting), ids) for record in group]
+
+
+def _sorted(groups: list[list[Record]], ids: set[str]) -> Iterator[list[Record]]:
+    """Give each group behind the one that it follows, if that is one of ``ids``."""
+    followers: dict[str, list[list[Record]]] = {}
+    to_come = set(ids)
+    for group in groups:
+        parent = _parent(group[0].value)
+        if parent is not None and parent in to_come and parent != name_in(group[0].value, "uuid"):
+            followers.setdefault(parent, []).append(group)
+            continue
+        ready = [group]
+        while ready:
+            first = ready.pop(0)
+            yield first
+            own_id = name_in(first[0].value, "uuid") or ""
+            to_come.discard(own_id)
+            ready = [*followers.pop(own_id, []), *ready]
+    # Lines that follow each other in a circle.
+    for left in followers.values():
+        yield from left
+
+
+def _groups(records: list[Record]) -> list[list[Record]]:
+    """Return the records, those without an id with the one before: they are named after it."""
+    groups: list[list[Record]] = []
+    for record in records:
+        if groups and name_in(record.value, "uuid") is None:
+            groups[-1].append(record)
+        else:
+            groups.append([record])
+    return groups
+
+
+def _parent(value: Any) -> str | None:
+    return name_in(value, "parentUuid")

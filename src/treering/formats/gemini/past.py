@@ -1,0 +1,93 @@
+"""What a reader of Gemini's sessions remembers: what each message told, and in which version."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from treering.formats.codex.drafts import Draft, digest, observed
+from treering.formats.gemini.messages import id_of
+from treering.formats.telling import Opening
+
+_SAID: Final = frozenset({"conversation.user", "conversation.assistant"})
+_SPOKEN: Final = ("conversation.", "tool.", "context.")
+"""Kinds that are part of the conversation."""
+
+
+class Past(msgspec.Struct):
+    """What goes on from one record to the next."""
+
+    opening: Opening | None = None
+    ts_ms: int = 1
+    order: list[str] = []
+    """The ids of the messages that count, in their order."""
+    firsts: dict[str, str] = {}
+    """The key of the first event of each message."""
+    told: dict[str, str] = {}
+    """What each key told, as a digest."""
+    seen: dict[str, str] = {}
+    """The last version of each message, as a digest."""
+    texts: dict[str, str] = {}
+    """The key of the last text of each message."""
+    last: str = ""
+    """The key of the last event that is part of the conversation."""
+
+    def apart(self, draft: Draft, message_id: str) -> Draft:
+        """Return ``draft`` under a key of its own, if another message has a call of the same id."""
+        if self.told.get(draft.key, _mark(draft)) == _mark(draft):
+            return draft
+        return msgspec.structs.replace(draft, key=f"{draft.key}@{message_id}")
+
+    def new(self, drafts: list[Draft]) -> list[Draft]:
+        """Return the drafts whose keys were not told, and remember them."""
+        fresh = [draft for draft in drafts if draft.key not in self.told]
+        self.told |= {draft.key: _mark(draft) for draft in fresh}
+        return fresh
+
+    def changed(
+        self, message: dict[str, Any], drafts: list[Draft], fresh: list[Draft], mark: str
+    ) -> list[Draft]:
+        """Return what stands for a message that is not what it was."""
+        told = self.told
+        again = [draft for draft in drafts if told[draft.key] != _mark(draft)]
+        told |= {draft.key: _mark(draft) for draft in again}
+        if fresh and not again:
+            return []
+        message_id = id_of(message)
+        raw = observed(f"{message_id}.whole.{mark[:8]}", str(message.get("type")), message)
+        refs = {**raw.refs, "replaces": message_id}
+        return self.new([msgspec.structs.replace(raw, refs=refs)])
+
+    def replaced(self, message_id: str, fresh: list[Draft]) -> list[Draft]:
+        """Return ``fresh`` with what a new text of a message stands for."""
+        before = self.texts.get(message_id)
+        text = next((draft for draft in fresh if draft.kind in _SAID), None)
+        if text is None or before is None:
+            return fresh
+        refs = {**text.refs, "replaces": message_id}
+        drafts = [msgspec.structs.replace(one, refs=refs) if one is text else one for one in fresh]
+        if self.last != before:
+            return drafts
+        undone = Draft(
+            key=f"{text.key}.undone",
+            kind="session.undone",
+            summary="replaced by a later version",
+            payload=None,
+            refs={"turns": int(text.kind == "conversation.user")},
+            first=before,
+            ts_ms=text.ts_ms,
+        )
+        return [*self.new([undone]), *drafts]
+
+    def note(self, message_id: str, fresh: list[Draft]) -> None:
+        """Keep in mind what was said last, by all and in a message."""
+        for draft in fresh:
+            if draft.kind.startswith(_SPOKEN):
+                self.last = draft.key
+            if draft.kind in _SAID:
+                self.texts[message_id] = draft.key
+
+
+def _mark(draft: Draft) -> str:
+    return digest([draft.kind, draft.payload])[:8]
