@@ -91,11 +91,9 @@ def generations(folder: Path) -> list[Path]:
     found = []
     for n, session in enumerate(sessions):
         origin = {"forked_from_id": sessions[n - 1]} if n else {}
-        used = codex.event("token_count", info={"last_token_usage": {"total_tokens": 10 + n}})
-        records = [
-            codex.opened(session, **origin), *records,
-            *codex.turn(f"said {n}", f"about {n}"), used,
-        ]  # fmt: skip
+        said = [codex.user_item(f"said {n}"), codex.answer_item(f"about {n}")]
+        used = codex.counted(1_000 * (n + 1), 1_000)
+        records = [codex.opened(session, **origin), *records, *said, used]
         found.append(write(folder / f"{n}.jsonl", records))
     return found
 
@@ -122,8 +120,11 @@ def test_two_forks_of_a_session_that_is_not_there_share_what_both_repeat(
 ) -> None:
     past = [codex.opened(), *codex.turn("one", "about one"), *codex.turn("two", "about two")]
     first = [codex.opened(CHILD, forked_from_id=codex.SESSION), *past, *codex.turn("a", "b")]
-    second = [codex.opened(GRANDCHILD, forked_from_id=codex.SESSION), *past[:-4],
-              *codex.turn("c", "d")]  # fmt: skip
+    second = [
+        codex.opened(GRANDCHILD, forked_from_id=codex.SESSION),
+        *past[: 1 + len(past) // 2],
+        *codex.turn("c", "d"),
+    ]
     files = [write(tmp_path / f"{n}.jsonl", log) for n, log in enumerate([first, second, past])]
 
     take(here, *files)

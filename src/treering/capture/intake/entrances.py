@@ -32,10 +32,10 @@ NO_TIME_MS: Final = 1
 """The time that readers tell of a record without one."""
 ATTEMPTS_MAX: Final = 3
 """How often a batch is tried while somebody else takes in the same."""
-_SAID: Final = ("conversation.", "tool.")
-"""Kinds that a history is made of."""
+_BESIDE: Final = ("usage.", "ops.")
+"""Kinds that no history is made of."""
 _ROWS: Final = frozenset({openclaw_mem.NAME})
-"""Formats in which an event is one and the same, whatever session it is told of."""
+"""Formats in which an event is the same in whatever session."""
 _AIMED: Final = frozenset({"session.undone", "context.compacted"})
 """Kinds that speak of earlier events by their seqs."""
 
@@ -110,6 +110,12 @@ class Entrance:
             else:
                 self._tally.duplicates += 1
 
+    def finish(self) -> None:
+        """Record what waits, and open what was waited for, even if it has nothing of its own."""
+        self.flush()
+        for scope, told in self._sessions.awaited():
+            self._open(scope, told)
+
     def _enter(self, scope: Scope, pairs: Sequence[tuple[_Waiting, Told]]) -> None:
         for _ in range(ATTEMPTS_MAX):
             fresh = self._unknown(scope, pairs)
@@ -135,7 +141,7 @@ class Entrance:
         for (waiting, told), ids in zip(pairs, candidates, strict=True):
             own = ids[0]
             if own in known or self._is_inherited(scope, told, ids[1:], known):
-                self._sessions.share(scope, told.session, own, known.get(own))
+                self._sessions.share(scope, told, own, known.get(own))
                 continue
             known[own] = None
             fresh.append(_Fresh(waiting, told, own))
@@ -156,7 +162,7 @@ class Entrance:
             return
         late: list[str] = []
         for (_, told), ids in zip(pairs, candidates, strict=True):
-            place = known.get(ids[0]) if told.kind.startswith(_SAID) else None
+            place = None if told.kind.startswith(_BESIDE) else known.get(ids[0])
             if place is not None and self._sessions.lacks(scope, told.session, place):
                 ids[0] = named_id(self._form, told.session, told.key)
                 late.append(ids[0])
@@ -182,7 +188,7 @@ class Entrance:
         for one in ids:
             place = known.get(one)
             if place is not None and self._sessions.inherits(scope, told.session, place):
-                self._sessions.share(scope, told.session, one, place)
+                self._sessions.share(scope, told, one, place)
                 return True
         self._sessions.end_replay(scope, told.session)
         return False

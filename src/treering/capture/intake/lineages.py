@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,8 @@ class Lineages:
         self._form = form
         self._stems: dict[tuple[Scope, str], dict[str, float]] = {}
         """Of each session, how far it has whose events."""
+        self._words: dict[tuple[Scope, str], list[int]] = {}
+        """Where in each session something is said."""
 
     def ancestors(self, scope: Scope, session: str, parent: str | None) -> tuple[str, ...]:
         """Return what a session goes on from: ``parent``, as its log says, and by the ledger."""
@@ -55,18 +58,51 @@ class Lineages:
             one, until = line.parent, min(until, line.forked_seq or 0)
         return found
 
-    def stand_in_id(self, session: str) -> str:
+    def skips_words(self, scope: Scope, before: Place | None, place: Place) -> bool:
+        """Whether something was said between two events of another's past.
+
+        A fork that repeats both would repeat that as well: it says the second one itself.
+        """
+        if before is None or place.seq <= before.seq + 1:
+            return False
+        words = self._words.get((scope, place.session_id))
+        if words is None:
+            words = self._pasts.words(scope, place.session_id)
+            self._words[scope, place.session_id] = words
+        return bisect_right(words, before.seq) < bisect_right(words, place.seq - 1)
+
+    def marks(self, scope: Scope, session: str, forked_from: str | None) -> list[str]:
+        """Return the ids by which a session is marked as imported, the best first; none if it is.
+
+        A fork of a session that has not come yet, ``forked_from``, is to be found by that one.
+        """
+        own = named_id(self._form, session, "imported")
+        every = [own] if forked_from is None else [self._stand_in_id(forked_from), own]
+        known = self._pasts.known(scope, every)
+        name = ledger_name(session, self._form)
+        # Whoever opened it may have come no further, or be about to.
+        is_marked = any(place.session_id == name for place in known.values())
+        return [] if is_marked else [one for one in every if one not in known]
+
+    def _stand_in_id(self, session: str) -> str:
         """Return the id of the event by which a fork is found before its parent has come."""
         return named_id(self._form, session, "fork")
+
+    def is_awaited(self, scope: Scope, session: str) -> bool:
+        """Whether a fork of a session came before it."""
+        return self._stand_in(scope, session) is not None
 
     def _before(self, scope: Scope, session: str) -> str | None:
         """Return what a session goes on from; what stands in for it, if it has not come yet."""
         line = self._pasts.line(scope, ledger_name(session, self._form))
         if line.head:
             return line.parent
-        stand_in = self.stand_in_id(session)
-        place = self._pasts.known(scope, [stand_in]).get(stand_in)
+        place = self._stand_in(scope, session)
         return None if place is None else place.session_id
+
+    def _stand_in(self, scope: Scope, session: str) -> Place | None:
+        event_id = self._stand_in_id(session)
+        return self._pasts.known(scope, [event_id]).get(event_id)
 
 
 def ledger_name(session: str, form: str, between: str = "-") -> str:

@@ -189,7 +189,7 @@ class Reading:
             if offset - told >= ADVANCE_BYTES:
                 self._advance(offset - told)
                 told = offset
-        entrance.flush()
+        entrance.finish()
         self._advance(offset - told)
         tally.bytes = offset - start
         # A torn end may be whole the next time.

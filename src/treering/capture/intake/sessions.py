@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_right
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from treering.capture.intake.event_ids import named_id
 from treering.capture.intake.homes import Homes
 from treering.capture.intake.lineages import Lineages, ledger_name
 from treering.errors import Conflict, DuplicateEvent, NotFound
+from treering.formats.telling import Told
 from treering.ledger.records import Place
 from treering.model.parts import SessionImported
+from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     from treering.capture.intake.homes import Notes
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from treering.formats.telling import Opening
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
-    from treering.model.scopes import Scope
 
-_Key = tuple[str, str]
+_Key = tuple[Scope, str]
 """Scope and session, as its log names it."""
 
 
@@ -43,8 +42,8 @@ class _Known(msgspec.Struct):
     """It may still repeat them."""
     shared: tuple[str, Place] | None = None
     """The last event that it shares with another session."""
-    words: tuple[str, list[int]] = ("", [])
-    """A session whose events it repeats, and where in that something is said."""
+    last: Told | None = None
+    """What it says there."""
 
 
 class Sessions:
@@ -133,16 +132,8 @@ class Sessions:
         known = self._find(scope, session)
         if known.has_past:
             return known.forked_seq is not None and place.seq <= known.forked_seq
-        return known.replaying and not self._skips_words(scope, known, place)
-
-    def _skips_words(self, scope: Scope, known: _Known, place: Place) -> bool:
-        """Whether something was said before an event, that a fork which repeats it would repeat."""
-        if known.shared is None or place.seq <= known.shared[1].seq + 1:
-            return False
-        if known.words[0] != place.session_id:
-            known.words = (place.session_id, self._pasts.words(scope, place.session_id))
-        words = known.words[1]
-        return bisect_right(words, known.shared[1].seq) < bisect_right(words, place.seq - 1)
+        before = None if known.shared is None else known.shared[1]
+        return known.replaying and not self._lineages.skips_words(scope, before, place)
 
     def lacks(self, scope: Scope, session: str, place: Place) -> bool:
         """Whether an event stands in another session, past which this one has gone on."""
@@ -155,23 +146,38 @@ class Sessions:
         """Note that what comes from now on are the session's own words."""
         self._find(scope, session).replaying = False
 
-    def share(self, scope: Scope, session: str, event_id: str, place: Place | None) -> None:
+    def share(self, scope: Scope, told: Told, event_id: str, place: Place | None) -> None:
         """Note that a session repeats an event that stands in another."""
-        if place is None or place.session_id == self.name(session):
+        if place is None or place.session_id == self.name(told.session):
             return
-        known = self._find(scope, session)
+        known = self._find(scope, told.session)
         before = known.shared
         same = before is not None and before[1].session_id == place.session_id
         if before is None or not same or before[1].seq < place.seq:
-            known.shared = (event_id, place)
+            known.shared, known.last = (event_id, place), told
 
     @property
     def only_repeats(self) -> bool:
         """Whether a session has told nothing of its own yet: where it leaves another is open."""
-        return any(
-            known.shared is not None and not known.has_past and key not in self._open
+        return bool(self._repeating())
+
+    def awaited(self) -> list[tuple[Scope, Told]]:
+        """Return the sessions that only repeat their forks, which came before; by their last event.
+
+        What a fork repeats was all there when it was made, so they are whole.
+        """
+        return [
+            (scope, told)
+            for scope, told in self._repeating()
+            if self._lineages.is_awaited(scope, told.session)
+        ]
+
+    def _repeating(self) -> list[tuple[Scope, Told]]:
+        return [
+            (key[0], known.last)
             for key, known in self._known.items()
-        )
+            if known.last is not None and not known.has_past and key not in self._open
+        ]
 
     # Opening them.
 
@@ -193,7 +199,8 @@ class Sessions:
         self._open.add((scope, session))
         is_new = not self._find(scope, session).has_past
         shared = self._leaves(scope, session, opening, after) if is_new else None
-        marks = self._marks(scope, session, opening, is_fork=shared is not None)
+        forked_from = None if shared is not None else _forked_from(opening)
+        marks = self._lineages.marks(scope, session, forked_from)
         if is_new:
             self.homes.note(scope, session)
         if self._pasts.dry_run:
@@ -224,20 +231,6 @@ class Sessions:
                 if self._ledger.append_missing([event]) and is_new:
                     self.opened.add((scope, session))
                 return
-
-    def _marks(
-        self, scope: Scope, session: str, opening: Opening | None, *, is_fork: bool
-    ) -> list[str]:
-        """Return the ids by which a session is marked as imported, the best first; none if it is.
-
-        Whoever opened it may have come no further, or be about to.
-        """
-        own, parent = named_id(self._form, session, "imported"), _forked_from(opening)
-        marks = [own] if parent is None else [self._lineages.stand_in_id(parent), own]
-        known = self._pasts.known(scope, marks)
-        if any(place.session_id == self.name(session) for place in known.values()):
-            return []
-        return [own] if is_fork else [one for one in marks if one not in known]
 
     def _leaves(
         self, scope: Scope, session: str, opening: Opening | None, after: str | None
