@@ -193,7 +193,13 @@ def test_the_opening_is_recorded_once(ledger: Ledger) -> None:
 
     events = list(session.events())
     assert [e.kind for e in events] == ["session.opened", "ops.decision", "ops.decision"]
-    assert events[0].payload == {**about, "isolation": None, "title": None}
+    assert events[0].payload == {
+        **about,
+        "isolation": None,
+        "title": None,
+        "spawned_by": None,
+        "spawned_call": None,
+    }
     assert events[0].refs == {"channel": "telegram", "mode": "group"}
 
 

@@ -6,7 +6,7 @@ import io
 import os
 import tempfile
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,11 +20,18 @@ from capture.intake_logs import (
     every_event,
     lines,
     said_in,
+    session_in,
     told_by,
 )
+from capture.test_intake_sessions import PAIRS, PAST
 from treering.app import import_logs
 from treering.formats.records import read_records
 from treering.formats.registry import find_format
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from capture.test_intake_sessions import Pair
 
 FORMATS = st.sampled_from(sorted(VOYAGES))
 ODD = st.sampled_from([b'"', b"{", b"}", b"[", b"\\", b",", b"\n", b"\0", b"\xff", b"\r\n", b"7"])
@@ -152,3 +159,36 @@ def test_a_log_that_grows_by_pieces_tells_what_it_tells_in_one(
             assert said_in(after) == said_in(session)
             assert after.usage().total == session.usage().total
         assert grown.verify().intact
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from([0, 1]), st.floats(0, 1), st.sets(st.sampled_from([0, 1]))),
+    max_size=6,
+)
+"""Which of two logs grows, up to where, and which of them are taken in then."""
+
+
+@given(make=st.sampled_from(PAIRS), steps=STEPS, live=st.booleans())
+def test_sessions_that_share_a_past_are_whole_however_their_logs_grow(
+    *, make: Callable[[Path], Pair], steps: list[tuple[int, float, set[int]]], live: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, treering.open(":memory:") as ledger:
+        logs = make(Path(folder))
+        files = [logs.parent, logs.child]
+        whole = [path.read_bytes() for path in files]
+        sizes = [0, 0]
+        for which, share, taken in steps:
+            sizes[which] = max(sizes[which], int(share * len(whole[which])))
+            for path, content, size in zip(files, whole, sizes, strict=True):
+                path.write_bytes(content[:size])
+            read = [files[one] for one in taken]
+            check_sums(import_logs(ledger, read, scope=EVERYWHERE, live=live))
+        for path, content in zip(files, whole, strict=True):
+            path.write_bytes(content)
+
+        check_sums(import_logs(ledger, files, scope=EVERYWHERE, live=live))
+
+        said = [said_in(session_in(ledger, one)) for one in logs.ids]
+        assert said == [[*PAST, "four", "about four"], [*PAST, "three", "about three"]]
+        assert ledger.verify().intact
+        assert import_logs(ledger, files, scope=EVERYWHERE, again=True).events == 0

@@ -111,7 +111,7 @@ class LineReader:
             return True
 
 
-class NotJson(InvalidInput):
+class NotJson(ValueError):
     """The line is no JSON object."""
 
 
@@ -158,7 +158,7 @@ def _object(line: Line) -> dict[str, Any]:
     stated = None if line.too_long else decode_object(line.body)
     if stated is None:
         reason = "too_long" if line.too_long else "invalid_json"
-        raise NotJson(reason, hint="write one JSON object a line")
+        raise NotJson(reason)
     return stated
 
 

@@ -74,11 +74,13 @@ class Lineages:
     def marks(self, scope: Scope, session: str, forked_from: str | None) -> list[str]:
         """Return the ids by which a session is marked as imported, the best first; none if it is.
 
-        A fork of a session that has not come yet, ``forked_from``, is to be found by that one.
+        If what it was ``forked_from`` has not come yet, it is to be found by that one.
         """
         own = named_id(self._form, session, "imported")
         every = [own] if forked_from is None else [self._stand_in_id(forked_from), own]
         known = self._pasts.known(scope, every)
+        if forked_from is not None and self._has_come(scope, forked_from):
+            every = [own]
         name = ledger_name(session, self._form)
         # Whoever opened it may have come no further, or be about to.
         is_marked = any(place.session_id == name for place in known.values())
@@ -94,11 +96,13 @@ class Lineages:
 
     def _before(self, scope: Scope, session: str) -> str | None:
         """Return what a session goes on from; what stands in for it, if it has not come yet."""
-        line = self._pasts.line(scope, ledger_name(session, self._form))
-        if line.head:
-            return line.parent
+        if self._has_come(scope, session):
+            return self._pasts.line(scope, ledger_name(session, self._form)).parent
         place = self._stand_in(scope, session)
         return None if place is None else place.session_id
+
+    def _has_come(self, scope: Scope, session: str) -> bool:
+        return self._pasts.line(scope, ledger_name(session, self._form)).head > 0
 
     def _stand_in(self, scope: Scope, session: str) -> Place | None:
         event_id = self._stand_in_id(session)

@@ -199,8 +199,7 @@ class Sessions:
         self._open.add((scope, session))
         is_new = not self._find(scope, session).has_past
         shared = self._leaves(scope, session, opening, after) if is_new else None
-        forked_from = None if shared is not None else _forked_from(opening)
-        marks = self._lineages.marks(scope, session, forked_from)
+        marks = self._lineages.marks(scope, session, _forked_from(opening))
         if is_new:
             self.homes.note(scope, session)
         if self._pasts.dry_run:

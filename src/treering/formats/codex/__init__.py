@@ -160,7 +160,15 @@ class CodexReader:
         if sort == "compacted":
             return [self._compacted(content)]
         stated = content or value
+        if sort == "session_meta" and self._opens_another_fork(content):
+            return "opens a session that this one goes on from"
         return [observed(digest([sort, timeless(stated)]), sort, stated)]
+
+    def _opens_another_fork(self, stated: dict[str, Any]) -> bool:
+        """Whether a record, repeated here, comes last in the session that it opens."""
+        opening = self._now.opening
+        own = None if opening is None else opening.session
+        return session_named(stated) != own and name_of(stated.get("forked_from_id")) is not None
 
     def _item(self, item: dict[str, Any]) -> list[Draft | Saying]:
         parts = read_item(item, self._now.tools)
