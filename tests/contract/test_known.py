@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from treering.ledger.records import Place
+
 if TYPE_CHECKING:
     from treering import Ledger
 
@@ -18,9 +20,9 @@ def test_known_ids_tell_where_their_events_stand(ledger: Ledger) -> None:
 
     known = ledger.known(HERE, ["one", second.event_id, other.event_id, "nobody"])
 
-    assert {name: (place.session_id, place.seq) for name, place in known.items()} == {
-        "one": ("s1", first.seq),
-        second.event_id: ("s1", second.seq),
+    assert known == {
+        "one": Place("s1", first.seq, first.ts_ms),
+        second.event_id: Place("s1", second.seq, second.ts_ms),
     }
     assert ledger.known("acme/none", ["one"]) == {}
     assert ledger.known(HERE, []) == {}

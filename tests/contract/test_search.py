@@ -438,3 +438,16 @@ def test_a_sealed_scope_is_found_by_its_summaries_alone(ledger: Ledger) -> None:
 def test_a_scope_that_nobody_has_written_to_has_nothing(ledger: Ledger) -> None:
     assert ledger.search("x", scope="acme/none").sessions == []
     assert ledger.search_lag("acme/none") == 0
+
+
+def test_titles_are_shown_without_their_secrets(ledger: Ledger) -> None:
+    session = ledger.session("s1", scope="acme/app", agent="lyria")
+    token = "ghp_" + "wJ4sQ9zXb7Lm2Vt6Kd8Rp3Ny5Hc1Fg0Ae"
+    session.record("conversation.user", "mend the lamp", payload={"text": "mend the lamp"})
+    session.rename(f"lamp with {token}")
+
+    (found,) = ledger.search("lamp", scope="acme/app").sessions
+
+    assert found.title is not None
+    assert found.title.startswith("lamp with [redacted:")
+    assert token not in found.title

@@ -124,6 +124,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
     session_id: str
     seq: int
+    ts_ms: int = 0
+    """When it happened; 0 if that is not known any more."""
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):

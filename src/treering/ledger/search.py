@@ -105,7 +105,7 @@ def search(
         scope=scope,
         query=text,
         mode="words",
-        sessions=_grouped(store, scope, shown, counts),
+        sessions=_grouped(store, guard, scope, shown, counts),
         # What was read and turned out to be something else does not count.
         total=len(found.items) - (len(chosen) - len(hits)),
         at_least=found.more,
@@ -258,7 +258,11 @@ def _taken(items: list[Item], limit: int, session: Callable[[Item], str]) -> Ite
 
 
 def _grouped(
-    store: EventStore, scope: Scope, hits: Iterable[SearchHit], counts: Counter[str]
+    store: EventStore,
+    guard: Guard,
+    scope: Scope,
+    hits: Iterable[SearchHit],
+    counts: Counter[str],
 ) -> list[SessionHits]:
     by_session: dict[str, list[SearchHit]] = {}
     for hit in hits:
@@ -266,7 +270,7 @@ def _grouped(
     groups = [
         SessionHits(
             session_id=session_id,
-            title=_title(store, scope, session_id),
+            title=_title(store, guard, scope, session_id),
             agent_id=found[0].agent_id,
             count=max(counts[session_id], len(found)),
             best=found[0].score,
@@ -277,12 +281,12 @@ def _grouped(
     return sorted(groups, key=lambda group: (-group.best, -group.count, group.session_id))
 
 
-def _title(store: EventStore, scope: Scope, session_id: str) -> str | None:
+def _title(store: EventStore, guard: Guard, scope: Scope, session_id: str) -> str | None:
     query = Query(
         scope=scope, session_id=session_id, kinds=("session.titled",), limit=1, backwards=True
     )
     with contextlib.suppress(KeyMissing):
         for event in store.events(query):
             told = event.payload.get("title") if isinstance(event.payload, dict) else None
-            return told if isinstance(told, str) else None
+            return guard.mask_text(told) if isinstance(told, str) else None
     return None

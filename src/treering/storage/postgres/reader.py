@@ -65,7 +65,7 @@ FIND: Final = (
     " AND e.flags < 64 ORDER BY e.event_id LIMIT 1"
 )
 KNOWN: Final = (
-    "SELECT e.event_id, e.session, e.seq FROM events AS e"
+    "SELECT e.event_id, e.session, e.seq, e.ts_ms FROM events AS e"
     " WHERE e.scope = %s AND e.event_id = ANY(%s::bytea[])"
 )
 _FLUSHED: Final = """
@@ -279,9 +279,11 @@ class Reader:
                 return {}
             keys = {id_key(scope_key, one)[0]: one for one in event_ids}
             found = _fetch(connection, KNOWN, (scope, list(map(Bytes, keys))))
-            sessions = {session for _, session, _ in found}
+            sessions = {row[1] for row in found}
             names = self._known.session_names(connection, scope, sessions)
-            return {keys[bytes(key)]: Place(names[at], seq) for key, at, seq in found}
+            return {
+                keys[bytes(key)]: Place(names[at], seq, ts_ms or 0) for key, at, seq, ts_ms in found
+            }
 
         return self._server.read(look, scope)
 

@@ -283,12 +283,14 @@ class Reader:
                 some = list(keys)[start : start + IDS_AT_ONCE]
                 found += fetch_all(
                     connection,
-                    "SELECT e.event_id, s.name, e.seq FROM events AS e"
+                    "SELECT e.event_id, s.name, e.seq, e.ts_ms FROM events AS e"
                     " JOIN sessions AS s ON s.id = e.session"
                     f" WHERE e.scope = ? AND e.event_id IN ({', '.join('?' * len(some))})",
                     (number, *some),
                 )
-        return {keys[key]: Place(name or REDACTED, seq) for key, name, seq in found}
+        return {
+            keys[key]: Place(name or REDACTED, seq, ts_ms or 0) for key, name, seq, ts_ms in found
+        }
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
         """Return headers of the scope behind ``mark``, in the order they are followed."""

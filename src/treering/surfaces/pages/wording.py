@@ -134,7 +134,7 @@ def rule_of(event: Header, mask: Mask) -> str:
     part = safe_part(event.kind, event.refs)
     match part:
         case ContextCompacted():
-            return _compacted(event, part)
+            return clean(_compacted(event, part), mask)
         case RunEnded():
             why = part.error_class or part.reason or event.summary
             return f"{event.kind.replace('.', ' ')}: {clean(why, mask)}"
