@@ -154,13 +154,10 @@ class Entrance:
         candidates: list[list[str]],
         known: dict[str, Place | None],
     ) -> None:
-        """Give ids of their own to words that a session repeats too late to share them.
-
-        Where it leaves another is settled once it has a past; its history is to be whole even so.
-        """
+        """Give ids of their own to words that a session repeats too late: its fork is settled."""
         if self._form in _ROWS:
             return
-        late: list[str] = []
+        late = []
         for (_, told), ids in zip(pairs, candidates, strict=True):
             place = None if told.kind.startswith(_BESIDE) else known.get(ids[0])
             if place is not None and self._sessions.lacks(scope, told.session, place):
