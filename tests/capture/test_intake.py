@@ -243,7 +243,7 @@ def test_a_database_of_openclaw_mem_is_read_row_by_row(tmp_path: Path) -> None:
 
 
 def test_rows_come_by_their_times_and_before_what_waits_in_the_spool(tmp_path: Path) -> None:
-    folder = tmp_path / "mem"
+    folder = tmp_path / ".openclaw" / "memory"
     spooled = [
         {"schema": "openclaw-mem.episodes.spool.v0", "event_id": f"ep-{text}", "ts_ms": T0 + n,
          "scope": "acme/app", "session_id": "s1", "agent_id": "lyria", "type": "conversation.user",

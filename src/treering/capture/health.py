@@ -110,7 +110,7 @@ def damage_in(path: Path) -> str | None:
 
 def folder_in(path: Path) -> str | None:
     """Return the folder that a log says it was written in. Raises InvalidInput if it is none."""
-    found = survey(_source(path, path.stat()), None)
+    found = survey(_source(path, path.stat()), None, is_named=False)
     return None if found is None else found.folder
 
 
@@ -128,7 +128,7 @@ def _state(
     if known:
         return "grown"
     try:
-        found = survey(source, None)
+        found = survey(source, None, is_named=False)
     except (TreeringError, OSError):
         return "unknown"
     # Of databases and exports nothing is noted: whether they are taken in cannot be told.

@@ -7,7 +7,7 @@ import re
 from collections import deque
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -107,6 +107,8 @@ class OpenClawReader(PiReader):
     """Reads one file of entries, with what the index says of its session."""
 
     agent = NAME
+    times_tell_apart: ClassVar[bool] = False
+    """What the other lane brings has the time of the message, not of the entry."""
 
     def __init__(
         self, path: PurePath | None = None, listed: Mapping[str, Listed] | None = None

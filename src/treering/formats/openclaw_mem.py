@@ -56,6 +56,7 @@ class OpenClawMemReader:
     """Reads rows or lines, of any number of sessions."""
 
     keys_are_global = True
+    times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None) -> None:
         self.sessions: dict[str, Opening] = {}

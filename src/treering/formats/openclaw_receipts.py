@@ -71,6 +71,7 @@ class OpenClawReceiptsReader:
     """Reads receipts, of any number of jobs and sessions."""
 
     keys_are_global = False
+    times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None) -> None:
         self.sessions: dict[str, Opening] = {}

@@ -92,6 +92,10 @@ class Teller(Protocol):
     def keys_are_global(self) -> bool:
         """Whether a key names the same event in whichever session it is found."""
 
+    @property
+    def times_tell_apart(self) -> bool:
+        """Whether copies keep the times of events, so that another time is another event."""
+
     def state(self) -> Any:
         """Return what it needs to go on behind the last record, as JSON; None if it cannot.
 

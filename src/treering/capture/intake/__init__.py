@@ -140,7 +140,9 @@ class Intake:
             if since_ms is not None and source.mtime_ns < since_ms * 1_000_000:
                 return None
             note = None if self._again else self._bookmarks.find(str(found.path.resolve()))
-            return survey(source, note) or tally.receipt("unchanged")
+            # Whoever watches names what was written to, and not what is to be trusted.
+            is_named = found.is_named and not self._live
+            return survey(source, note, is_named=is_named) or tally.receipt("unchanged")
         except (InvalidInput, NotFound, OSError) as error:
             return tally.receipt("refused", _reason(error))
 

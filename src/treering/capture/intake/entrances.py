@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -10,6 +11,7 @@ from treering.capture.intake.event_ids import global_id, named_id
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.formats import openclaw_mem
 from treering.formats.telling import Outcome, Told
+from treering.model.codec import encode
 from treering.model.events import NewEvent
 from treering.model.fields import TIME_MS_MAX
 
@@ -34,6 +36,8 @@ ATTEMPTS_MAX: Final = 3
 """How often a batch is tried while somebody else takes in the same."""
 _BESIDE: Final = ("usage.", "ops.")
 """Kinds that no history is made of."""
+_WORDS: Final = ("conversation.", "tool.")
+"""Kinds that history is made of."""
 _ROWS: Final = frozenset({openclaw_mem.NAME})
 """Formats in which an event is the same in whatever session."""
 _AIMED: Final = frozenset({"session.undone", "context.compacted"})
@@ -45,6 +49,8 @@ class _Waiting(msgspec.Struct):
 
     outcome: Outcome
     fresh: int = 0
+    is_apart: bool = False
+    """Whether its id is that of something else."""
     failed: str | None = None
 
 
@@ -107,6 +113,8 @@ class Entrance:
                 self._tally.fail(one.outcome.record, one.failed)
             elif one.fresh:
                 self._tally.imported += 1
+                if one.is_apart:
+                    self._tally.mended["an id that something else has"] += 1
             else:
                 self._tally.duplicates += 1
 
@@ -135,6 +143,7 @@ class Entrance:
         candidates = [self._ids(scope, told) for _, told in pairs]
         every = dict.fromkeys(one for ids in candidates for one in ids)
         known: dict[str, Place | None] = {**self._pasts.known(scope, list(every))}
+        self._tell_apart(scope, pairs, candidates, known)
         if self._teller.keys_are_global:
             self._tell_again(scope, pairs, candidates, known)
         fresh: list[_Fresh] = []
@@ -164,6 +173,34 @@ class Entrance:
                 ids[0] = named_id(self._form, told.session, told.key)
                 late.append(ids[0])
         known |= self._pasts.known(scope, list(dict.fromkeys(late)))
+
+    def _tell_apart(
+        self,
+        scope: Scope,
+        pairs: Sequence[tuple[_Waiting, Told]],
+        candidates: list[list[str]],
+        known: dict[str, Place | None],
+    ) -> None:
+        """Give ids of their own to words that stand under an id of others, by their time.
+
+        A copy keeps the times of what it repeats. What says something else under a known id would
+        be lost.
+        """
+        if not self._teller.times_tell_apart:
+            return
+        told_ms: dict[str, int] = {}
+        apart = []
+        for (waiting, told), ids in zip(pairs, candidates, strict=True):
+            if not told.kind.startswith(_WORDS) or told.ts_ms <= NO_TIME_MS:
+                continue
+            place = known.get(ids[0])
+            before = place.ts_ms if place is not None else told_ms.setdefault(ids[0], told.ts_ms)
+            if before not in {0, told.ts_ms}:
+                said = sha256(encode([told.kind, told.payload])).hexdigest()
+                ids[0] = named_id(self._form, told.session, f"{told.key}\0{said}")
+                apart.append(ids[0])
+                waiting.is_apart = True
+        known |= self._pasts.known(scope, list(dict.fromkeys(apart)))
 
     def _ids(self, scope: Scope, told: Told) -> list[str]:
         """Return the id of an event, then those that it has if it is of the past of a fork."""

@@ -32,6 +32,8 @@ class Found(msgspec.Struct, frozen=True):
     path: Path
     left_out: str | None = None
     """What it is instead, if its name says that it only repeats others."""
+    is_named: bool = False
+    """Whether somebody named this very file, and not a folder that it lies in."""
 
 
 def find_files(paths: Sequence[Path]) -> list[Found]:
@@ -45,7 +47,7 @@ def find_files(paths: Sequence[Path]) -> list[Found]:
             for one in _inside(path):
                 found.setdefault(one.path, one)
         elif path.exists():
-            found[path] = Found(path)
+            found[path] = Found(path, is_named=True)
         else:
             raise InvalidInput(f"{path} is not there", hint="name a log, or a folder of logs")
         if len(found) > FILES_MAX:

@@ -53,6 +53,8 @@ class Homes:
         self._scope = scope
         self._form = form
         self._scopes: dict[str, Scope] = {}
+        self.may_be_named = True
+        """Whether a log's own word is taken for the scope that it belongs to."""
         self.folder: str | None = None
         """Where the work went on, if a session does not say so itself."""
 
@@ -74,7 +76,7 @@ class Homes:
 
     def _look_for(self, session: str, opening: Opening | None) -> Scope:
         named = None if opening is None else opening.about.get("scope")
-        if isinstance(named, str):
+        if isinstance(named, str) and self.may_be_named:
             return self._parsed(named)
         for one in (session, None if opening is None else opening.parent):
             kept = None if one is None else self._scopes.get(one) or self._noted(one)

@@ -31,6 +31,8 @@ class Line(msgspec.Struct):
     parent: str | None = None
     forked_seq: int | None = None
     """Up to here its past is its parent's."""
+    imported_from: str | None = None
+    """The format of the log that it was taken from."""
 
 
 class Pasts:
@@ -61,7 +63,7 @@ class Pasts:
         if last is None:
             return Line()
         outline = handle.outline()
-        return Line(last.seq, outline.parent, outline.forked_seq)
+        return Line(last.seq, outline.parent, outline.forked_seq, outline.imported_from)
 
     def words(self, scope: Scope, session: str) -> list[int]:
         """Return the seqs of all that was said in a session and before it was forked."""
@@ -93,7 +95,7 @@ class Pasts:
         scope, session = parse_scope(event.scope), event.session_id
         line = self._lines[scope, session] = self.line(scope, session)
         line.head += 1
-        self._places[scope, event.event_id or ""] = Place(session, line.head)
+        self._places[scope, event.event_id or ""] = Place(session, line.head, event.ts_ms or 0)
         if event.kind.startswith(_WORDS):
             self._words.setdefault((scope, session), []).append(line.head)
 

@@ -69,6 +69,7 @@ class Reading:
         )
         self.sessions = Sessions(ledger, bookmarks, pasts, scope=scope, form=survey.name)
         self.sessions.homes.folder = survey.folder
+        self.sessions.homes.may_be_named = survey.may_name_scope
 
     def take(self) -> SourceReceipt:
         """Take in what is new in the file; what is amiss with it is in the receipt."""
@@ -113,7 +114,7 @@ class Reading:
                 state=None if bookmark is None else bookmark.state,
             )
             with contextlib.suppress(OSError):  # It is read here, if no process can be had.
-                apart = ReaderApart(errand, keys_are_global=reader.keys_are_global)
+                apart = ReaderApart(errand, reader)
                 apart.sessions.update(reader.sessions)
                 return apart, apart.steps()
         stream.seek(offset)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
 
+PART_BYTES: Final = 1024 * 1024
+"""What is read of a line at once where it is only counted."""
 _SESSION: Final = b'{"record":"session"'
 
 
@@ -65,7 +67,7 @@ def restore(
         found = _check_scope(stream, scope)
         tapped = _Tapped(stream, lambda session: _see(sessions, tally, found, session))
         if dry_run:
-            tally.lines = sum(1 for _ in tapped)
+            tally.lines = _count(tapped)
             checked = "an export of Treering: its lines are checked when it is restored"
             tally.skipped[checked] = tally.lines
             return
@@ -80,6 +82,15 @@ def restore(
         Fault(file=tally.file, line=one.line, offset=one.offset, reason=one.reason)
         for one in told.errors_sample
     ]
+
+
+def _count(tapped: _Tapped) -> int:
+    """Return how many lines there are, however long one of them is."""
+    lines, is_open = 0, False
+    while part := tapped.readline(PART_BYTES):
+        is_open = not part.endswith(b"\n")
+        lines += not is_open
+    return lines + is_open
 
 
 def _see(sessions: Sessions, tally: Tally, scope: Scope | None, session: str) -> None:

@@ -77,6 +77,7 @@ class Sessions:
     def see(self, session: str, opening: Opening | None) -> Scope:
         """Return the scope of a session that is told of, and count it once."""
         scope = self.homes.find(session, opening)
+        self._find(scope, session)
         self.seen.add((scope, session))
         if opening is not None and opening.parent is not None:
             self.subagents.add((scope, session))
@@ -279,6 +280,10 @@ class Sessions:
         known = self._known.get((scope, session))
         if known is None:
             line = self._pasts.line(scope, self.name(session))
+            if line.imported_from not in {None, self._form}:
+                # Another agent has a session of the same id: they are not one.
+                self._names[session] = ledger_name(f"{self._form}:{session}", self._form)
+                line = self._pasts.line(scope, self.name(session))
             known = _Known(has_past=line.head > 0, forked_seq=line.forked_seq)
             self._known[scope, session] = known
         return known

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ from treering.formats.telling import Opening, Outcome, Record
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.formats.telling import Reader
+    from treering.formats.telling import Reader, Teller
 
 APART_BYTES_MIN: Final = 16 * 1024 * 1024
 """A smaller file is read before another process has begun."""
@@ -88,9 +89,10 @@ def read_steps(reader: Reader, records: Iterator[Record]) -> Iterator[Step]:
 class ReaderApart:
     """A reader whose work is done in another process; it knows what that has told so far."""
 
-    def __init__(self, errand: Errand, *, keys_are_global: bool) -> None:
-        """Send a process on its errand. Raises OSError if there can be none."""
-        self.keys_are_global = keys_are_global
+    def __init__(self, errand: Errand, like: Teller) -> None:
+        """Send a process on its errand, to read as ``like`` does. Raises OSError if none can be."""
+        self.keys_are_global = like.keys_are_global
+        self.times_tell_apart = like.times_tell_apart
         self.sessions: dict[str, Opening] = {}
         self._state: Any = None
         command = [sys.executable, "-m", "treering.capture.intake"]
@@ -188,4 +190,11 @@ def _write(out: IO[bytes], parcel: Parcel) -> None:
 
 def main() -> None:
     """Read what standard input asks for, to standard output."""
+    # Who stops the import stops its own process, and that one this.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(BrokenPipeError):
+        _run_errand()
+
+
+def _run_errand() -> None:
     run(msgspec.json.decode(sys.stdin.buffer.read(), type=Errand), sys.stdout.buffer)

@@ -34,12 +34,15 @@ class Survey:
         form: Format | None,
         bookmark: Bookmark | None,
         values: Sequence[Any],
+        may_name_scope: bool,
     ) -> None:
         self.source = source
         self.sort = sort
         self.format = form
         self.bookmark = bookmark
         self.folder = _folder(values)
+        self.may_name_scope = may_name_scope
+        """Whether its own word is taken for the scope that it belongs to."""
         opening = None if form is None else _opening(form, source.path, values)
         self.session = None if opening is None else opening.session
         self.forked_from = None if opening is None else opening.forked_from
@@ -72,21 +75,36 @@ def parents_first(surveys: Sequence[Survey]) -> list[Survey]:
     return list(placed)
 
 
-def survey(source: Source, note: Any) -> Survey | None:
+def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
     """Return what a file is; None if nothing was written to it since it was left.
 
-    Raises InvalidInput if nobody knows how it is written.
+    A file names its scope only if it is named itself, or lies where OpenClaw keeps its own: agents
+    write to the folders of logs, and must not reach other scopes by that. Raises InvalidInput if
+    nobody knows how it is written.
     """
+    trusted = is_named or openclaw.HOME in source.path.parts
     bookmark = read_bookmark(note)
     if bookmark is not None and bookmark.is_current(source):
         return None
     if is_sqlite(source.path):
         return Survey(
-            source, sort="database", form=named_format("openclaw_mem"), bookmark=None, values=()
+            source,
+            sort="database",
+            form=named_format("openclaw_mem"),
+            bookmark=None,
+            values=(),
+            may_name_scope=trusted,
         )
     values = sniff(source.path)
     if is_native(values):
-        return Survey(source, sort="native", form=None, bookmark=bookmark, values=())
+        if not is_named:
+            raise InvalidInput(
+                "an export of Treering, which is restored only if it is named itself",
+                hint=f"treering import {source.path}",
+            )
+        return Survey(
+            source, sort="native", form=None, bookmark=bookmark, values=(), may_name_scope=True
+        )
     form = find_format(values)
     if form is not None and form.NAME == pi.NAME and openclaw.lies_there(source.path):
         form = named_format(openclaw.NAME)
@@ -95,7 +113,14 @@ def survey(source: Source, note: Any) -> Survey | None:
             "it is no log that Treering knows" if values else "there is nothing to read in it",
             hint="see docs/importing.md for the formats",
         )
-    return Survey(source, sort="log", form=form, bookmark=bookmark, values=values)
+    return Survey(
+        source,
+        sort="log",
+        form=form,
+        bookmark=bookmark,
+        values=values,
+        may_name_scope=trusted or form.NAME == openclaw.NAME,
+    )
 
 
 def _opening(form: Format, path: Path, values: Sequence[Any]) -> Opening | None:

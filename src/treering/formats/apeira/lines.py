@@ -40,6 +40,7 @@ class ApeiraReader:
     """
 
     keys_are_global = True
+    times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None) -> None:
         self._session = (name(path.name.split(".jsonl")[0]) if path else None) or NAME

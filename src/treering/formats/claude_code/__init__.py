@@ -63,6 +63,7 @@ class ClaudeCodeReader:
     """
 
     keys_are_global: ClassVar[bool] = True
+    times_tell_apart: ClassVar[bool] = True
 
     def __init__(self, path: PurePath | None = None) -> None:
         stem = path.name.split(".jsonl")[0].removesuffix(".json") if path is not None else ""

@@ -43,6 +43,7 @@ class ClawserReader:
 
     keys_are_global = True
     """A key holds the session, and is the event's id."""
+    times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None, title: str | None = None) -> None:
         parts = path.parts if path else ()

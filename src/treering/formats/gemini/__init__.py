@@ -52,6 +52,7 @@ class GeminiReader:
     """Reads the file of one session."""
 
     keys_are_global = False
+    times_tell_apart = False
 
     def __init__(self, path: PurePath | None) -> None:
         """Begin with nothing read; ``path`` may hold the ids of the session and its parent."""

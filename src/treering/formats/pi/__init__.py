@@ -68,6 +68,7 @@ class PiReader:
 
     keys_are_global = False
     """An entry's id is drawn from four billion, and unique within its session alone."""
+    times_tell_apart: ClassVar[bool] = True
     agent: ClassVar[str] = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:

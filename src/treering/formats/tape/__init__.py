@@ -39,6 +39,7 @@ class TapeReader:
     """
 
     keys_are_global = True
+    times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None) -> None:
         # What was archived, <name>.jsonl.<time>.bak, is of the same tape.

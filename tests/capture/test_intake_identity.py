@@ -1,0 +1,113 @@
+"""Who is who: ids that something else has, sessions of the same name, files that name a scope."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import treering
+from formats.logs.claude_code import SESSION, Log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from treering import Ledger
+
+SCOPE = "acme/app"
+OTHER = "5e551011-0000-4000-8000-0000000000aa"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Any:
+    with treering.open(tmp_path / "ledger.db") as opened:
+        yield opened
+
+
+def written(path: Path, log: Log) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(log.content())
+    return path
+
+
+def said(ledger: Ledger, session: str, scope: str = SCOPE) -> list[str]:
+    return [one["content"] for one in ledger.session(session, scope=scope, agent="x").history()]
+
+
+def test_other_words_under_a_known_id_are_not_lost(ledger: Ledger, tmp_path: Path) -> None:
+    first, second = Log(SESSION), Log(OTHER)
+    first.user("mend the lamp")
+    second.user("paint the boat")
+    second.lines[0] |= {"uuid": first.lines[0]["uuid"], "timestamp": "2026-10-01T00:00:00.000Z"}
+    paths = [written(tmp_path / "a.jsonl", first), written(tmp_path / "b.jsonl", second)]
+
+    receipt = treering.import_logs(ledger, paths, scope=SCOPE)
+    again = treering.import_logs(ledger, paths, scope=SCOPE, again=True)
+
+    assert said(ledger, SESSION) == ["mend the lamp"]
+    assert "paint the boat" in said(ledger, OTHER)
+    assert receipt.mended == {"an id that something else has": 1}
+    assert (again.imported, again.duplicates) == (0, 2)
+
+
+def test_two_lines_of_one_id_in_one_log_are_both_taken(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(SESSION)
+    log.user("mend the lamp")
+    log.user("paint the boat")
+    log.lines[1]["uuid"] = log.lines[0]["uuid"]
+
+    treering.import_logs(ledger, [written(tmp_path / "a.jsonl", log)], scope=SCOPE)
+
+    assert said(ledger, SESSION) == ["mend the lamp", "paint the boat"]
+
+
+def test_sessions_of_two_agents_are_two_even_if_they_share_an_id(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = Log(SESSION)
+    log.user("mend the lamp")
+    rollout = [
+        {"timestamp": "2026-10-01T00:00:00Z", "type": "session_meta",
+         "payload": {"id": SESSION, "timestamp": "2026-10-01T00:00:00Z", "cwd": "/srv/x"}},
+        {"timestamp": "2026-10-01T00:00:01Z", "type": "event_msg",
+         "payload": {"type": "user_message", "message": "paint the boat"}},
+    ]  # fmt: skip
+    codex = tmp_path / "rollout.jsonl"
+    codex.write_text("".join(json.dumps(one) + "\n" for one in rollout))
+
+    treering.import_logs(ledger, [written(tmp_path / "a.jsonl", log)], scope=SCOPE)
+    for _ in range(2):
+        treering.import_logs(ledger, [codex], scope=SCOPE, again=True)
+
+    assert said(ledger, SESSION) == ["mend the lamp"]
+    assert said(ledger, f"codex:{SESSION}") == ["paint the boat"]
+
+
+def test_what_lies_in_a_folder_of_logs_names_no_scope(ledger: Ledger, tmp_path: Path) -> None:
+    folder = tmp_path / "projects"
+    folder.mkdir()
+    spooled = {"schema": "openclaw-mem.episodes.spool.v0", "event_id": "ep-1", "ts_ms": 5,
+               "scope": "boss/hr", "session_id": "s1", "agent_id": "x",
+               "type": "conversation.user", "summary": "raise it"}  # fmt: skip
+    (folder / "spool.jsonl").write_text(json.dumps(spooled) + "\n")
+    with treering.open(":memory:") as elsewhere:
+        elsewhere.session("s2", scope="boss/hr", agent="x").record("ops.decision", "fire them")
+        export = io.BytesIO()
+        elsewhere.export("boss/hr", export, payloads="included")
+    (folder / "export.jsonl").write_bytes(export.getvalue())
+
+    receipt = treering.import_logs(ledger, [folder])
+    live = treering.import_logs(ledger, [*folder.iterdir()], live=True)
+
+    assert list(receipt.by_scope) == ["openclaw-mem"]
+    assert live.by_scope == {}
+    assert ledger.query("boss/hr", first=10).items == []
+    assert [one.reason for one in receipt.sources if one.state == "refused"] == [
+        "an export of Treering, which is restored only if it is named itself"
+    ]
+
+    treering.import_logs(ledger, [folder / "export.jsonl"])
+
+    assert [one.summary for one in ledger.query("boss/hr", first=10).items][-1] == "fire them"
