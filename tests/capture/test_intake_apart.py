@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -74,8 +74,8 @@ def test_a_reader_that_is_killed_costs_nothing_that_was_told(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(subprocess.Popen[bytes]):
-        def __init__(self, command: list[str], *, stdin: int, stdout: int) -> None:
-            super().__init__(command, stdin=stdin, stdout=stdout)
+        def __init__(self, command: list[str], **settings: Any) -> None:
+            super().__init__(command, **settings)
             os.kill(self.pid, signal.SIGKILL)
 
     with treering.open(tmp_path / "ledger.db") as ledger:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -97,7 +96,10 @@ class ReaderApart:
         self._state: Any = None
         command = [sys.executable, "-m", "treering.capture.intake"]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe)  # noqa: S603  (ours)
+        # In a session of its own: who stops an import at the terminal stops us, and we stop it.
+        self._process = subprocess.Popen(  # noqa: S603  (ours)
+            command, stdin=pipe, stdout=pipe, start_new_session=True
+        )
         with self._process.stdin or contextlib.nullcontext() as asked:
             if asked is not None:
                 asked.write(msgspec.json.encode(errand))
@@ -190,11 +192,7 @@ def _write(out: IO[bytes], parcel: Parcel) -> None:
 
 def main() -> None:
     """Read what standard input asks for, to standard output."""
-    # Who stops the import stops its own process, and that one this.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with contextlib.suppress(BrokenPipeError):
-        _run_errand()
-
-
-def _run_errand() -> None:
-    run(msgspec.json.decode(sys.stdin.buffer.read(), type=Errand), sys.stdout.buffer)
+    asked = sys.stdin.buffer.read()
+    # Whoever asked may be gone by now, even before all was said.
+    with contextlib.suppress(BrokenPipeError, msgspec.DecodeError):
+        run(msgspec.json.decode(asked, type=Errand), sys.stdout.buffer)
