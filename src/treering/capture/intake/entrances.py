@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from treering.capture.intake.event_ids import global_id, named_id
+from treering.capture.intake.identities import NO_TIME_MS, Fresh, Identities, Waiting
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
-from treering.formats import openclaw_mem
-from treering.formats.telling import Outcome, Told
-from treering.model.codec import encode
 from treering.model.events import NewEvent
 from treering.model.fields import TIME_MS_MAX
 
@@ -21,45 +15,18 @@ if TYPE_CHECKING:
     from treering.capture.intake.pasts import Pasts
     from treering.capture.intake.sessions import Sessions
     from treering.capture.intake.tallies import Tally
-    from treering.formats.telling import Teller
+    from treering.formats.telling import Outcome, Teller, Told
     from treering.ledger.ledger import Ledger
-    from treering.ledger.records import Place
     from treering.model.scopes import Scope
 
 BATCH_EVENTS: Final = 1_000
 """Events that are recorded at once."""
 BATCH_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a log whose events are recorded at once, if they are fewer."""
-NO_TIME_MS: Final = 1
-"""The time that readers tell of a record without one."""
 ATTEMPTS_MAX: Final = 3
 """How often a batch is tried while somebody else takes in the same."""
-_BESIDE: Final = ("usage.", "ops.")
-"""Kinds that no history is made of."""
-_WORDS: Final = ("conversation.", "tool.")
-"""Kinds that history is made of."""
-_ROWS: Final = frozenset({openclaw_mem.NAME})
-"""Formats in which an event is the same in whatever session."""
 _AIMED: Final = frozenset({"session.undone", "context.compacted"})
 """Kinds that speak of earlier events by their seqs."""
-
-
-class _Waiting(msgspec.Struct):
-    """A record whose events are not recorded yet."""
-
-    outcome: Outcome
-    fresh: int = 0
-    is_apart: bool = False
-    """Whether its id is that of something else."""
-    failed: str | None = None
-
-
-class _Fresh(msgspec.Struct):
-    """One event that is not known yet."""
-
-    waiting: _Waiting
-    told: Told
-    event_id: str
 
 
 class Entrance:
@@ -74,7 +41,8 @@ class Entrance:
         self._sessions = sessions
         self._tally = tally
         self._form = tally.format or ""
-        self._waiting: list[_Waiting] = []
+        self._identities = Identities(pasts, teller, sessions, self._form)
+        self._waiting: list[Waiting] = []
         self._events = 0
         self._bytes = 0
 
@@ -85,7 +53,7 @@ class Entrance:
             return
         if any(told.kind in _AIMED for told in outcome.events):
             self.flush()  # It speaks of earlier events, which have to have their seqs.
-        self._waiting.append(_Waiting(outcome))
+        self._waiting.append(Waiting(outcome))
         self._events += len(outcome.events)
         self._bytes += outcome.record.end - outcome.record.offset
         if self._events >= BATCH_EVENTS or self._bytes >= BATCH_BYTES:
@@ -95,8 +63,8 @@ class Entrance:
         """Record what waits."""
         waiting, self._waiting = self._waiting, []
         self._events = self._bytes = 0
-        by_scope: dict[Scope, list[tuple[_Waiting, Told]]] = {}
-        of_sessions: dict[str, list[tuple[_Waiting, Told]]] = {}
+        by_scope: dict[Scope, list[tuple[Waiting, Told]]] = {}
+        of_sessions: dict[str, list[tuple[Waiting, Told]]] = {}
         for one in waiting:
             for told in one.outcome.events:
                 pairs = of_sessions.get(told.session)
@@ -124,9 +92,9 @@ class Entrance:
         for scope, told in self._sessions.awaited():
             self._open(scope, told)
 
-    def _enter(self, scope: Scope, pairs: Sequence[tuple[_Waiting, Told]]) -> None:
+    def _enter(self, scope: Scope, pairs: Sequence[tuple[Waiting, Told]]) -> None:
         for _ in range(ATTEMPTS_MAX):
-            fresh = self._unknown(scope, pairs)
+            fresh = self._identities.unknown(scope, pairs)
             try:
                 self._record(scope, fresh)
             except (DuplicateEvent, Conflict):
@@ -135,102 +103,12 @@ class Entrance:
                 self._record_singly(scope, fresh)
             break
         else:
-            self._record_singly(scope, self._unknown(scope, pairs))
-
-    # Which are new.
-
-    def _unknown(self, scope: Scope, pairs: Sequence[tuple[_Waiting, Told]]) -> list[_Fresh]:
-        candidates = [self._ids(scope, told) for _, told in pairs]
-        every = dict.fromkeys(one for ids in candidates for one in ids)
-        known: dict[str, Place | None] = {**self._pasts.known(scope, list(every))}
-        self._tell_apart(scope, pairs, candidates, known)
-        if self._teller.keys_are_global:
-            self._tell_again(scope, pairs, candidates, known)
-        fresh: list[_Fresh] = []
-        for (waiting, told), ids in zip(pairs, candidates, strict=True):
-            own = ids[0]
-            if own in known or self._is_inherited(scope, told, ids[1:], known):
-                self._sessions.share(scope, told, own, known.get(own))
-                continue
-            known[own] = None
-            fresh.append(_Fresh(waiting, told, own))
-        return fresh
-
-    def _tell_again(
-        self,
-        scope: Scope,
-        pairs: Sequence[tuple[_Waiting, Told]],
-        candidates: list[list[str]],
-        known: dict[str, Place | None],
-    ) -> None:
-        """Give ids of their own to words that a session repeats too late: its fork is settled."""
-        if self._form in _ROWS:
-            return
-        late = []
-        for (_, told), ids in zip(pairs, candidates, strict=True):
-            place = None if told.kind.startswith(_BESIDE) else known.get(ids[0])
-            if place is not None and self._sessions.lacks(scope, told.session, place):
-                ids[0] = named_id(self._form, told.session, told.key)
-                late.append(ids[0])
-        known |= self._pasts.known(scope, list(dict.fromkeys(late)))
-
-    def _tell_apart(
-        self,
-        scope: Scope,
-        pairs: Sequence[tuple[_Waiting, Told]],
-        candidates: list[list[str]],
-        known: dict[str, Place | None],
-    ) -> None:
-        """Give ids of their own to words that stand under an id of others, by their time.
-
-        A copy keeps the times of what it repeats. What says something else under a known id would
-        be lost.
-        """
-        if not self._teller.times_tell_apart:
-            return
-        told_ms: dict[str, int] = {}
-        apart = []
-        for (waiting, told), ids in zip(pairs, candidates, strict=True):
-            if not told.kind.startswith(_WORDS) or told.ts_ms <= NO_TIME_MS:
-                continue
-            place = known.get(ids[0])
-            before = place.ts_ms if place is not None else told_ms.setdefault(ids[0], told.ts_ms)
-            if before not in {0, told.ts_ms}:
-                said = sha256(encode([told.kind, told.payload])).hexdigest()
-                ids[0] = named_id(self._form, told.session, f"{told.key}\0{said}")
-                apart.append(ids[0])
-                waiting.is_apart = True
-        known |= self._pasts.known(scope, list(dict.fromkeys(apart)))
-
-    def _ids(self, scope: Scope, told: Told) -> list[str]:
-        """Return the id of an event, then those that it has if it is of the past of a fork."""
-        if self._teller.keys_are_global:
-            return [self._id("", told.key)]
-        opening = self._teller.sessions.get(told.session)
-        roots = self._sessions.roots(scope, told.session, opening)
-        return [self._id(root, told.key) for root in (told.session, *roots)]
-
-    def _id(self, session: str, key: str) -> str:
-        return named_id(self._form, session, key) if session else global_id(self._form, key)
-
-    def _is_inherited(
-        self, scope: Scope, told: Told, ids: Sequence[str], known: dict[str, Place | None]
-    ) -> bool:
-        """Whether a fork repeats here what its parent has told: its own words come after that."""
-        if not ids:
-            return False
-        for one in ids:
-            place = known.get(one)
-            if place is not None and self._sessions.inherits(scope, told.session, place):
-                self._sessions.share(scope, told, one, place)
-                return True
-        self._sessions.end_replay(scope, told.session)
-        return False
+            self._record_singly(scope, self._identities.unknown(scope, pairs))
 
     # Recording.
 
-    def _record(self, scope: Scope, fresh: Sequence[_Fresh]) -> None:
-        ready: list[tuple[_Fresh, NewEvent]] = []
+    def _record(self, scope: Scope, fresh: Sequence[Fresh]) -> None:
+        ready: list[tuple[Fresh, NewEvent]] = []
         for one in fresh:
             if not self._sessions.is_open(scope, one.told.session):
                 self._append(ready)
@@ -239,7 +117,7 @@ class Entrance:
             ready.append((one, self._stated(scope, one)))
         self._append(ready)
 
-    def _record_singly(self, scope: Scope, fresh: Sequence[_Fresh]) -> None:
+    def _record_singly(self, scope: Scope, fresh: Sequence[Fresh]) -> None:
         """Record what can be, where one of many cannot."""
         for one in fresh:
             if one.event_id in self._pasts.known(scope, [one.event_id]):
@@ -251,7 +129,7 @@ class Entrance:
             except InvalidInput as error:
                 one.waiting.failed = f"cannot be recorded: {error}"
 
-    def _append(self, ready: Sequence[tuple[_Fresh, NewEvent]]) -> None:
+    def _append(self, ready: Sequence[tuple[Fresh, NewEvent]]) -> None:
         if not ready:
             return
         # Whoever takes in the same meanwhile counts what he was faster with.
@@ -274,7 +152,7 @@ class Entrance:
         opening = self._teller.sessions.get(told.session)
         after = None
         if told.after is not None and self._teller.keys_are_global:
-            after = self._id("", told.after)
+            after = self._identities.id("", told.after)
         self._sessions.open(
             scope,
             told.session,
@@ -284,7 +162,7 @@ class Entrance:
             file=self._tally.file,
         )
 
-    def _stated(self, scope: Scope, one: _Fresh) -> NewEvent:
+    def _stated(self, scope: Scope, one: Fresh) -> NewEvent:
         told = one.told
         kind, refs, payload = told.kind, told.refs, told.payload
         if kind in _AIMED:
@@ -305,7 +183,9 @@ class Entrance:
 
     def _aimed(self, scope: Scope, told: Told) -> tuple[str, Any, Any]:
         """Return an event that speaks of earlier ones, with their seqs in it."""
-        place = None if told.first is None else self._place(scope, told.session, told.first)
+        place = (
+            None if told.first is None else self._identities.place(scope, told.session, told.first)
+        )
         refs = dict(told.refs or {})
         if told.kind == "session.undone":
             if place is None:
@@ -323,13 +203,3 @@ class Entrance:
     def _time(self, ts_ms: int) -> int:
         # A log that tells no times is as old as its file.
         return min(ts_ms if ts_ms > NO_TIME_MS else self._tally.written_ms, TIME_MS_MAX)
-
-    def _place(self, scope: Scope, session: str, key: str) -> Place | None:
-        """Return where an earlier event of a session stands, in its own part or its parents'."""
-        # What the session had to tell again itself goes before what it repeats.
-        ids = [named_id(self._form, session, key), self._id("", key)]
-        if not self._teller.keys_are_global:
-            roots = self._sessions.ancestors(scope, session, self._teller.sessions.get(session))
-            ids = [self._id(root, key) for root in (session, *roots)]
-        known = self._pasts.known(scope, ids)
-        return next((known[one] for one in ids if one in known), None)

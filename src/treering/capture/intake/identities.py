@@ -1,0 +1,159 @@
+"""Identities: which of the events that a log tells are known, and by which ids."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.capture.intake.event_ids import global_id, named_id
+from treering.formats import openclaw_mem
+from treering.formats.telling import Outcome, Told
+from treering.model.codec import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.capture.intake.pasts import Pasts
+    from treering.capture.intake.sessions import Sessions
+    from treering.formats.telling import Teller
+    from treering.ledger.records import Place
+    from treering.model.scopes import Scope
+
+NO_TIME_MS: Final = 1
+"""The time that readers tell of a record without one."""
+_BESIDE: Final = ("usage.", "ops.")
+"""Kinds that no history is made of."""
+_WORDS: Final = ("conversation.", "tool.")
+"""Kinds that history is made of."""
+_ROWS: Final = frozenset({openclaw_mem.NAME})
+"""Formats in which an event is the same in whatever session."""
+
+
+class Waiting(msgspec.Struct):
+    """A record whose events are not recorded yet."""
+
+    outcome: Outcome
+    fresh: int = 0
+    is_apart: bool = False
+    """Whether its id is that of something else."""
+    failed: str | None = None
+
+
+class Fresh(msgspec.Struct):
+    """One event that is not known yet."""
+
+    waiting: Waiting
+    told: Told
+    event_id: str
+
+
+class Identities:
+    """Tells what is new in one file, and where what is known stands."""
+
+    def __init__(self, pasts: Pasts, teller: Teller, sessions: Sessions, form: str) -> None:
+        self._pasts = pasts
+        self._teller = teller
+        self._sessions = sessions
+        self._form = form
+
+    def unknown(self, scope: Scope, pairs: Sequence[tuple[Waiting, Told]]) -> list[Fresh]:
+        """Return those that are not known yet; note what a session shares with others."""
+        candidates = [self._ids(scope, told) for _, told in pairs]
+        every = dict.fromkeys(one for ids in candidates for one in ids)
+        known: dict[str, Place | None] = {**self._pasts.known(scope, list(every))}
+        self._tell_apart(scope, pairs, candidates, known)
+        if self._teller.keys_are_global:
+            self._tell_again(scope, pairs, candidates, known)
+        fresh: list[Fresh] = []
+        for (waiting, told), ids in zip(pairs, candidates, strict=True):
+            own = ids[0]
+            if own in known or self._is_inherited(scope, told, ids[1:], known):
+                self._sessions.share(scope, told, own, known.get(own))
+                continue
+            known[own] = None
+            fresh.append(Fresh(waiting, told, own))
+        return fresh
+
+    def _tell_again(
+        self,
+        scope: Scope,
+        pairs: Sequence[tuple[Waiting, Told]],
+        candidates: list[list[str]],
+        known: dict[str, Place | None],
+    ) -> None:
+        """Give ids of their own to words that a session repeats too late: its fork is settled."""
+        if self._form in _ROWS:
+            return
+        late = []
+        for (_, told), ids in zip(pairs, candidates, strict=True):
+            place = None if told.kind.startswith(_BESIDE) else known.get(ids[0])
+            if place is not None and self._sessions.lacks(scope, told.session, place):
+                ids[0] = named_id(self._form, told.session, told.key)
+                late.append(ids[0])
+        known |= self._pasts.known(scope, list(dict.fromkeys(late)))
+
+    def _tell_apart(
+        self,
+        scope: Scope,
+        pairs: Sequence[tuple[Waiting, Told]],
+        candidates: list[list[str]],
+        known: dict[str, Place | None],
+    ) -> None:
+        """Give ids of their own to words that stand under an id of others, by their time.
+
+        A copy keeps the times of what it repeats. What says something else under a known id would
+        be lost.
+        """
+        if not self._teller.times_tell_apart:
+            return
+        told_ms: dict[str, int] = {}
+        apart = []
+        for (waiting, told), ids in zip(pairs, candidates, strict=True):
+            if not told.kind.startswith(_WORDS) or told.ts_ms <= NO_TIME_MS:
+                continue
+            place = known.get(ids[0])
+            before = place.ts_ms if place is not None else told_ms.setdefault(ids[0], told.ts_ms)
+            if before not in {0, told.ts_ms}:
+                said = sha256(encode([told.kind, told.payload])).hexdigest()
+                ids[0] = named_id(self._form, told.session, f"{told.key}\0{said}")
+                apart.append(ids[0])
+                waiting.is_apart = True
+        known |= self._pasts.known(scope, list(dict.fromkeys(apart)))
+
+    def _ids(self, scope: Scope, told: Told) -> list[str]:
+        """Return the id of an event, then those that it has if it is of the past of a fork."""
+        if self._teller.keys_are_global:
+            return [self.id("", told.key)]
+        opening = self._teller.sessions.get(told.session)
+        roots = self._sessions.roots(scope, told.session, opening)
+        return [self.id(root, told.key) for root in (told.session, *roots)]
+
+    def id(self, session: str, key: str) -> str:
+        """Return the id of an event; of one whose key holds everywhere, without a session."""
+        return named_id(self._form, session, key) if session else global_id(self._form, key)
+
+    def _is_inherited(
+        self, scope: Scope, told: Told, ids: Sequence[str], known: dict[str, Place | None]
+    ) -> bool:
+        """Whether a fork repeats here what its parent has told: its own words come after that."""
+        if not ids:
+            return False
+        for one in ids:
+            place = known.get(one)
+            if place is not None and self._sessions.inherits(scope, told.session, place):
+                self._sessions.share(scope, told, one, place)
+                return True
+        self._sessions.end_replay(scope, told.session)
+        return False
+
+    def place(self, scope: Scope, session: str, key: str) -> Place | None:
+        """Return where an earlier event of a session stands, in its own part or its parents'."""
+        # What the session had to tell again itself goes before what it repeats.
+        ids = [named_id(self._form, session, key), self.id("", key)]
+        if not self._teller.keys_are_global:
+            roots = self._sessions.ancestors(scope, session, self._teller.sessions.get(session))
+            ids = [self.id(root, key) for root in (session, *roots)]
+        known = self._pasts.known(scope, ids)
+        return next((known[one] for one in ids if one in known), None)
