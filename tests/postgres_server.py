@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 from urllib.parse import quote
@@ -59,6 +59,10 @@ rm -rf "$1"
 """
 
 
+ROOM_BYTES: Final = 4 * 1024**3
+"""Room that a server may need for the ledgers of a whole suite."""
+
+
 class Server:
     """A PostgreSQL server in a folder of its own; both are gone when its maker is, even if killed.
 
@@ -73,7 +77,7 @@ class Server:
     ) -> None:
         self.version: Final = version
         installed = _installed(version)
-        self.folder: Final = Path(tempfile.mkdtemp(prefix="treering-pg-", dir="/tmp"))
+        self.folder: Final = Path(tempfile.mkdtemp(prefix="treering-pg-", dir=_place()))
         self.log: Final = self.folder / "log"
         self.port: Final = _free_port()
         self._cluster: Final = self.folder / "cluster"
@@ -309,6 +313,16 @@ def _can_run(program: Path, account: pwd.struct_passwd) -> bool:
     except PermissionError:
         return False
     return True
+
+
+def _place() -> str:
+    """Return where servers lie: in memory if there is room, for every table is made of files."""
+    in_memory = "/dev/shm"
+    with suppress(OSError):
+        free = shutil.disk_usage(in_memory).free
+        if free >= ROOM_BYTES and os.access(in_memory, os.W_OK):
+            return in_memory
+    return "/tmp"
 
 
 def _free_port() -> int:
