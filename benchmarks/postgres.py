@@ -26,7 +26,7 @@ def run(effort: Effort, folder: Path) -> list[Section]:
     """Measure everything on one server."""
     from postgres_server import Server
 
-    with Server(AS_SHIPPED) as server:
+    with Server(AS_SHIPPED, on_disk=True) as server:
         server.create_database("bench")
         url = server.url("bench")
         return [

@@ -59,6 +59,7 @@ rm -rf "$1"
 """
 
 
+ON_DISK: Final = "/tmp"
 ROOM_BYTES: Final = 4 * 1024**3
 """Room that a server may need for the ledgers of a whole suite."""
 
@@ -73,11 +74,17 @@ class Server:
     """
 
     def __init__(
-        self, settings: Mapping[str, str | int] | None = None, *, version: Literal[16, 18] = 18
+        self,
+        settings: Mapping[str, str | int] | None = None,
+        *,
+        version: Literal[16, 18] = 18,
+        on_disk: bool = False,
     ) -> None:
         self.version: Final = version
         installed = _installed(version)
-        self.folder: Final = Path(tempfile.mkdtemp(prefix="treering-pg-", dir=_place()))
+        self.folder: Final = Path(
+            tempfile.mkdtemp(prefix="treering-pg-", dir=ON_DISK if on_disk else _place())
+        )
         self.log: Final = self.folder / "log"
         self.port: Final = _free_port()
         self._cluster: Final = self.folder / "cluster"
@@ -322,7 +329,7 @@ def _place() -> str:
         free = shutil.disk_usage(in_memory).free
         if free >= ROOM_BYTES and os.access(in_memory, os.W_OK):
             return in_memory
-    return "/tmp"
+    return ON_DISK
 
 
 def _free_port() -> int:
