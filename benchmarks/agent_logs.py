@@ -63,7 +63,7 @@ class Maker:
         session = self._uuid()
         written = 0
         about = {
-            "id": session, "timestamp": self._instant(), "cwd": "/home/dev/work/app",
+            "id": session, "timestamp": self._instant(), "cwd": "/home/dev/app",
             "originator": "codex_cli_rs", "cli_version": "0.99.0", "model_provider": "openai",
         }  # fmt: skip
         yield self._record("session_meta", about)
@@ -82,7 +82,7 @@ class Maker:
                 own = self._uuid()
                 line = {
                     "parentUuid": parent, "isSidechain": False, "userType": "external",
-                    "cwd": "/home/dev/work/app", "sessionId": session, "version": "2.1.4",
+                    "cwd": "/home/dev/app", "sessionId": session, "version": "2.1.4",
                     "gitBranch": "main", **told, "uuid": own, "timestamp": self._instant(),
                 }  # fmt: skip
                 parent = own
@@ -135,7 +135,7 @@ class Maker:
         content = [{"type": "input_text", "text": asked}]
         yield "response_item", {"type": "message", "role": "user", "content": content}
         yield "event_msg", {"type": "user_message", "message": asked, "images": []}
-        yield "turn_context", {"cwd": "/home/dev/work/app", "model": "gpt-5-codex"}
+        yield "turn_context", {"cwd": "/home/dev/app", "model": "gpt-5-codex"}
         for _ in range(self._dice.randint(*ROUNDS)):
             call, thought = self._id("call_"), f"**{self._prose(3, 8)}**"
             given = json.dumps({"command": ["bash", "-lc", self._prose(4, 12)]})
@@ -190,7 +190,7 @@ class Maker:
 
     def _given(self) -> dict[str, Any]:
         words = self._dice.choices(_WORDS, k=3)
-        path = f"/home/dev/work/app/src/{'/'.join(words)}.py"
+        path = f"/home/dev/app/src/{'/'.join(words)}.py"
         given = {"file_path": path, "description": self._prose(3, 8)}
         if self._dice.random() < 0.3:
             given |= {"old_string": self._code(300), "new_string": self._code(400)}

@@ -19,7 +19,7 @@ LINES: Final = 20_000
 CALL: Final = {
     "session_id": "5b0c5a53-0000-4000-8000-00000000000a",
     "transcript_path": "/logs/5b0c5a53.jsonl",
-    "cwd": "/work/app",
+    "cwd": "/srv/app",
     "hook_event_name": "Stop",
     "permission_mode": "default",
     "last_assistant_message": "Done: all tests pass. " * 40,

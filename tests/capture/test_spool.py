@@ -82,7 +82,7 @@ def told(transcript: Path | None = None, **more: Any) -> dict[str, Any]:
         "event": "Stop",
         "session_id": "s1",
         "transcript_path": None if transcript is None else str(transcript),
-        "cwd": "/work/app",
+        "cwd": "/srv/app",
         "content": {},
         **more,
     }
@@ -155,7 +155,7 @@ def test_a_permission_becomes_a_decision_with_its_secrets_masked(
     assert event.refs == {"decision": "denied", "tool": "Bash", "call_id": "toolu_1"}
     assert "curl -H" in event.payload["input"]["command"]
     assert SECRET not in repr(decision)
-    assert (decision.opening.session, decision.opening.cwd) == ("s1", "/work/app")
+    assert (decision.opening.session, decision.opening.cwd) == ("s1", "/srv/app")
 
 
 def test_a_decision_has_the_same_key_whenever_it_is_read(

@@ -423,7 +423,6 @@ def test_an_imported_erasure_reaches_what_was_searched(open_ledger: Callable[[],
 
 
 def test_a_sealed_scope_is_found_by_its_summaries_alone(ledger: Ledger) -> None:
-    pytest.importorskip("cryptography")
     cipher()
     ledger.encrypt(HERE)
     ledger.append([said("about penguins", event_id="e1", payload={"text": "walrus"})])

@@ -17,7 +17,7 @@ HOOK: Final = [sys.executable, "-m", "treering.hook"]
 CALL: Final = {
     "session_id": "s1",
     "transcript_path": "/logs/s1.jsonl",
-    "cwd": "/work/app",
+    "cwd": "/srv/app",
     "hook_event_name": "Stop",
     "permission_mode": "default",
 }
@@ -67,7 +67,7 @@ def test_a_call_becomes_one_line_for_its_owner_alone(spool: Path) -> None:
         "event": "Stop",
         "session_id": "s1",
         "transcript_path": "/logs/s1.jsonl",
-        "cwd": "/work/app",
+        "cwd": "/srv/app",
         "content": {"permission_mode": "default"},
     }
     (file,) = spool.iterdir()

@@ -31,7 +31,7 @@ class Log:
     """A transcript of Claude Code that grows."""
 
     def __init__(self, home: Path) -> None:
-        self.path = home / ".claude" / "projects" / "-work-app" / f"{SESSION}.jsonl"
+        self.path = home / ".claude" / "projects" / "-srv-app" / f"{SESSION}.jsonl"
         self.path.parent.mkdir(parents=True)
         self._lines = 0
 
@@ -48,7 +48,7 @@ class Log:
                     else str(uuid.uuid5(uuid.NAMESPACE_URL, str(self._lines - 1))),
                     "sessionId": SESSION,
                     "timestamp": f"2026-03-05T10:00:{self._lines:02}.000Z",
-                    "cwd": "/work/app",
+                    "cwd": "/srv/app",
                     "version": "2.1.0",
                     "isSidechain": False,
                     "message": {"role": "user", "content": text},
