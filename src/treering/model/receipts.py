@@ -31,6 +31,8 @@ class RedactReceipt(msgspec.Struct, frozen=True, kw_only=True):
     physical: Physical
     retellings_redacted: int = 0
     """Summaries and episodes that told what was redacted, and went with it."""
+    memories_redacted: int = 0
+    """Tellings of facts that were learnt from it, and went with it."""
 
 
 class ExpireReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +52,32 @@ class ExpireReceipt(msgspec.Struct, frozen=True, kw_only=True):
     physical: Physical
     sessions_kept_imported: int = 0
     """Imported sessions with events past a default retention: only a chosen one reaches them."""
+
+
+class ForgetReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``forget`` did, or would do."""
+
+    scope: str
+    users: list[str]
+    """Whom it was about: the person, and all that they are known as in the scope."""
+    dry_run: bool
+    events_erased: int
+    events_by_kind: dict[str, int]
+    sessions_erased: int
+    """Sessions that were theirs alone, and lost their names, too."""
+    names_erased: int
+    """What sessions and users were called."""
+    retellings_erased: int
+    """Summaries and episodes of others' sessions that told of them."""
+    facts_erased: int
+    episodes_erased: int
+    handles_erased: int
+    blobs_erased: int
+    blobs_shared: int
+    """Blobs kept because other events of the scope hold the same content."""
+    projections: dict[str, int]
+    """How many entries were taken out of each table and index."""
+    physical: Physical
 
 
 class SweepReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +183,16 @@ class RebuildReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Events that stand in the orders of time."""
     runs: int
     tool_calls: int
+
+
+class VectorsReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``rebuild_vectors`` made anew."""
+
+    scopes: int
+    documents: int
+    """Events, facts and episodes that can be found by meaning."""
+    embedder: str | None
+    """The space of their vectors; None if there are none."""
 
 
 class ExportReceipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -11,7 +11,9 @@ HITS_DEFAULT: Final = 10
 HITS_MAX: Final = 200
 """The most that one search shows."""
 
-SearchMode = Literal["words"]
+SearchMode = Literal["words", "hybrid", "semantic"]
+"""words: all of them are there; semantic: it means about that; hybrid: both, and what is around."""
+SEARCH_MODES: Final[tuple[str, ...]] = get_args(SearchMode)
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +34,8 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     spans: list[tuple[int, int]]
     """Where matches stand in the snippet: from, up to."""
     why: dict[str, float]
-    """What the score is made of: words, nearness, kind, recency."""
+    """What the score is made of: words, nearness, kind, recency; or words, vector, neighbours,
+    passage, session, recency."""
 
 
 class SessionHits(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,221 @@
+"""Narratives: what was wanted, done and decided and how it ended, in four sentences at most.
+
+They quote, and never rephrase. Each sentence has the events that say so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from treering.context.citations import text_of, within
+from treering.context.notes import EVENT_IDS_MAX, LINE_CHARS_MAX, cut
+from treering.context.remarks import (
+    USER,
+    asks,
+    concluding,
+    leaves_open,
+    settles,
+    unanswered,
+)
+from treering.context.texts import UNNAMED
+from treering.context.tokens import estimate
+from treering.derive.terms import terms
+from treering.model.episodes import Sentence
+from treering.model.messages import AssistantMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.context.notes import Line, Section
+    from treering.context.remarks import Remark
+
+QUOTE_CHARS: Final = (180, 100, 50, 24)
+"""How long a quotation may be; shorter ones are tried where they do not fit."""
+QUOTES_MAX: Final = 2
+"""So many decisions, open items and later requests are quoted, each."""
+TOOLS_MAX: Final = 4
+FILES_MAX: Final = 4
+NAME_CHARS_MAX: Final = 60
+PATH_CHARS_MAX: Final = 40
+
+_BLANKS: Final = re.compile(r"\s+")
+_INNER_QUOTES: Final = str.maketrans("“”", "‘’")  # noqa: RUF001  (quotes within quotes)
+_ENDINGS: Final = " .。:;,"
+
+
+def narrative(
+    remarks: Sequence[Remark], lines: Sequence[Line], *, limit: int
+) -> tuple[Sentence, ...]:
+    """Return the summary of ``remarks``, in at most ``limit`` tokens; at least one sentence."""
+    told: tuple[Sentence, ...] = ()
+    for chars in QUOTE_CHARS:
+        told = _sentences(remarks, lines, chars)
+        if estimate(text_of(told)) <= limit:
+            return told
+    return within(told, limit) or (_counted(remarks),)
+
+
+def _sentences(
+    remarks: Sequence[Remark], lines: Sequence[Line], chars: int
+) -> tuple[Sentence, ...]:
+    used: set[str] = set()
+    found = (
+        _wanted(remarks, chars, used),
+        _done(remarks, lines),
+        _quoted("Decided:", "Decisions", lines, chars, used),
+        _ended(remarks, lines, chars, used),
+    )
+    return tuple(one for one in found if one is not None) or (_counted(remarks),)
+
+
+def _wanted(remarks: Sequence[Remark], chars: int, used: set[str]) -> Sentence | None:
+    requests = [one for one in remarks if one.by_user and one.sentences]
+    if not requests:
+        return None
+    first, *others = requests
+    opening, asked = first.opening, first.request
+    used.update((opening, asked))
+    text = f"{first.who} {'asked' if asks(opening) else 'said'} {_quote(opening, chars)}"
+    if asked != opening and asks(asked):
+        text += f" and asked {_quote(asked, chars)}"
+    ids = [*first.event_ids]
+    later = []
+    for one, request in _weightiest(others, f"{opening} {asked}"):
+        used.add(request)
+        name = "" if one.who == USER else f"{one.who}: "
+        later.append(f"{name}{_quote(request, chars)}")
+        ids += one.event_ids
+    if later:
+        text += f"; later {_listed(later)}"
+    return Sentence(f"{text}.", tuple(dict.fromkeys(ids)))
+
+
+def _weightiest(others: Sequence[Remark], told: str) -> list[tuple[Remark, str]]:
+    """Return what was said later and adds most to what was told, in its order.
+
+    Decisions and open items are told elsewhere.
+    """
+    said = [
+        (one, sentence, frozenset(terms(sentence[:LINE_CHARS_MAX])))
+        for one in others
+        for sentence in one.sentences
+        if not settles(sentence, by_user=True) and not leaves_open(sentence, by_user=True)
+    ]
+    known = frozenset(terms(told[: 2 * LINE_CHARS_MAX]))
+    chosen: list[int] = []
+    while said and len(chosen) < QUOTES_MAX:
+        gain, behind = max((len(found - known), -at) for at, (_, _, found) in enumerate(said))
+        if not gain:
+            break
+        chosen.append(-behind)
+        known |= said[-behind][2]
+    return [said[at][:2] for at in sorted(chosen)]
+
+
+def _done(remarks: Sequence[Remark], lines: Sequence[Line]) -> Sentence | None:
+    """Return which tools were used, how often, and which files they wrote."""
+    answers = [one.message for one in remarks if isinstance(one.message, AssistantMessage)]
+    calls = [call for answer in answers for call in answer.calls]
+    if not calls:
+        return None
+    used = Counter(_name(call.tool) for call in calls)
+    errors = [result for answer in answers for result in answer.results if result.is_error]
+    failed = Counter(_name(result.tool) for result in errors)
+    tools = [_times(tool, count, failed[tool]) for tool, count in used.most_common()]
+    written = [line for line in lines if line.section == "Files"]
+    text = f"The assistant used {_listed(_few(tools, TOOLS_MAX))}"
+    if written:
+        files = [_file(_BLANKS.split(line.text)[0]) for line in written]
+        text += f", and changed {_listed(_few(files, FILES_MAX))}"
+    ids = [result.event_id for result in errors[-1:] if result.event_id]
+    ids += [one for line in written[:FILES_MAX] for one in line.event_ids[-1:]]
+    ids += [call.event_id for call in calls]
+    return Sentence(f"{text}.", tuple(dict.fromkeys(ids))[:EVENT_IDS_MAX])
+
+
+def _times(tool: str, count: int, failed: int) -> str:
+    times = [] if count == 1 else [f"{count} times"]
+    if failed:
+        times.append("failed" if count == 1 else f"{failed} failed")
+    return f"{tool} ({', '.join(times)})" if times else tool
+
+
+def _quoted(
+    intro: str, section: Section, lines: Sequence[Line], chars: int, used: set[str]
+) -> Sentence | None:
+    """Return the latest lines of a section that were not told yet."""
+    fresh = [line for line in lines if line.section == section and line.text not in used]
+    if not fresh:
+        return None
+    latest = fresh[-QUOTES_MAX:]
+    used.update(line.text for line in latest)
+    ids = dict.fromkeys(one for line in latest for one in line.event_ids)
+    quotes = _listed([_quote(line.text, chars) for line in latest])
+    return Sentence(f"{intro} {quotes}.", tuple(ids)[:EVENT_IDS_MAX])
+
+
+def _ended(
+    remarks: Sequence[Remark], lines: Sequence[Line], chars: int, used: set[str]
+) -> Sentence | None:
+    """Return how it ended, and what was left open."""
+    end, ids = _last_words(remarks, chars, used)
+    left = _quoted("still open:", "Open", lines, chars, used)
+    if left is None:
+        return Sentence(f"{end}.", ids) if end else None
+    if not end:
+        return Sentence(f"S{left.text[1:]}", left.event_ids)
+    both = tuple(dict.fromkeys((*ids, *left.event_ids)))[:EVENT_IDS_MAX]
+    return Sentence(f"{end}; {left.text}", both)
+
+
+def _last_words(
+    remarks: Sequence[Remark], chars: int, used: set[str]
+) -> tuple[str, tuple[str, ...]]:
+    if remarks[-1].is_interrupt:
+        return "It was interrupted", remarks[-1].event_ids
+    question = unanswered(remarks)
+    if question is not None:
+        asked = "" if question.text in used else f" to {_quote(question.text, chars)}"
+        used.add(question.text)
+        return f"No answer was given{asked}", question.event_ids
+    found = concluding(remarks)
+    if found is None or found[1] in used:
+        return "", ()
+    answer, sentence = found
+    used.add(sentence)
+    intro = "It came to" if answer.conclusion else "It ended with"
+    return f"{intro} {_quote(sentence, chars)}", answer.event_ids
+
+
+def _counted(remarks: Sequence[Remark]) -> Sentence:
+    """Return a sentence for messages of which nothing can be told."""
+    noun = "message" if len(remarks) == 1 else "messages"
+    ids = tuple(one for each in remarks[:EVENT_IDS_MAX] for one in each.event_ids)
+    return Sentence(f"{len(remarks)} {noun} without words to quote.", ids)
+
+
+def _quote(text: str, chars: int) -> str:
+    return f"“{cut(text.translate(_INNER_QUOTES).rstrip(_ENDINGS), chars)}”"
+
+
+def _name(text: str) -> str:
+    """Return the name of a tool or a file as one word that ends no sentence."""
+    return cut(_BLANKS.sub("_", text.strip()).rstrip(".!?"), NAME_CHARS_MAX) or UNNAMED
+
+
+def _file(path: str) -> str:
+    """Return a path by its end, if it is long."""
+    short = path if len(path) <= PATH_CHARS_MAX else "…/" + "/".join(path.split("/")[-2:])
+    return _name(short)
+
+
+def _few(names: Sequence[str], most: int) -> list[str]:
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return [*names[:most], *more]
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

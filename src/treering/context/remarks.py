@@ -1,0 +1,156 @@
+"""Remarks: what can be told of one message, and what its sentences do: ask, settle, promise."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.context.prose import announces, is_courtesy, quotable
+from treering.model.episodes import Sentence
+from treering.model.messages import ModelMessage, UserMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+USER: Final = "The user"
+ASSISTANT: Final = "The assistant"
+OPENING_WORDS_MIN: Final = 3
+ANSWERS_MAX: Final = 3
+"""So many of the last answers are looked at for how it ended."""
+
+_QUESTION: Final = ("?", "？", "؟")  # noqa: RUF001  (as other scripts spell it)
+_ASKS: Final = re.compile(
+    r"(?:(?:now|then|also|and|so|ok(?:ay)?|alright|yes)[, ]+){0,3}"
+    r"(?:please|pls|can|could|would|will you|help|i'?d like|i want|i need|we need|add|analy[sz]e"
+    r"|book|build|change|check|commit|compare|continue|convert|create|debug|delete|document|draft"
+    r"|edit|examine|explain|find|fix|generate|give|implement|install|investigate|list|look|make|move|open"
+    r"|plan|push|read|refactor|remind|remove|rename|reply|review|run|say|search|set|show|start"
+    r"|suggest|summari[sz]e|tell|test|translate|try|update|use|write)(?![\w.-])",
+    re.IGNORECASE,
+)
+# Cues are looked for in small letters: ignoring case takes three times as long.
+_SETTLES: Final = re.compile(
+    r"\b(?:decided?|decision|agreed|chose|chosen|settled? on|go(?:ing)? with|opted|we'?ll use|i'?ll"
+    r" take|we will use"
+    r"|let'?s (?:use|go|do|keep|take|meet|make|book|drop|switch|stick|call|pass|put|leave))\b"
+)
+_PREFERS: Final = re.compile(r"\b(?:instead of|rather than)\b")
+_RULES: Final = re.compile(
+    r"(?:always|never|don'?t|do not|prefer|only|make sure)\b"
+    r"|(?:you|we|it|this|that|they) (?:must|should not|shouldn'?t)\b"
+)
+_PROMISES: Final = re.compile(
+    r"\b(?:remind me|don'?t forget|remember to|action items?|(?:i|we)(?:'?ll| will| still need to"
+    r"| have to)\b.{1,80}\b(?:tomorrow|tonight|later|next (?:week|month|time)|(?:on|by|before)"
+    r" (?:mon|tues|wednes|thurs|fri|satur|sun)day))\b"
+)
+_OPEN: Final = re.compile(
+    r"(?<![/.-])\bto-?dos?\b(?![/-]|\.\w)|\b(?:fixme|next steps?|next(?=,)|not yet|still needs?"
+    r"|still have to|remains to be|remaining (?:work|tasks?|steps?|items?)|pending|follow-?ups?"
+    r"|left to do|unfinished)\b"
+)
+_CONCLUDES: Final = re.compile(
+    r"\b(?:done|fixed|pass(?:es|ed)?|works|added|updated|removed|finished|completed?|ready|booked"
+    r"|saved|created|in short|overall|merged|deployed|sent|settled)\b"
+)
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """What can be told of one message."""
+
+    message: ModelMessage
+    who: str
+    sentences: tuple[str, ...]
+    """Its plain words, without those of politeness."""
+
+    @property
+    def by_user(self) -> bool:
+        """Whether a person said it."""
+        return isinstance(self.message, UserMessage)
+
+    @property
+    def event_ids(self) -> tuple[str, ...]:
+        """Return the event of its words; those of calls and results follow in the message."""
+        return self.message.event_ids[:1]
+
+    @property
+    def is_interrupt(self) -> bool:
+        """Whether it is the mark of an interrupt."""
+        return isinstance(self.message, UserMessage) and self.message.mark == "interrupt"
+
+    @property
+    def opening(self) -> str:
+        """Return the first sentence that is more than a word or two; the first, if none is."""
+        said = (text for text in self.sentences if len(text.split()) >= OPENING_WORDS_MIN)
+        return next(said, self.sentences[0])
+
+    @property
+    def request(self) -> str:
+        """Return the sentence that asks; the first, if none does."""
+        return next(filter(asks, self.sentences), self.sentences[0])
+
+    @property
+    def conclusion(self) -> str | None:
+        """Return the sentence that says what came of it, if one does."""
+        stated = (text for text in self.sentences if not text.endswith(_QUESTION))
+        return next((text for text in stated if _CONCLUDES.search(text.lower())), None)
+
+
+def remark(message: ModelMessage, speakers: Mapping[str, str]) -> Remark:
+    """Return what can be told of a message; ``speakers`` names people by their events."""
+    who = ASSISTANT
+    if isinstance(message, UserMessage):
+        if message.mark is not None:
+            return Remark(message, "", ())
+        who = next((speakers[one] for one in message.event_ids if one in speakers), USER)
+    told = [one for one in quotable(message.text) if not is_courtesy(one)]
+    if who == ASSISTANT:
+        told = [one for one in told if not announces(one)]
+    return Remark(message, who, tuple(told))
+
+
+def asks(sentence: str) -> bool:
+    """Whether a sentence asks, or asks for something."""
+    return sentence.endswith(_QUESTION) or _ASKS.match(sentence) is not None
+
+
+def settles(sentence: str, *, by_user: bool) -> bool:
+    """Whether a sentence decides something; a person's may also rule something in or out."""
+    lowered = sentence.lower()
+    if lowered.endswith(_QUESTION):
+        return False
+    if _SETTLES.search(lowered):
+        return True
+    wishes = _PREFERS.search(lowered) and asks(sentence)
+    return by_user and bool(wishes or _RULES.match(lowered))
+
+
+def leaves_open(sentence: str, *, by_user: bool) -> bool:
+    """Whether a sentence says what is still to be done."""
+    lowered = sentence.lower()
+    if lowered.endswith(_QUESTION):
+        return False
+    return bool(_OPEN.search(lowered) or (by_user and _PROMISES.search(lowered)))
+
+
+def unanswered(remarks: Sequence[Remark]) -> Sentence | None:
+    """Return what was asked at the end and has no answer."""
+    for one in reversed(remarks):
+        if not one.by_user:
+            if one.message.text:
+                return None
+        elif one.sentences:
+            asked = next((text for text in one.sentences if text.endswith(_QUESTION)), None)
+            return None if asked is None else Sentence(asked, one.event_ids)
+    return None
+
+
+def concluding(remarks: Sequence[Remark]) -> tuple[Remark, str] | None:
+    """Return the answer that says what came of it all, and where; else how the last one begins."""
+    answers = [one for one in remarks if not one.by_user and one.sentences][-ANSWERS_MAX:]
+    for one in reversed(answers):
+        if one.conclusion is not None:
+            return one, one.conclusion
+    return (answers[-1], answers[-1].sentences[0]) if answers else None

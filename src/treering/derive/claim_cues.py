@@ -1,0 +1,118 @@
+"""Cues: the words of a sentence that deny, change or take back what the rest of it says."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from treering.derive.claim_words import base, expanded, spelt, trimmed
+
+_IGNORE: Final = re.IGNORECASE
+_LEAD: Final = re.compile(
+    r"(?:(?:please |pls )?(?:remember|note|keep in mind|don't forget|do not forget|fyi|btw"
+    r"|by the way|for the record|for future reference|so|well|ok|okay|also|and|but|hi|hey|hello"
+    r"|yes|yeah|fact|update|as of (?:now|today|\d{4}))(?:,? that\b|[,:;]| -)\s*"
+    r"|that\s+(?=[iIwW]))+",
+    _IGNORE,
+)
+_CORRECTION: Final = re.compile(
+    r"(?:(?:no|nope|sorry|wait|oops|correction|my mistake|scratch that)(?:[,:;.!]| -)\s*"
+    r"|(?:actually|i meant|i mean|in fact|to correct myself)\b[,:;]?\s*|no (?=it is|it was|i |my"
+    r" ))+"
+    r"(?=\S)",
+    _IGNORE,
+)
+_CHANGED: Final = re.compile(
+    r"\b(?:now|no longer|not \w+ any ?more|any ?more|instead(?: of)?|switched|moved|migrated"
+    r"|relocated|upgraded|changed|became|stopped|quit|gave up|from now on|these days|nowadays"
+    r"|as of|recently|used to|formerly|previously|replaced|renamed)\b"
+    r"|^(?:Now|No longer|Switched|Moved|Migrated|Relocated|Upgraded|Downgraded|Changed|Became"
+    r"|Stopped"
+    r"|Quit|Gave up|Used to|Recently|From now on|These days|Nowadays)\b"
+)
+"""In lower case but for the first word: "New York" and "Apocalypse Now" change nothing."""
+_USED_TO: Final = re.compile(r"(?<!is )(?<!are )(?<!was )(?<!be )(?:\bused|^Used) to (?=\w)")
+_ADVERBS: Final = re.compile(
+    r"\b(?:now|currently|presently|nowadays|these days|still|also|really|already|actually|mostly"
+    r"|usually|typically|generally|normally|recently|originally|always|officially|definitely"
+    r"|primarily|mainly|absolutely|particularly|especially|very much|truly|strongly|just)\b,? ?"
+    r"|^(?:Now|Currently|Nowadays|These days|Still|Also|Really|Already|Mostly|Usually|Typically"
+    r"|Generally|Normally|Recently|Always|Primarily|Mainly|Often|From now on|As of now)\b,? (?=\S)"
+)
+_FORMER: Final = re.compile(
+    r"(?:, (?:and )?(?:not|no longer)|,? (?:instead of|rather than|and not)) (?P<old>[^,.;]+)$"
+)
+_NOT_BUT: Final = re.compile(r"\bnot (?P<old>[^,;]+?),? but (?=\S)")
+_DENIED: Final = re.compile(
+    r"(?:\b(?:do|does|did|can|could|will|would|should|shall) not |\bnot (?!only\b)"
+    r"|\b(?:never|no longer) |^(?:(?:Do|Does|Did|Can|Could|Will|Would|Should) [Nn]ot"
+    r"|Not|Never|No longer) )(?:ever )?"
+)
+_CEASED: Final = re.compile(
+    r"(?:\b(?:has |have )?(?:stopped|quit|gave up|given up)|^(?:Stopped|Quit|Gave up)) (?=\w+ing\b)"
+)
+_ING: Final = re.compile(r"^((?:(?:I|we|(?:the )?user|[A-Z]\w+) )?)(\w+ing)\b", _IGNORE)
+_AGAIN: Final = re.compile(r"\s+(?:any ?more|now|any longer|at all|these days|nowadays|instead)$")
+_STAND: Final = re.compile(r"\b(?:stand|bear) (?=\w)")
+_BLANKS: Final = re.compile(r"\s+")
+
+
+class Marked(NamedTuple):
+    """A sentence without its cues, and what they say."""
+
+    text: str
+    negated: bool
+    changed: bool
+    corrected: bool
+    replaced: str | None
+
+
+UNMARKED: Final = Marked("", negated=False, changed=False, corrected=False, replaced=None)
+
+
+def unmarked(text: str) -> Marked:
+    """Take the cues out of a sentence."""
+    said = _BLANKS.sub(" ", expanded(spelt(text))).strip()
+    said = said.lower() if said.isupper() else said
+    said, corrected = _without_lead(trimmed(said))
+    changed = _CHANGED.search(said) is not None
+    said, replaced = _without_former(said)
+    said, denied = _without_denial(said)
+    if changed or " " in said:
+        said = _AGAIN.sub("", _ADVERBS.sub("", said))
+    return Marked(said.strip(), denied, changed or corrected, corrected, replaced)
+
+
+def _without_lead(said: str) -> tuple[str, bool]:
+    lead = _LEAD.match(said)
+    said = said[lead.end() :] if lead is not None else said
+    back = _CORRECTION.match(said)
+    return (said, False) if back is None else (said[back.end() :], True)
+
+
+def _without_former(said: str) -> tuple[str, str | None]:
+    """Take out the value that a sentence names as the former one."""
+    for form in (_NOT_BUT, _FORMER):
+        found = form.search(said)
+        if found is not None and found.start() > 0:
+            rest = f"{said[: found.start()]}{' ' if form is _NOT_BUT else ''}{said[found.end() :]}"
+            if "prefer" not in said[: found.start()].lower():
+                return _BLANKS.sub(" ", rest), found["old"].strip()
+    return said, None
+
+
+def _without_denial(said: str) -> tuple[str, bool]:
+    """Take out what denies; twice denied is said."""
+    denied = False
+    if _CEASED.search(said) is not None:
+        said, denied = _ING.sub(_based, _CEASED.sub("", said)), True
+    if _USED_TO.search(said) is not None:
+        said, denied = _USED_TO.sub("", said), not denied
+    without, count = _DENIED.subn("", said, count=2)
+    if count:
+        said, denied = _STAND.sub("like ", without), denied != (count % 2 == 1)
+    return said, denied
+
+
+def _based(found: re.Match[str]) -> str:
+    return f"{found[1]}{base(found[2].lower())}"

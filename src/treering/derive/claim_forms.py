@@ -1,0 +1,183 @@
+"""Forms of sentences in which a noun names the attribute: "the author of Emma is Jane Austen"."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from treering.derive.claim_attributes import attribute_of
+from treering.derive.claim_words import SAID_OF, VERBS, normal, word_set
+
+_COPULA: Final = re.compile(r" (is|was|are|were) ")
+_ASIDE: Final = re.compile(r",| (?:who|which|that|because|if|when|but|and) ")
+_NAME_OF: Final = re.compile(
+    r"(?:name of (?:the )?)?(?:current |present |new )?(?=\S)", re.IGNORECASE
+)
+_GOVERNMENT: Final = re.compile(r"head of (?:the )?(?P<subject>.+) government", re.IGNORECASE)
+_RELATIVE: Final = re.compile(
+    r"(?P<noun>[^\W\d_][^,]*?) (?P<how>where|that|which|who|in which|at which|for which|with which"
+    r"|on which) (?P<rest>\S.*)"
+)
+_COMPOUND: Final = re.compile(
+    r"(?P<noun>(?:[a-z]+ )?(?:head of (?:state|government)|(?:place|date|city|country|year|cause)"
+    r" of"
+    r" (?:birth|death|origin|citizenship|foundation|residence|burial)|field of (?:work|study)"
+    r"|language of work|type of music|line of work|(?:member|chief|head|chair|secretary) of staff"
+    r"|board of directors|(?:country|place) of \w+))"
+    r" (?:of|in|for) (?P<subject>\S.*)",
+    re.IGNORECASE,
+)
+_OF: Final = re.compile(
+    r"(?P<noun>[^\W\d_][^,]*?) (?:of|for|in|on|at|behind) (?:the (?=[a-z]))?(?P<subject>\S.*)"
+)
+_OFFICES: Final = re.compile(
+    r"(?:vice |deputy |prime |foreign |first )?(?:president|minister|chancellor|king|queen|emperor"
+    r"|empress|mayor|governor|ceo|cto|cfo|coo|pope|premier|speaker|chair\w*|director|secretary"
+    r"|sultan|prince|princess|duke|head|leader|capital|official|monarch|general|minister \w+)\b",
+    re.IGNORECASE,
+)
+_POSSESSED: Final = re.compile(
+    r"(?P<owner>.+?)'s? (?P<noun>[a-z][\w-]*(?: [a-z][\w-]*){0,4}?) (?:is|was|are|were)"
+    r" (?P<value>\S.*)"
+)
+_LABEL: Final = re.compile(r"(?P<noun>[^\W\d_][\w-]*(?: [\w-]+){0,2}): ?(?P<value>\S.*)")
+_BACK: Final = re.compile(
+    r"the (?:current |new |present )?(?P<noun>[A-Za-z][\w -]*?) of (?P<subject>\S.*)", re.IGNORECASE
+)
+_DONE: Final = (
+    r"(?:\w+ed|born|written|made|sung|built|known|given|held|led|run|won|taken) "
+    r"(?:by|in|on|at|with|for|to|as|from) "
+)
+_PARTICIPLE: Final = re.compile(_DONE)
+_TITLED: Final = re.compile(
+    rf"(?P<name>[^\W_a-z].*?)(?= (?:is|was|are|were) (?:{_DONE}|an? [a-z]+ of |famous for )"
+    r"| (?:plays|speaks|works|worked|died|lives) (?:the|in|for|at|as) )"
+)
+_SMALL: Final = word_set(
+    "of the in to a an and on for by with at from von van de la du der di da del al or as vs & el"
+    " le"
+    " les y e"
+)
+_NO_NAMES: Final = word_set("i we he she it they this that these those there user who")
+
+
+def titled(text: str) -> tuple[str, str] | None:
+    """Return a name and what is said of it, if the name is plain to see by its capitals.
+
+    Names of books and songs are full of words that mean something elsewhere ("Never Let Me Go",
+    "I Am Legend"): what is said of them begins behind.
+    """
+    found = _TITLED.match(text)
+    if found is None:
+        return None
+    return (found["name"], text[found.end() + 1 :]) if is_title(found["name"]) else None
+
+
+def is_title(name: str) -> bool:
+    """Return whether a name is written as one: every word that counts with a capital."""
+    parts = name.split(" ")
+    if (len(parts) == 1 and parts[0].lower() in _NO_NAMES) or (
+        len(parts) == 2 and parts[0] in {"My", "Our", "The"}
+    ):
+        return False
+    return all(one[:1].isupper() or one in _SMALL or not one[:1].islower() for one in parts)
+
+
+def divided_of(text: str) -> tuple[str | None, str, str, str | None] | None:
+    """Divide what follows "the" into subject, attribute and value, or return None.
+
+    The subject is None where only a noun is said to be something. The last part is the whole of
+    what stands before "is" if the value is something that was done to it.
+    """
+    for found in _copulas(text):
+        left, value = text[: found.start()], text[found.end() :]
+        done = normal(left) if _PARTICIPLE.match(value) else None
+        divided = _divided(left)
+        if divided is None:
+            return None
+        subject, attribute = divided
+        return subject, attribute, value, done
+    return None
+
+
+def possessed(text: str) -> tuple[str, str, str] | None:
+    """Return owner, attribute and value of "Ann's husband is Bob", or None."""
+    found = _POSSESSED.fullmatch(text) if "'" in text else None
+    if found is None:
+        return None
+    return found["owner"], attribute_of(found["noun"]), found["value"]
+
+
+def labelled(text: str) -> tuple[str, str] | None:
+    """Return the noun and the value of "Timezone: CET", or None."""
+    found = _LABEL.fullmatch(text) if ":" in text else None
+    return None if found is None else (found["noun"], found["value"])
+
+
+def reversed_of(subject: str, verb: str, rest: str) -> tuple[str, str] | None:
+    """Return subject and attribute of "Ann is the mayor of Ghent", whose value comes first."""
+    if verb.lower() not in {"is", "was"} or not subject[:1].isupper():
+        return None
+    found = _BACK.fullmatch(rest)
+    if found is None or _ASIDE.search(rest) is not None:
+        return None
+    compound = _COMPOUND.fullmatch(rest[4:])
+    if compound is not None:
+        return compound["subject"], attribute_of(compound["noun"])
+    return found["subject"], attribute_of(found["noun"])
+
+
+def _copulas(text: str) -> list[re.Match[str]]:
+    """Return where "is" stands, the likeliest first.
+
+    A title may hold one ("The author of What is Life is …"), so the last counts, unless what
+    comes before it is an aside.
+    """
+    found = list(_COPULA.finditer(text))
+    while len(found) > 1 and (
+        _ASIDE.search(text, found[-2].end(), found[-1].start() + 1) is not None
+        or found[-1].end() >= len(text)
+    ):
+        found.pop()
+    return found[::-1]
+
+
+def _divided(left: str) -> tuple[str | None, str] | None:
+    start = _NAME_OF.match(left)
+    noun = left[start.end() :] if start is not None else left
+    government = _GOVERNMENT.fullmatch(noun)
+    if government is not None:
+        return government["subject"], "head of government"
+    compound = _COMPOUND.fullmatch(noun)
+    if compound is not None:
+        return compound["subject"], attribute_of(compound["noun"])
+    if noun[:1].isupper() and not _OFFICES.match(noun):
+        return None
+    relative = _RELATIVE.fullmatch(noun)
+    if relative is not None:
+        return _related(relative)
+    found = _OF.fullmatch(noun)
+    if found is not None:
+        return found["subject"], attribute_of(found["noun"])
+    return None, attribute_of(noun)
+
+
+def _related(found: re.Match[str]) -> tuple[str, str]:
+    """Divide "company that produced Emma" and "university where Ann was educated".
+
+    A verb that is not known stays with the subject: the two together are still of one slot.
+    """
+    parts = found["rest"].split(" ")
+    noun, how = found["noun"], found["how"]
+    if parts[0] in VERBS and len(parts) > 1:
+        behind = next((at for at, one in enumerate(parts[1:], 1) if not _is_joint(one)), 1)
+        verb = " ".join(parts[:behind])
+        return " ".join(parts[behind:]), attribute_of(f"{noun} {how} {verb}")
+    for at in range(1, len(parts)):
+        if parts[at] in SAID_OF:
+            return " ".join(parts[:at]), attribute_of(f"{noun} {how} {' '.join(parts[at:])}")
+    return found["rest"], attribute_of(f"{noun} {how}")
+
+
+def _is_joint(word: str) -> bool:
+    return word in VERBS or word in {"in", "by", "at", "for", "on", "to", "with", "the"}

@@ -1,0 +1,237 @@
+"""Predicates: what a sentence says of its subject, as an attribute and a value."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from treering.derive.claim_attributes import CLASSED, attribute_of, holds_one, is_slot
+from treering.derive.claim_times import divided, is_date, is_schedule
+from treering.derive.claim_words import VERBS, base, normal, word_set, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_IGNORE: Final = re.IGNORECASE
+_PREPOSITIONS: Final = word_set(
+    "in at on by for with of to from as near into about under within through"
+)
+_OVER: Final = re.compile(
+    r"(?P<one>.+?) (?:over|rather than|instead of|to|more than|better than|above) (?P<other>.+)",
+    _IGNORE,
+)
+_COMPARED: Final = re.compile(
+    r"(?P<one>.+?) (?:over|rather than|instead of|more than|better than) (?P<other>.+)", _IGNORE
+)
+_PURPOSE: Final = re.compile(
+    r"(?P<value>.+?) (?P<how>for|as) (?:(?:my|our|the|his|her|their|a|an|all|most) )*(?P<what>.+)",
+    _IGNORE,
+)
+_BEHIND: Final = re.compile(
+    r" (?:for|in|with|on|at|when|while|because|since|as|by|during)\b", _IGNORE
+)
+_FROM_TO: Final = re.compile(
+    r"(?:back )?(?:from (?P<old>.+?) )?(?:(?:over|back) )?(?:in)?to (?P<new>.+)", _IGNORE
+)
+_TO_FROM: Final = re.compile(r"(?:back )?to (?P<new>.+?) from (?P<old>.+)", _IGNORE)
+_VERSIONED: Final = re.compile(r"(?P<name>\D*[^\W\d_][+#]*) ?v?(?P<version>\d+(?:\.\w+)*)\b.*")
+_COUNTED: Final = re.compile(
+    r"(?P<count>\d+|no|one|two|three|four|five|six|seven|eight|nine|ten) (?P<noun>[a-z]+)(?: .*)?",
+    _IGNORE,
+)
+_CALLED: Final = re.compile(
+    r"(?:a |an |the )?(?P<noun>.+?),? (?:named|called) (?P<value>.+)", _IGNORE
+)
+_AGED: Final = re.compile(r"(?P<years>\d{1,3})(?: years? old| y/?o)?", _IGNORE)
+_EATING: Final = word_set("vegetarian vegan pescatarian carnivore omnivore flexitarian")
+_CRAFT: Final = re.compile(
+    r"an? (?P<value>(?:(?!of )[\w/+#-]+ ){0,4}(?:\w+(?:eer|ician|ologist|ist|yst)|developer"
+    r"|programmer"
+    r"|designer|manager|teacher|doctor|nurse|lawyer|writer|author|student|professor|researcher"
+    r"|analyst|consultant|architect|chef|cook|driver|baker|farmer|plumber|carpenter|accountant"
+    r"|photographer|painter|musician|singer|actor|actress|translator|founder|ceo|cto|freelancer"
+    r"|intern|soldier|politician|pilot|barista|administrator|sysadmin|devops|tester|contractor"
+    r"|trainer|coach|banker|broker|dancer|veterinarian|vet|surgeon|paramedic|firefighter))"
+    r"(?: (?P<prep>at|for|with) (?P<place>.+)| .*)?",
+    _IGNORE,
+)
+
+
+class Reading(NamedTuple):
+    """What a predicate comes to."""
+
+    attribute: str
+    value: str
+    single: bool
+    replaced: str | None = None
+    negative: bool = False
+    """True if the verb itself denies: hating is not liking."""
+
+
+def read_predicate(predicate: str) -> Reading | None:
+    """Read what stands behind a subject, from its verb on; None if it cannot be told."""
+    first, _, rest = predicate.partition(" ")
+    verb = VERBS.get(first.lower())
+    if verb is None:
+        return None
+    rest = rest.strip()
+    if verb == "have" and rest.startswith("been "):
+        verb, rest = "be", rest[5:]
+    if is_schedule(predicate) and not (verb == "be" and _is_told_by(rest)):
+        return scheduled(predicate)
+    if not rest:
+        return None if verb in {"be", "have", "do"} else Reading(verb, "", single=False)
+    return _READERS.get(verb, _plain)(verb, rest)
+
+
+def scheduled(text: str) -> Reading | None:
+    """Read a text that says when something takes place."""
+    event, times = divided(text)
+    named = [base(word) for word in words(event) if word not in _FILLING]
+    return Reading(f"time of {' '.join(named)}", times, single=True) if named and times else None
+
+
+def value_in(text: str) -> tuple[str, str]:
+    """Return the class that a value names before itself, or nothing, and the value."""
+    found = CLASSED.match(text)
+    return ("", text) if found is None else (found["noun"].lower(), found["value"])
+
+
+def _be(verb: str, rest: str) -> Reading | None:
+    aged = _AGED.fullmatch(rest)
+    if aged is not None:
+        return Reading("age", aged["years"], single=True)
+    if normal(rest) in _EATING:
+        return Reading("diet", normal(rest), single=True)
+    craft = _CRAFT.fullmatch(rest)
+    if craft is not None:
+        return Reading("occupation", craft["value"], single=True)
+    head = rest.split(" ", 3)
+    if head[0] in {"a", "an", "the"} and len(head) > 3 and head[2] == "of":
+        noun, value = value_in(head[3])
+        attribute = attribute_of(" ".join(("be", head[1], "of", *noun.split())))
+        return Reading(attribute, value, single=bool(noun) or holds_one(attribute))
+    if head[0].lower() in {"called", "named"} and len(head) > 1:
+        return Reading("name", rest.split(" ", 1)[1], single=True)
+    return _with_preposition(verb, rest) or Reading("be", rest, single=False)
+
+
+def _with_preposition(verb: str, rest: str) -> Reading | None:
+    """Read "founded by Ann", "allergic to nuts", "in the city of Ghent"."""
+    parts = rest.split(" ")
+    for at, word in enumerate(parts[:4]):
+        if word in _PREPOSITIONS and at + 1 < len(parts):
+            value = " ".join(parts[at + 1 :])
+            if verb == "be" and parts[0] == "born" and is_date(value):
+                return Reading("date of birth", value, single=True)
+            noun, named = value_in(value)
+            said = " ".join((verb, *(one for one in parts[: at + 1]), *noun.split()))
+            attribute = attribute_of(said)
+            return Reading(attribute, named, single=bool(noun) or holds_one(attribute))
+    return None
+
+
+def _plain(verb: str, rest: str) -> Reading | None:
+    first, _, behind = rest.partition(" ")
+    if first.lower() in _PREPOSITIONS and behind:
+        return _with_preposition(verb, rest)
+    noun, value = value_in(rest)
+    if verb == "join" and not noun and first.lower() in {"a", "an", "the"}:
+        # One works for one company and joins many clubs.
+        return Reading("join in", value, single=False)
+    attribute = attribute_of(f"{verb} {noun}" if noun else verb)
+    return Reading(attribute, value, single=bool(noun) or holds_one(attribute))
+
+
+def _like(verb: str, rest: str) -> Reading | None:
+    compared = (_OVER if verb == "prefer" else _COMPARED).fullmatch(rest)
+    if compared is not None:
+        pair = sorted((normal(compared["one"]), normal(compared["other"])))
+        return Reading(f"prefer {' or '.join(pair)}", compared["one"], single=True)
+    if verb == "prefer":
+        return _prefer(rest)
+    return Reading("like", rest, single=False, negative=verb in {"hate", "dislike", "avoid"})
+
+
+def _prefer(rest: str) -> Reading:
+    purpose = _PURPOSE.fullmatch(rest)
+    if purpose is not None:
+        return Reading(_purpose(purpose), purpose["value"], single=True)
+    phrase = _BEHIND.split(rest, maxsplit=1)[0]
+    named = words(phrase)
+    if 2 <= len(named) <= 4:
+        # "Dark mode" and "light mode" are two values of one slot, named by the last word.
+        return Reading(f"prefer {base(named[-1])}", rest, single=True)
+    return Reading("prefer", rest, single=False)
+
+
+def _use(_verb: str, rest: str) -> Reading:
+    purpose = _PURPOSE.fullmatch(rest)
+    if purpose is not None:
+        return Reading(_purpose(purpose), purpose["value"], single=True)
+    versioned = _VERSIONED.fullmatch(rest)
+    if versioned is not None:
+        return Reading(f"version of {normal(versioned['name'])}", rest, single=True)
+    return Reading("use", rest, single=False)
+
+
+def _purpose(found: re.Match[str]) -> str:
+    """Return the slot that something is used for; "as my editor" is the editor itself."""
+    what = attribute_of(found["what"])
+    return what if is_slot(what) else f"use for {what}"
+
+
+def _move(verb: str, rest: str) -> Reading | None:
+    found = _TO_FROM.fullmatch(rest) or _FROM_TO.fullmatch(rest)
+    if found is None:
+        return None
+    new, old = found["new"], found["old"]
+    if verb in {"move", "relocate"}:
+        return Reading("residence", value_in(new)[1], single=True, replaced=old)
+    purpose = _PURPOSE.fullmatch(new)
+    if purpose is not None:
+        return Reading(_purpose(purpose), purpose["value"], single=True, replaced=old)
+    versioned = _VERSIONED.fullmatch(new)
+    if versioned is not None:
+        return Reading(f"version of {normal(versioned['name'])}", new, single=True, replaced=old)
+    return Reading("use", new, single=False, replaced=old)
+
+
+def _have(_verb: str, rest: str) -> Reading:
+    called = _CALLED.fullmatch(rest)
+    if called is not None:
+        return Reading(f"have {attribute_of(called['noun'])}", called["value"], single=False)
+    counted = _COUNTED.fullmatch(rest)
+    if counted is not None:
+        return Reading(f"number of {base(counted['noun'].lower())}", counted["count"], single=True)
+    return Reading("have", rest, single=False)
+
+
+def _eat(verb: str, rest: str) -> Reading | None:
+    if normal(rest) in {"meat", "meat again", "everything"}:
+        return Reading("diet", "meat", single=True)
+    return _plain(verb, rest)
+
+
+def _is_told_by(rest: str) -> bool:
+    """Return whether a time is a detail of something else: a birth, a death."""
+    return rest.startswith(("born ", "founded ", "released "))
+
+
+_FILLING: Final = word_set(
+    "is are was were be has have had takes take place on at in every each of and to up always"
+    " usually typically there it from by"
+)
+_READERS: Final[dict[str, Callable[[str, str], Reading | None]]] = {
+    "be": _be,
+    "have": _have,
+    "use": _use,
+    "eat": _eat,
+    "prefer": _like,
+    **dict.fromkeys(
+        ("like", "love", "enjoy", "hate", "dislike", "adore", "favour", "favor"), _like
+    ),
+    **dict.fromkeys(
+        ("move", "switch", "relocate", "migrate", "upgrade", "downgrade", "change"), _move
+    ),
+}

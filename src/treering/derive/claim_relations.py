@@ -1,0 +1,256 @@
+"""Relations: what a new statement does to an old one.
+
+Where both can be read as claims, the claims decide; elsewhere their words and the similarity of
+their meanings do. Similarity alone never tells a contradiction: "likes fish" and "does not like
+fish" are as similar as two sentences can be.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from treering.derive.claim_attributes import holds_many
+from treering.derive.claim_words import base, normal, word_set, words
+from treering.derive.claims import (
+    CLAIM_CHARACTERS_MAX,
+    TEXTS_HELD,
+    USER,
+    Claim,
+    claim_slot,
+    read_claim,
+)
+
+Relation: TypeAlias = Literal["same", "refines", "contradicts", "unrelated"]
+
+SAME_SIMILARITY_MIN: Final = 0.9
+"""From here on two statements say the same, if nothing tells them apart."""
+RELATED_SIMILARITY_MIN: Final = 0.6
+_OPPOSED_SIMILARITY_MIN: Final = 0.8
+_SHARED_MIN: Final = 0.6
+"""The part of their words that two statements share if one denies the other."""
+
+_EMPTY: Final = word_set(
+    "i we my our user user's me is am are was were be been do does did has have had will would can"
+    " could should not never no longer any more anymore now currently still also really actually"
+    " always usually very much of to that this it in on at for and"
+)
+_SYNONYMS: Final = {
+    "love": "like", "enjoy": "like", "adore": "like", "prefer": "like", "favourite": "like",
+    "favorite": "like", "reside": "live", "js": "javascript", "ts": "typescript",
+    "postgres": "postgresql", "nyc": "new-york-city", "color": "colour", "big": "large",
+    "kid": "child", "children": "child", "automobile": "car", "job": "work",
+    "vscode": "vs-code", "k8s": "kubernetes", "py": "python",
+}  # fmt: skip
+_OPPOSITES: Final = frozenset(
+    frozenset(pair.split("/"))
+    for pair in word_set(
+        "dark/light on/off tabs/spaces tab/space yes/no true/false enabled/disabled enable/disable"
+        " morning/evening early/late hot/cold married/single married/divorced vegetarian/meat"
+        " vegan/meat vim/emacs more/less high/low long/short left/right public/private start/stop"
+        " always/never remote/office windows/linux windows/mac mac/linux metric/imperial"
+        " weekday/weekend introvert/extrovert allow/forbid allowed/forbidden open/closed hard/soft"
+        " black/white love/hate like/hate like/dislike sync/async monolith/microservices"
+        " night/day mornings/evenings cat/dog tea/coffee formal/informal verbose/terse"
+    )
+)
+_NUMBER: Final = re.compile(
+    r"v?\d[\d.:,]*\w*|\w+day|one|two|three|four|five|six|seven|eight|nine|ten"
+)
+_PHRASES: Final = (
+    ("new york city", "nyc"),
+    ("vs code", "vscode"),
+    ("visual studio code", "vscode"),
+)
+
+
+def relation(new: str, old: str, similarity: float) -> Relation:
+    """Return what a new statement does to an old one that is ``similarity`` near in meaning.
+
+    ``same``: nothing new. ``refines``: the old one, and more. ``contradicts``: both cannot hold
+    now. ``unrelated``: both may stand.
+    """
+    first, second = _statement(new[:CLAIM_CHARACTERS_MAX]), _statement(old[:CLAIM_CHARACTERS_MAX])
+    if first.words == second.words and first.claim.negated == second.claim.negated:
+        return "same"
+    decided = _by_claims(first, second) or _by_former(first, second)
+    return decided or _by_words(first, second, similarity)
+
+
+class _Statement(NamedTuple):
+    claim: Claim
+    slot: str | None
+    words: tuple[str, ...]
+    """The words that say something, in order."""
+    names: frozenset[str]
+    """Those of them that are written as names."""
+
+
+@lru_cache(maxsize=TEXTS_HELD)
+def _statement(text: str) -> _Statement:
+    claim = read_claim(text)
+    said = tuple(_one(word) for word in words(_joined(text)) if word not in _EMPTY)
+    names = frozenset(
+        _one(one) for part in text.split()[1:] if part[:1].isupper() for one in words(part)
+    )
+    return _Statement(claim, claim_slot(claim), said, names)
+
+
+def _joined(text: str) -> str:
+    folded = text.casefold()
+    for phrase, word in _PHRASES:
+        folded = folded.replace(phrase, word)
+    return normal(folded)
+
+
+def _one(word: str) -> str:
+    plain = base(word)
+    return _SYNONYMS.get(plain, plain)
+
+
+def _by_claims(new: _Statement, old: _Statement) -> Relation | None:
+    """Decide by subject, attribute and value; None where they do not tell."""
+    one, other = new.claim, old.claim
+    if one.subject is not None and other.subject is not None and one.subject != other.subject:
+        return "unrelated"
+    if new.slot is None or new.slot != old.slot:
+        return None
+    values = _compared(one.value or "", other.value or "")
+    if one.negated != other.negated:
+        return "contradicts" if values in {"equal", "wider", "narrower"} else "unrelated"
+    if values == "equal":
+        return "same"
+    if one.negated or not one.single_valued or not other.single_valued:
+        return _by_many(one, other, values)
+    if values == "other" or not _may_be_part(one, other):
+        return "contradicts"
+    return "refines" if values == "narrower" else "same"
+
+
+def _by_many(one: Claim, other: Claim, values: str) -> Relation | None:
+    """Decide where many values may hold at once."""
+    if values == "other":
+        named = {normal(one.value or ""), normal(other.value or "")}
+        if named in _OPPOSITES and one.attribute in {"prefer", "use", "be"}:
+            return "contradicts"
+        is_open = one.corrected or one.replaced or not holds_many(one.attribute or "")
+        return None if is_open else "unrelated"
+    return "refines" if values == "narrower" else "same"
+
+
+def _by_former(new: _Statement, old: _Statement) -> Relation | None:
+    """Decide by the value that the new statement names as the former one."""
+    former = new.claim.replaced
+    if former is None:
+        return None
+    gone = {_one(word) for word in words(_joined(former))} - _EMPTY
+    come = {_one(word) for word in words(_joined(new.claim.value or ""))} - _EMPTY
+    there = set(old.words)
+    if gone and gone <= there and not (come and come <= there) and not old.claim.negated:
+        return "contradicts"
+    return None
+
+
+def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
+    """Decide by words, for statements that are near enough to be about the same."""
+    if similarity < RELATED_SIMILARITY_MIN or not new.words or not old.words:
+        return "unrelated"
+    one, other = set(new.words), set(old.words)
+    shared = len(one & other) / max(len(one | other), 1)
+    if new.claim.negated != old.claim.negated:
+        near = shared >= _SHARED_MIN or similarity >= _OPPOSED_SIMILARITY_MIN
+        return "contradicts" if near and _is_denied(one, other) else "unrelated"
+    if one == other:
+        return "same"
+    if _is_exchanged(new, old):
+        return "contradicts"
+    if new.claim.corrected and shared > 0:
+        return "contradicts"
+    if _are_apart(new, old):
+        return "unrelated"
+    if one > other:
+        return "refines"
+    if one < other:
+        return "same"
+    told_apart = {word for word in one ^ other if _NUMBER.fullmatch(word)} or (
+        (new.names - other) and (old.names - one)
+    )
+    return "same" if similarity >= SAME_SIMILARITY_MIN and not told_apart else "unrelated"
+
+
+def _is_denied(one: set[str], other: set[str]) -> bool:
+    return one <= other or other <= one or len(one & other) / len(one | other) >= _SHARED_MIN
+
+
+def _are_apart(new: _Statement, old: _Statement) -> bool:
+    """Return whether both are claims of one value, about different attributes."""
+    return (
+        new.slot is not None
+        and old.slot is not None
+        and new.slot != old.slot
+        and new.claim.single_valued
+        and old.claim.single_valued
+    )
+
+
+def _is_exchanged(new: _Statement, old: _Statement) -> bool:
+    """Return whether one word or number of an otherwise equal statement stands for another.
+
+    Two subjects may do the same, so the first word is never the one that counts.
+    """
+    if abs(len(new.words) - len(old.words)) > 1 or min(len(new.words), len(old.words)) < 2:
+        return False
+    edits = [
+        code
+        for code in SequenceMatcher(None, old.words, new.words, autojunk=False).get_opcodes()
+        if code[0] != "equal"
+    ]
+    if len(edits) != 1 or edits[0][0] != "replace":
+        return False
+    _, first, last, begin, end = edits[0]
+    gone, come = old.words[first:last], new.words[begin:end]
+    if len(gone) == len(come) == 1 and frozenset((gone[0], come[0])) in _OPPOSITES:
+        return True
+    if first == 0 or not _is_settled(new.claim, old.claim):
+        return False
+    if any(map(_NUMBER.fullmatch, gone)) and any(map(_NUMBER.fullmatch, come)):
+        return True
+    return old.names.issuperset(gone) and new.names.issuperset(come)
+
+
+def _is_settled(new: Claim, old: Claim) -> bool:
+    """Return whether neither is one of many claims that may hold at once."""
+    return not any(
+        claim.attribute is not None and not claim.single_valued and holds_many(claim.attribute)
+        for claim in (new, old)
+    )
+
+
+def _compared(new: str, old: str) -> Literal["equal", "narrower", "wider", "other"]:
+    """Compare two values: the narrower one says all of the other, and more."""
+    one, other = normal(new), normal(old)
+    if one == other:
+        return "equal"
+    if not one or not other:
+        return "narrower" if one else "wider"
+    first = [_one(word) for word in words(_joined(one)) if word not in _EMPTY] or [one]
+    second = [_one(word) for word in words(_joined(other)) if word not in _EMPTY] or [other]
+    if sorted(first) == sorted(second):
+        return "equal"
+    if set(first) > set(second):
+        return "narrower"
+    return "wider" if set(first) < set(second) else "other"
+
+
+def _may_be_part(one: Claim, other: Claim) -> bool:
+    """Return whether a longer value may be the shorter one told in full.
+
+    Of the user it usually is; of the world "Ireland" and "Kingdom of Ireland" are two values, and
+    only what follows a comma or stands in brackets is an addition.
+    """
+    if one.subject == USER:
+        return True
+    short, long = sorted((normal(one.value or ""), normal(other.value or "")), key=len)
+    return long.startswith((f"{short},", f"{short} ("))

@@ -1,0 +1,75 @@
+"""Times as people say them: what a schedule holds, and what it is a schedule of."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_DAY: Final = (
+    r"(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:days?)?"
+    r"|weekdays?|weekends?|workdays?"
+)
+_MONTH: Final = (
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
+)
+_CLOCK: Final = (
+    r"(?:[01]?\d|2[0-3])(?::[0-5]\d)? ?(?:[ap]\.?m\b\.?|o'clock)|(?:[01]?\d|2[0-3]):[0-5]\d"
+    r"|noon|midnight"
+)
+_PART: Final = r"mornings?|afternoons?|evenings?|nights?|week|month|year|quarter|hour|day"
+_COUNT: Final = r"(?:\d+|two|three|four|five|six|other|second|third|last|first)"
+CLOCK: Final = re.compile(rf"\b(?:{_CLOCK})", re.IGNORECASE)
+DAY: Final = re.compile(rf"\b(?:{_DAY})\b", re.IGNORECASE)
+_REPEATED: Final = re.compile(
+    rf"\b(?:(?:every|each)(?: {_COUNT})? (?:{_DAY}|{_MONTH}|{_PART}|minutes|hours|days|weeks"
+    rf"|months)"
+    rf"|on (?:the )?(?:mondays|tuesdays|wednesdays|thursdays|fridays|saturdays|sundays|weekdays"
+    rf"|weekends)|(?:mondays|tuesdays|wednesdays|thursdays|fridays|saturdays|sundays)"
+    rf"|daily|weekly|fortnightly|biweekly|monthly|quarterly|yearly|annually"
+    rf"|(?:once|twice|{_COUNT} times) an? (?:{_PART}))\b",
+    re.IGNORECASE,
+)
+_AT: Final = re.compile(
+    rf"\b(?:(?:from|at|by|before|after|until|till|around|about) )+(?:{_CLOCK}"
+    rf"|(?:[01]?\d|2[0-3])\b(?![.\d]))",
+    re.IGNORECASE,
+)
+_PIECES: Final = re.compile(
+    rf"\b(?:(?:in|on|at|from|to|by|before|after|until|till|around|about|and|every|each|the|other)"
+    rf" )*(?:{_CLOCK}|{_DAY}|{_PART}|daily|weekly|fortnightly|biweekly|monthly|quarterly|yearly"
+    rf"|annually)\b(?: (?:in the|in) (?:morning|afternoon|evening))?"
+    rf"|\b(?:at|by|before|after|until|around|about) \d{{1,2}}\b",
+    re.IGNORECASE,
+)
+_DATE: Final = re.compile(
+    rf"\b(?:\d{{4}}-\d\d-\d\d|(?:1[0-9]|20)\d\d|(?:{_MONTH})\.? \d{{1,2}}"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH}))\b",
+    re.IGNORECASE,
+)
+
+
+def is_schedule(text: str) -> bool:
+    """Return whether a text says when something takes place, again and again or at an hour."""
+    return _REPEATED.search(text) is not None or _AT.search(text) is not None
+
+
+def is_time(text: str) -> bool:
+    """Return whether a text names a time and nothing else."""
+    return not _PIECES.sub("", text).strip(" ,.")
+
+
+def is_repeated(text: str) -> bool:
+    """Return whether a text says that something comes again and again."""
+    return _REPEATED.search(text) is not None
+
+
+def divided(text: str) -> tuple[str, str]:
+    """Return what a schedule is of, and its times."""
+    times = [found.group() for found in _PIECES.finditer(text)]
+    return _PIECES.sub(" ", text), " ".join(times)
+
+
+def is_date(text: str) -> bool:
+    """Return whether a text names a day or a year."""
+    return _DATE.search(text) is not None

@@ -1,0 +1,128 @@
+"""Words of claims in one spelling each: case, endings, articles and contractions do not count."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+_WORD: Final = re.compile(r"[^\W_]+(?:[.'+#/@:_-][^\W_]+)*[+#%]*")
+_BLANKS: Final = re.compile(r"\s+")
+_EDGES: Final = ' \t\n.,;:!?"“”«»*_`'
+_QUOTES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "`": "'", "\u00a0": " "})
+ARTICLES: Final = frozenset({"a", "an", "the"})
+_LEADING_ARTICLE: Final = re.compile(r"(?:the|an|a) (?=\S)")
+_CONTRACTION: Final = re.compile(
+    r"\b(?:(can)'?t|(can)not|(won)'t|(shan)'t|(\w+?)n't|(I|we|you|they)'(m|re|ve|ll)"
+    r"|(he|she|it|that|there)'(s|ll))(?!\w)",
+    re.IGNORECASE,
+)
+_TAILS: Final = {"m": "am", "re": "are", "ve": "have", "ll": "will", "s": "is"}
+
+_BASES: Final = (
+    "live reside work like love enjoy hate dislike prefer use speak know play move switch die want"
+    " need own study plan teach eat drink smoke avoid visit buy support manage lead run deploy meet"
+    " wake go get take have be do join marry found create write direct produce develop perform"
+    " design invent discover employ educate locate headquarter base own publish release sing"
+    " compose manufacture make belong represent star appear graduate attend practise practice"
+    " train coach captain chair head govern rule serve start begin end close open occur happen"
+    " collect read watch cook bake ride swim adopt keep grow require target depend store host"
+    " listen follow choose favour favor adore commute migrate relocate upgrade downgrade replace"
+    " change rename become remain stay contain include border air broadcast consist operate"
+    " compete specialise specialize celebrate believe suffer stop quit call name associate"
+    " affiliate pronounce build hold win sell give"
+)
+_IRREGULAR: Final = {
+    "is": "be", "am": "be", "are": "be", "was": "be", "were": "be", "been": "be", "being": "be",
+    "has": "have", "had": "have", "does": "do", "did": "do", "spoke": "speak", "spoken": "speak",
+    "knew": "know", "known": "know", "went": "go", "ate": "eat", "drank": "drink", "took": "take",
+    "bought": "buy", "wrote": "write", "written": "write", "sang": "sing", "sung": "sing",
+    "made": "make", "led": "lead", "ran": "run", "met": "meet", "got": "get", "began": "begin",
+    "grew": "grow", "kept": "keep", "rode": "ride", "swam": "swim", "taught": "teach",
+    "born": "bear", "dying": "die", "became": "become", "chose": "choose", "woke": "wake",
+    "stopped": "stop", "running": "run", "planned": "plan", "quitting": "quit",
+    "built": "build", "held": "hold", "won": "win", "sold": "sell", "gave": "give",
+    "swimming": "swim", "stopping": "stop", "getting": "get", "owned": "own", "chaired": "chair",
+}  # fmt: skip
+_NOUNS: Final = frozenset({"names", "ends", "heads", "stars", "bases", "rules", "leads", "trains"})
+"""Forms that are nouns more often than verbs."""
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text that lists them."""
+    return frozenset(text.split())
+
+
+def normal(text: str) -> str:
+    """Return a name or value in the spelling by which it is compared."""
+    folded = _BLANKS.sub(" ", expanded(spelt(text)).casefold().strip(_EDGES))
+    return _LEADING_ARTICLE.sub("", folded, count=1) if folded[:1] in {"a", "t"} else folded
+
+
+def spelt(text: str) -> str:
+    """Return a text with one kind of quotes and letters."""
+    return (text if text.isascii() else unicodedata.normalize("NFKC", text)).translate(_QUOTES)
+
+
+def expanded(text: str) -> str:
+    """Return a text without contractions: "I'm" is "I am", "doesn't" is "does not"."""
+    return _CONTRACTION.sub(_whole, text) if "'" in text or "annot" in text else text
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, folded, in order, articles left out."""
+    return [word for word in _WORD.findall(text.casefold()) if word not in ARTICLES]
+
+
+def trimmed(text: str) -> str:
+    """Return a text without what stands at its edges and says nothing."""
+    return text.strip(_EDGES)
+
+
+def base(word: str) -> str:
+    """Return the base of a word: of a verb that is known, else its singular."""
+    known = VERBS.get(word)
+    if known is not None:
+        return known
+    if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
+        return word
+    return f"{word[:-3]}y" if word.endswith("ies") else word[:-1]
+
+
+def third_person(verb: str) -> str:
+    """Return a verb's base as it is said of someone: "live" is "lives"."""
+    if verb in {"be", "have", "do"}:
+        return {"be": "is", "have": "has", "do": "does"}[verb]
+    if verb.endswith(("s", "x", "z", "ch", "sh", "o")):
+        return f"{verb}es"
+    if verb.endswith("y") and verb[-2:-1] not in "aeiou":
+        return f"{verb[:-1]}ies"
+    return f"{verb}s"
+
+
+def _whole(found: re.Match[str]) -> str:
+    can, cannot, wont, _shant, other, we, ours, he, his = found.groups()
+    if we or he:
+        return f"{we or he} {_TAILS[(ours or his).lower()]}"
+    verb = can or cannot or other or ("will" if wont else "shall")
+    # A capital stays one: "Don't Look Now" is a title wherever it stands.
+    return f"{verb} Not" if found.group()[0].isupper() else f"{verb} not"
+
+
+def _forms(verb: str) -> dict[str, str]:
+    stem = verb.removesuffix("e")
+    past = f"{verb[:-1]}ied" if verb.endswith("y") and verb[-2] not in "aeiou" else f"{stem}ed"
+    return {verb: verb, third_person(verb): verb, past: verb, f"{stem}ing": verb}
+
+
+VERBS: Final[dict[str, str]] = {
+    **{form: verb for verb in _BASES.split() for form, verb in _forms(verb).items()},
+    **_IRREGULAR,
+}
+"""Forms of the verbs that claims are made with, and the base of each."""
+SAID_OF: Final = frozenset(
+    form
+    for form, verb in VERBS.items()
+    if form != verb and not form.endswith("ing") and form not in _NOUNS
+)
+"""Forms that can only be said of someone: with them a sentence's subject ends."""

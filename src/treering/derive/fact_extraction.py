@@ -1,0 +1,285 @@
+"""Facts found in what was said, without a model: the user's own words, in normal form.
+
+Only the user makes facts. What an assistant says is not evidence, and what a tool returns counts
+only where it asks to be remembered: then it is handed on, marked, for the gate to keep apart. The
+same utterances always give the same candidates, and the same evidence the same id.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from treering.derive.claim_times import CLOCK, DAY
+from treering.derive.claim_words import expanded, normal
+from treering.derive.claims import read_claim
+from treering.derive.fact_categories import Category, category_of
+from treering.derive.fact_noise import OVERRIDE, is_question
+from treering.derive.fact_quality import FACT_CHARACTERS_MAX, judge_fact
+from treering.derive.fact_sentences import clauses, own_sentences
+from treering.derive.fact_statements import Statement, stated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+CANDIDATES_PER_UTTERANCE_MAX: Final = 20
+TOOL_CANDIDATES_MAX: Final = 5
+CORRECTION_REACH: Final = 4
+"""How many utterances after a fact a short correction still means it."""
+
+_IGNORE: Final = re.IGNORECASE
+_EXPLICIT: Final = re.compile(
+    r"(?:(?:please|pls|hey|ok|also|and|oh|so)[, ]+)*(?:(?:remember|note|keep in mind|don't forget"
+    r"|do not forget|bear in mind|make a note|take note|save (?:this|that)|write (?:this|that)"
+    r" down)"
+    r"(?:(?: this)?:|,? that\b|,? (?=(?:I|my|we|our)\b))|(?:fyi|for (?:the record|(?:your |future )"
+    r"?reference|future sessions)|nb|note to self|memo)[:,]?)\s*(?P<rest>\S.*)",
+    _IGNORE,
+)
+_LEAD: Final = re.compile(
+    r"(?:(?:well|so|oh|ah|hmm|yes|yeah|ok|okay|btw|by the way|also|and|thanks|hi|hello|hey)"
+    r"(?: there| all)?[,!.:]? )+(?=\S)",
+    _IGNORE,
+)
+_GREETED: Final = re.compile(
+    r"(?:[Hh]i|[Hh]ello|[Hh]ey)(?: there| all| everyone)?[,!.]*\s+(?:I'm|I am|[Tt]his is) "
+    r"(?P<name>[A-Z][\w'-]+)(?=[,.!]|$| and\b| from\b)",
+)
+_BACK: Final = re.compile(
+    r"(?:(?:no|nope|sorry|wait|oops|actually|correction|hmm|in fact)[,.!:;]*\s+)+(?=\S)", _IGNORE
+)
+_MEANT: Final = re.compile(
+    r"(?:(?:it is|it was|it's|that is|that's|I meant|I mean|make (?:it|that)|it should be|should be"
+    r"|rather)\s+)(?P<value>[^,;]+?)(?:,? (?:not|instead of) (?P<old>[^,;]+))?",
+    _IGNORE,
+)
+_NOT_BUT: Final = re.compile(
+    r"(?:it is |it's )?not (?P<old>[^,;]+?)(?:,| but|, but|, it is|, it's) (?P<value>[^,;]+)",
+    _IGNORE,
+)
+_SPOKEN: Final = re.compile(r"(?:I|we|you|my|our|your|it|this|to|when|how|what)\b", _IGNORE)
+"""What only its speaker or its moment makes sense of."""
+_MEANT_WORDS_MAX: Final = 6
+_ASKED: Final = re.compile(
+    r"\b(?:remember|note|keep in mind|don't forget)(?::| that\b)|\b(?:from now on|you must|always"
+    r"|never)\b",
+    _IGNORE,
+)
+
+
+class Utterance(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was said, as an event recorded it."""
+
+    event_id: str
+    role: Literal["user", "assistant", "tool"]
+    text: str
+    ts_ms: int
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A statement that may become a fact, if the gate lets it."""
+
+    text: str
+    category: Category
+    importance: int
+    """From 1 to 10."""
+    confidence: float
+    """From 0 to 1."""
+    evidence: tuple[str, ...]
+    """The ids of the events that say it."""
+    role: Literal["user", "tool"] = "user"
+    """Who said it; what a tool said is not believed."""
+    explicit: bool = False
+    """Whether it was asked to be remembered."""
+    correction: bool = False
+    """Whether it takes back what was said before."""
+
+
+def extract_facts(utterances: Sequence[Utterance]) -> list[Candidate]:
+    """Return the candidates that utterances give, in the order they were said.
+
+    What is said twice is one candidate with the evidence of both.
+    """
+    found: dict[tuple[str, str], Candidate] = {}
+    last: Candidate | None = None
+    last_at = 0
+    for at, utterance in enumerate(utterances):
+        context = last if at - last_at <= CORRECTION_REACH else None
+        for candidate in _candidates(utterance, context):
+            key = candidate.role, normal(candidate.text)
+            found[key] = _joined(found.pop(key, None), candidate)
+            if candidate.role == "user":
+                last, last_at = candidate, at
+    return list(found.values())
+
+
+def same_statement_id(evidence_id: str, text: str) -> str:
+    """Return the id of a fact that was found in an event: the same whenever it is found again."""
+    told = f"{evidence_id}\0{normal(text)}".encode(errors="surrogatepass")
+    digest = sha256(told).hexdigest()
+    # The layout of a UUID of version 8, which is free for digests.
+    variant = "89ab"[int(digest[16], 16) & 3]
+    return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
+
+
+def _candidates(utterance: Utterance, context: Candidate | None) -> list[Candidate]:
+    match utterance.role:
+        case "user":
+            return _of_user(utterance, context)
+        case "tool":
+            return _of_tool(utterance)
+        case "assistant":
+            return []
+
+
+def _of_user(utterance: Utterance, context: Candidate | None) -> list[Candidate]:
+    found: list[Candidate] = []
+    for candidate in _said(utterance, context, found):
+        found.append(candidate)
+        if len(found) == CANDIDATES_PER_UTTERANCE_MAX:
+            break
+    return found
+
+
+def _said(
+    utterance: Utterance, context: Candidate | None, found: list[Candidate]
+) -> Iterator[Candidate]:
+    for sentence in own_sentences(utterance.text):
+        if is_question(sentence):
+            continue
+        asked = _EXPLICIT.fullmatch(sentence)
+        if asked is not None:
+            yield from _explicit(utterance, asked["rest"])
+            continue
+        greeted = _GREETED.match(sentence)
+        if greeted is not None:
+            told = Statement(f"Name is {greeted['name']}", "personal", 9, 0.9)
+            yield from _kept(utterance, told, correction=False)
+        plain = expanded(sentence)
+        lead = _LEAD.match(plain)
+        plain = plain[lead.end() :] if lead is not None else plain
+        back = _BACK.match(plain)
+        said = plain[back.end() :] if back is not None else plain
+        meant = _meant(said.strip(" .!"), found[-1] if found else context, is_back=back is not None)
+        if meant is not None:
+            yield from _corrected(utterance, *meant)
+            continue
+        for clause in clauses(said):
+            statement = stated(clause)
+            if statement is not None:
+                yield from _kept(utterance, statement, correction=back is not None)
+
+
+def _explicit(utterance: Utterance, rest: str) -> Iterator[Candidate]:
+    """Give what is to be remembered: as a fact of the user, else as it was said."""
+    told = [statement for clause in clauses(rest) if (statement := stated(clause)) is not None]
+    if not told and _SPOKEN.match(rest) is None:
+        text = rest.strip(" .!")
+        text = text[:1].upper() + text[1:]
+        told = [Statement(text, category_of(text), 8, 0.95)]
+    for statement in told:
+        if judge_fact(statement.text, origin="user").outcome == "accept":
+            yield Candidate(
+                text=statement.text,
+                category=statement.category,
+                importance=max(statement.importance, 8),
+                confidence=0.95,
+                evidence=(utterance.event_id,),
+                explicit=True,
+            )
+
+
+def _kept(utterance: Utterance, statement: Statement, *, correction: bool) -> Iterator[Candidate]:
+    if judge_fact(statement.text, origin="user").outcome != "accept":
+        return
+    yield Candidate(
+        text=statement.text,
+        category=statement.category,
+        importance=statement.importance,
+        confidence=statement.confidence,
+        evidence=(utterance.event_id,),
+        correction=correction,
+    )
+
+
+def _meant(said: str, context: Candidate | None, *, is_back: bool) -> tuple[Candidate, str] | None:
+    """Return the fact that a short correction means, and its text as it should be."""
+    found = _NOT_BUT.fullmatch(said) or _MEANT.fullmatch(said)
+    if context is None or found is None or len(found["value"].split()) > _MEANT_WORDS_MAX:
+        return None
+    old, value = found["old"], found["value"].strip()
+    if not is_back and old is None and not re.match(r"I mean|make ", said, _IGNORE):
+        return None
+    text = _exchanged(context.text, old, value)
+    return None if text is None or text == context.text else (context, text)
+
+
+def _exchanged(text: str, old: str | None, new: str) -> str | None:
+    """Return a fact's text with its value exchanged, or None if it is not plain which."""
+    if old is not None and old.lower() in text.lower():
+        at = text.lower().rindex(old.lower())
+        return text[:at] + new + text[at + len(old) :]
+    for time in (CLOCK, DAY):
+        there, come = time.search(text), time.search(new)
+        if there is not None and come is not None:
+            return text[: there.start()] + come.group() + text[there.end() :]
+    value = read_claim(text).value
+    if (
+        old is not None
+        or value is None
+        or value not in text
+        or CLOCK.search(new)
+        or DAY.search(new)
+    ):
+        return None
+    if value[:1].isupper() and not new[:1].isupper():
+        return None
+    at = text.rindex(value)
+    return text[:at] + new + text[at + len(value) :]
+
+
+def _corrected(utterance: Utterance, context: Candidate, text: str) -> Iterator[Candidate]:
+    if judge_fact(text, origin="user").outcome == "accept":
+        yield Candidate(
+            text=text,
+            category=context.category,
+            importance=context.importance,
+            confidence=0.9,
+            evidence=(*context.evidence, utterance.event_id),
+            explicit=context.explicit,
+            correction=True,
+        )
+
+
+def _of_tool(utterance: Utterance) -> list[Candidate]:
+    """Give what a tool's text asks to be remembered or done, for the gate to keep apart."""
+    found = [
+        Candidate(
+            text=sentence[:FACT_CHARACTERS_MAX],
+            category="preference",
+            importance=1,
+            confidence=0.1,
+            evidence=(utterance.event_id,),
+            role="tool",
+            explicit=True,
+        )
+        for sentence in own_sentences(utterance.text)
+        if _ASKED.search(sentence) is not None or OVERRIDE.search(sentence) is not None
+    ]
+    return found[:TOOL_CANDIDATES_MAX]
+
+
+def _joined(known: Candidate | None, candidate: Candidate) -> Candidate:
+    if known is None:
+        return candidate
+    return msgspec.structs.replace(
+        candidate,
+        text=known.text,
+        importance=max(known.importance, candidate.importance),
+        confidence=max(known.confidence, candidate.confidence),
+        evidence=tuple(dict.fromkeys((*known.evidence, *candidate.evidence))),
+        explicit=known.explicit or candidate.explicit,
+    )

@@ -1,0 +1,153 @@
+"""Forms in which people say lasting things of themselves, and those that only seem to."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from treering.derive.claim_words import word_set
+
+if TYPE_CHECKING:
+    from treering.derive.fact_categories import Category
+
+_IGNORE: Final = re.IGNORECASE
+SUPPOSED: Final = re.compile(
+    r"\b(?:if|suppose|supposing|imagine|assume|assuming|pretend|wish|hypothetically|maybe|perhaps"
+    r"|would|could|might|should|shall|what if|let us say|let's say|as if|for example|unless"
+    r"|not sure|i think|i guess|i feel like|probably|hopefully|someday|one day)\b",
+    _IGNORE,
+)
+CUT: Final = re.compile(
+    r",? (?:because|since (?=I|we|it|my|the)|so that|so (?=I|we|it|please|can|could)|although"
+    r"|though"
+    r"|which means|but (?=not|that|it|the|this)|please|and (?=it|that|this|the|can|please|then"
+    r"|now|so"
+    r"|want|need|would))\b.*$"
+    r"|, (?:so|btw|by the way|just so you know|fyi|thanks|if|which|right|ok|it|he|she|they|and"
+    r" (?:he|she"
+    r"|they|it)|but|'?cause)\b.*$|\s*\([^)]*\)\s*$",
+    _IGNORE,
+)
+TAIL: Final = re.compile(
+    r"(?: (?:too|as well|though|now|anyway|a lot|so much|these days|myself|btw))+$", _IGNORE
+)
+FIRST: Final = re.compile(
+    r"(?:I|we) (?P<adverbs>(?:(?:also|really|actually|currently|now|just|still|mostly|mainly|always"
+    r"|usually|often|typically|normally|generally|never|absolutely|personally|already|sometimes"
+    r"|recently|strongly|much|both|all|only|generally)\s+)*)(?P<denied>(?:do|can|will) not"
+    r" (?:ever )?)?"
+    r"(?P<verb>[a-z]+)(?: (?P<rest>\S.*))?",
+    _IGNORE,
+)
+MINE: Final = re.compile(
+    r"(?:my|our) (?P<noun>[\w'/-]+(?: [\w'/-]+){0,4}?) (?P<verb>is|are|was|works|lives|has|likes"
+    r"|loves"
+    r"|prefers|studies|plays|speaks|hates|runs|moved) (?P<rest>\S.*)",
+    _IGNORE,
+)
+PROJECT: Final = re.compile(
+    r"(?:the|this|our) (?P<noun>(?:[a-z]+ )?(?:project|repo|repository|codebase|app|application"
+    r"|team"
+    r"|company|backend|frontend|service|api|server|site|monorepo|pipeline)) (?P<rest>(?:uses|runs"
+    r"|targets|requires|supports|depends on|deploys|is (?:written|built|deployed|hosted|licensed)"
+    r"|lives|stores) \S.*)",
+    _IGNORE,
+)
+CALL: Final = re.compile(
+    r"(?:[Pp]lease |[Yy]ou can |[Jj]ust )*[Cc]all me (?P<name>[A-Z][\w'-]*(?:"
+    r" [A-Z][\w'-]*){0,2})(?: please)?"
+)
+STANDING: Final = re.compile(
+    r"(?:please )?(?:(?P<how>always|never)|(?P<onward>from now on|in (?:the )?future|going"
+    r" forward),?"
+    r"(?: please)?|(?P<not>do not ever|don't ever)) (?P<rest>\S.*)",
+    _IGNORE,
+)
+LOCAL: Final = re.compile(
+    r"(?:too|also|this|that|it|these|those|them|him|her|you|your|how|what|when|where|why|which"
+    r"|whether|here"
+    r"|there|both|either|neither|option|one of|all of|none|some of|to (?:know|see|ask|thank|say"
+    r"|have"
+    r"|get|try|add|make|be able|understand|point)|the (?:first|second|third|last|former|latter"
+    r"|other"
+    r"|idea|look|way|sound|one|approach|suggestion|change|new|current|following|same|above|result"
+    r"|error|output|function|file|bug|plan|answer)|an? (?:error|bug|question|problem"
+    r"|issue|function|script|list|file))\b",
+    _IGNORE,
+)
+"""What is spoken of is in front of the speakers, not in their lives."""
+HERE: Final = re.compile(
+    r"\b(?:it|this|that|these|those|you|your|here|I|to)$|\b(?:this (?!project|repo|year)|I |we "
+    r"|you |him\b|those "
+    r"|these |that \w+$)",
+)
+HELD: Final = re.compile(
+    r"(?:an? |two |three |four |five |\d+ |no |one )?(?:\w+ ){0,2}?(?:dogs?|cats?|pets?|kids?|child"
+    r"|children|sons?|daughters?|brothers?|sisters?|siblings?|twins|wife|husband|partner|girlfriend"
+    r"|boyfriend|horse|parrot|rabbits?|hamster|allerg(?:y|ies)|asthma|diabetes|adhd|dyslexia|celiac"
+    r"(?: disease)?|coeliac(?: disease)?|degree|phd|masters?|background in|intolerance|puppy"
+    r"|kitten)\b"
+    r"(?: .*)?",
+    _IGNORE,
+)
+HELD_EVENT: Final = re.compile(r"(?:an? |the |our |my )?(?P<event>\S.*)", _IGNORE)
+STATE: Final = re.compile(
+    r"(?:allergic to|intolerant to|vegan|vegetarian|pescatarian|a vegan|a vegetarian|from"
+    r" (?=(?-i:[A-Z]))"
+    r"|based in|living in|working (?:at|for|as)|married|engaged to|divorced|single|left-handed"
+    r"|right-handed|colou?r-?blind|diabetic|pregnant|retired|self-employed|a freelancer|dyslexic"
+    r"|\d{1,3} years old|born (?:in|on)|learning (?=(?-i:[A-Z]))|fluent in|interested in|afraid"
+    r" of|scared of"
+    r"|an? (?:[\w/+#-]+ ){0,3}(?:person|fan of|lover|owner|parent|father|mother|dad|mom|speaker"
+    r"|owl|riser"
+    r"|student|member|citizen|introvert|extrovert|beginner|runner|gamer)\b)",
+    _IGNORE,
+)
+VAGUE: Final = re.compile(
+    r"(?:like|so|such|very|too|really|pretty|quite|about|all|not|always|\w+ing)\b", _IGNORE
+)
+TOLD: Final = re.compile(rf"[A-Z\d]|called |named |(?:an?|\w+ years old)\b|{STATE.pattern}")
+NEVER: Final = re.compile(r"(?:please )?(?:do not|never|avoid) (?=\w)", _IGNORE)
+ORDERS: Final = word_set(
+    "use run write answer reply respond commit push ask check add prefer keep format include start"
+    " call put make create test tell show explain give avoid deploy do be follow read open send say"
+    " speak work import name sign review squash rebase merge document comment delete change touch"
+    " edit modify install assume mention talk suggest update verify confirm remind translate"
+    " summarise summarize print log mock wrap sort quote cite lint build pin bump refactor rename"
+    " remove overwrite guess apologise apologize invent force skip leave finish end begin spell"
+    " indent declare return catch raise type annotate store share book order recommend set"
+)
+"""What a user tells an agent to do, time and again."""
+HABITS: Final = word_set(
+    "run go wake swim ride cook practise practice read watch commute train take get walk write work"
+    " start finish eat drink review meditate exercise sleep meet deploy release ship"
+)
+LASTING: Final[dict[str, tuple[Category, int]]] = {
+    "live": ("personal", 8), "reside": ("personal", 8), "speak": ("personal", 6),
+    "work": ("work", 7), "study": ("work", 6), "teach": ("work", 6), "manage": ("work", 6),
+    "lead": ("work", 6), "prefer": ("preference", 7), "like": ("preference", 5),
+    "love": ("preference", 5), "enjoy": ("preference", 5), "hate": ("preference", 6),
+    "dislike": ("preference", 6), "use": ("technical", 6), "own": ("personal", 4),
+    "drive": ("personal", 4), "play": ("habit", 4), "smoke": ("habit", 4), "avoid": ("habit", 5),
+    "eat": ("habit", 5), "drink": ("habit", 4), "stand": ("preference", 6),
+    "collect": ("habit", 4),
+}  # fmt: skip
+PAST: Final[dict[str, tuple[Category, int]]] = {
+    "moved": ("personal", 8), "relocated": ("personal", 8), "switched": ("technical", 7),
+    "migrated": ("technical", 7), "upgraded": ("technical", 6), "grew": ("personal", 6),
+    "quit": ("habit", 6), "stopped": ("habit", 6), "joined": ("work", 7),
+    "adopted": ("relationship", 6), "graduated": ("work", 6), "used": ("habit", 4),
+}  # fmt: skip
+PAST_TAILS: Final = {
+    "moved": word_set("to from back in"),
+    "relocated": word_set("to from"),
+    "switched": word_set("to from over"),
+    "migrated": word_set("to from"),
+    "upgraded": word_set("to from"),
+    "grew": word_set("up"),
+    "used": word_set("to"),
+    "graduated": word_set("from in with"),
+}
+KEPT: Final = word_set("always usually often typically normally generally never mostly sometimes")
+OFTEN: Final = word_set("always usually often never")
+EVENTS: Final = word_set("deploy release ship meet")

@@ -1,0 +1,157 @@
+"""Noise: the texts that fill memories and are no facts, each kind by its own marks."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_IGNORE: Final = re.IGNORECASE
+
+FILLER: Final = re.compile(
+    r"(?:ok(?:ay)?|k|yes|yeah|yep|yup|no|nope|sure|fine|right|exactly|correct|agreed|done|thanks?"
+    r"|thank you|thx|ty|cheers|great|nice|cool|awesome|perfect|good|excellent|lol|haha+|hmm+|uh+"
+    r"|um+"
+    r"|wow|oh|ah|hi|hello|hey|bye|goodbye|good (?:morning|evening|night|afternoon|job|work|point)"
+    r"|see you|got it|sounds good|makes sense|i see|no problem|you're welcome|never ?mind|go ahead"
+    r"|please|please (?:continue|proceed|go on)|continue|proceed|go on|next|lgtm|ship it|works"
+    r" for me"
+    r"|well done|so much|very much|a lot|there|again|all good|let's go|do it|n/?a|none|null|nothing"
+    r"|undefined|test|testing|todo|tbd)",
+    _IGNORE,
+)
+"""One greeting, answer or acknowledgement."""
+_FILLERS: Final = re.compile(
+    rf"[\s,.!?;:…-]*(?:{FILLER.pattern}[\s,.!?;:…-]+)*{FILLER.pattern}[\s,.!?;:…-]*", _IGNORE
+)
+
+_ASKING: Final = re.compile(
+    r"(?:who|whom|whose|what|when|where|why|which|how|is|are|am|was|were|do|does|did|can|could|will"
+    r"|would|should|shall|may|might|have|has|had|any|isn't|aren't|don't|doesn't|can't|won't)\b",
+    _IGNORE,
+)
+_TRANSIENT: Final = re.compile(
+    r"\b(?:(?:is|am|are|'m|'re|was|were) (?:\w+ly )?(?:tired|hungry|sleepy|bored|stuck|confused"
+    r"|busy"
+    r"|late|sick|back|away|here|ready|done|finished|running late|frustrated|lost|in a (?:meeting"
+    r"|hurry|rush)|on (?:a call|it|my way|the phone))(?! of)"
+    r"|(?:am|is|are|'m|'re|was|were|been) (?:now |currently |just |still |about to |trying to )*"
+    r"(?:running|debugging|fixing|testing|building|compiling|deploying|installing|looking|checking"
+    r"|waiting|trying|failing|loading|editing|reading|writing|refactoring|investigating|reviewing"
+    r"|working on|going to (?:run|fix|try|check|look|test|write|add)|asking|wondering|seeing"
+    r"|getting"
+    r"|having (?:trouble|issues|problems|an? issue|an? problem)|about to)\b"
+    r"|(?:just|already) (?:finished|did|ran|fixed|pushed|committed|merged|deployed|updated|started"
+    r"|got|saw|noticed|tried|restarted|installed|added|removed|came|arrived|woke)"
+    r"|(?:build|test|tests|server|ci|pipeline|deploy|deployment|app|site|job|suite|linter)"
+    r" (?:is|are|was|were|has|have|just|keeps?) (?:now |still |currently )?(?:failing|failed|broken"
+    r"|passing|passed|green|red|down|up|running|done|crashing|crashed|stuck|finished|been)"
+    r"|right now|at the moment|this (?:morning|afternoon|evening)|a (?:minute|second|moment) ago"
+    r"|brb|afk|be right back"
+    r"|(?:today|tonight|tomorrow|yesterday)$)",
+    _IGNORE,
+)
+_STARTED: Final = re.compile(
+    r"(?:i |we |the user |user )?(?:currently|now|just) (?:\w+ing\b(?! (?:in|at|for|as)\b)"
+    r"|finished)"
+    r"|(?:debugging|running|fixing|testing|waiting|checking|working on|looking) ",
+    _IGNORE,
+)
+_MACHINERY: Final = re.compile(
+    r"<system|\b(?=[acghilmnpstu])(?:heartbeat|cron(?:job| job)? (?:run|ran|fired|tick|trigger)"
+    r"|no_reply"
+    r"|system[ _-](?:prompt|reminder)|context window|token (?:budget|limit)"
+    r"|(?:agents|claude|soul|memory|user|identity|tools|gemini)\.md\b"
+    r"|(?:user|human|person) (?:is|was|has|wants|wanted|asked|asks|is asking|requested"
+    r"|requests|said|says|mentioned|needs) (?:me |the assistant |the agent |for help |asking "
+    r"|about "
+    r"|to (?:know|see|fix|run|check|help|continue|proceed|understand)|requesting |help )"
+    r"|(?:assistant|agent|ai|model|bot|llm) (?:should|must|will|can|is|was|has|needs|may"
+    r"|responded|replied|said|ran|used|offered|provided|suggested|helped)\b"
+    r"|as an ai\b|language model|tool (?:call|result|output)s?\b|session (?:started|ended|id\b)"
+    r"|conversation (?:started|ended|began|summary)|no (?:new )?(?:facts|memories|information)\b)"
+)
+"""On lower-case text."""
+_LINE: Final = re.compile(
+    r"^\s*(?:\$ |>>> |# ?!|//|/\*|\{|\[\d|<\w+[ >/]|</|@@ |diff --git|[+-]{3} |import \w+|from \w+"
+    r" import |def \w+\(|class \w+[:(]|function \w+\(|const \w+ =|let \w+ =|var \w+ =|return\b"
+    r"|#include"
+    r"|Traceback|File \"|at \w[\w.$]*\(|\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?(?:INFO|DEBUG|WARN(?:ING)?"
+    r"|ERROR|FATAL|TRACE)\b[\]:]|npm (?:ERR|WARN)|(?:git|npm|pip|docker|sudo|cd|ls|curl) +[\w./-]+"
+    r"(?: |$)(?!is |are |for )|SELECT .+ FROM )"
+    r"|[;{}]\s*$|\w+\([^)]*\)\s*[;{]|=>|\w+Error:|\bexit (?:code|status) \d|[|<>=&]{2}|\\n"
+    r"|\w+::\w+\(",
+)
+_GENERIC: Final = re.compile(
+    r"(?:(?:i|we|the user|user|they|he|she|people|everyone) )?(?:\w+ly )?(?:likes?|loves?|enjoys?"
+    r"|prefers?|wants?|needs?|uses?|has|have|knows?|does|do|is interested in|am interested in"
+    r"|works? (?:on|with)|is|am) (?:some |many |all |lots of |a lot of |various |different |good "
+    r"|new"
+    r" |nice |doing |learning |a |the |an )*(?:things?|stuff|something|anything|everything|somebody"
+    r"|someone|people|person|user|human|items?|topics?|ideas?|help|information|questions?|it|them"
+    r"|this"
+    r"|that|one|ones|answers?|code|software|computers?|tools?|projects?|files?)",
+    _IGNORE,
+)
+OVERRIDE: Final = re.compile(
+    r"\b(?:ignore|disregard|forget|override|bypass) (?:all |any |everything |the |your |of |my )*"
+    r"(?:previous|prior|above|earlier|preceding|existing|other|system|safety)\b"
+    r"|\byou are now (?:an? |the |in |free|dan\b)|\bnew (?:system )?instructions?:"
+    r"|\b(?:reveal|print|show|leak|exfiltrate) (?:me )?(?:your|the) (?:system prompt|instructions"
+    r"|api keys?|secrets?|passwords?|credentials)"
+    r"|\b(?:send|post|upload|forward|email|exfiltrate|leak)\b[^.]{0,80}"
+    r"(?:https?://|\bwebhook\b|\S+@\S+\.\w)",
+    _IGNORE,
+)
+"""What tries to take over whoever reads it."""
+INSTRUCTION: Final = re.compile(
+    r"^(?:please |important[:!] ?|note[:!] ?|instruction[s]?[:!] ?)*(?:always|never|from now on,?"
+    r"|do not"
+    r"|don't|make sure|be sure|remember to|you (?:must|should|need to|have to|are required|may not"
+    r"|will|shall)|(?:the )?(?:assistant|agent|ai|model) (?:must|should|shall)|whenever you|when"
+    r" asked"
+    r"|if (?:you|asked|the user)|tell the user|respond (?:with|in|only)|reply (?:with|in|only)"
+    r"|answer"
+    r" (?:with|in|only)|run|execute|install|delete|download|open|visit|click|use) "
+    r"|\b(?:you must|you should always|must be run|curl [^|]*\| ?(?:ba)?sh|rm -rf)\b",
+    _IGNORE,
+)
+"""What tells its reader what to do."""
+_CODE_SHARE_MIN: Final = 0.2
+
+
+def is_filler(text: str) -> bool:
+    """Return whether a text only greets, answers or acknowledges."""
+    return len(text) < 80 and _FILLERS.fullmatch(text) is not None
+
+
+def is_question(text: str) -> bool:
+    """Return whether a text asks something."""
+    return text.rstrip("\"') ").endswith("?")
+
+
+def is_plain_question(text: str) -> bool:
+    """Return whether a text asks from its first word on; a title that asks is none."""
+    return is_question(text) and _ASKING.match(text.lstrip("\"'( ")) is not None
+
+
+def is_transient(text: str) -> bool:
+    """Return whether a text tells how things are for the moment only."""
+    return _TRANSIENT.search(text.rstrip(" .!")) is not None or _STARTED.match(text) is not None
+
+
+def is_machinery(text: str) -> bool:
+    """Return whether a text is about the talk itself or the machine behind it."""
+    return _MACHINERY.search(text.lower()) is not None
+
+
+def is_code(text: str) -> bool:
+    """Return whether a text is a line of code, of a log or of a terminal."""
+    if _LINE.search(text) is not None:
+        return True
+    signs = sum(text.count(sign) for sign in "{}[]<>=;|\\$`~^")
+    return signs > max(3, len(text) * _CODE_SHARE_MIN / 4)
+
+
+def is_generic(text: str) -> bool:
+    """Return whether a text would be true of anybody."""
+    return _GENERIC.fullmatch(text.rstrip(" .!")) is not None

@@ -1,0 +1,148 @@
+"""The gate of memory: which statements may become facts, and why others may not.
+
+Most of what an agent hears is no fact. What the user said is judged by what it is; what an
+application hands over is meant, and only refused where it says nothing; what a tool returned may
+have been written by anybody, so it is kept apart until someone confirms it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from treering.derive.claim_words import VERBS, word_set, words
+from treering.derive.claims import read_claim
+from treering.derive.fact_noise import (
+    INSTRUCTION,
+    OVERRIDE,
+    is_code,
+    is_filler,
+    is_generic,
+    is_machinery,
+    is_plain_question,
+    is_question,
+    is_transient,
+)
+
+FACT_CHARACTERS_MAX: Final = 500
+
+Origin: TypeAlias = Literal["user", "agent", "tool", "host"]
+Outcome: TypeAlias = Literal["accept", "refuse", "quarantine"]
+
+_LETTER: Final = re.compile(r"[^\W\d_]")
+_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_UNSPACED_MIN: Final = 3
+_ENGLISH: Final = word_set(
+    "the of for with and but my your our her their this that these those i we you she it they from"
+)
+_DANGLING: Final = re.compile(
+    r"(?:it|this|that|they|he|she|these|those|there|which|who|and|or|but|because|so|then|than)\b"
+    r"(?!'?s? (?:project|repo|repository|codebase|team|app|company|user)\b)",
+    re.IGNORECASE,
+)
+_WORK: Final = re.compile(r"\w+(?:ed|ing)$|\w{3,}s$")
+_HELPING: Final = word_set(
+    "can could will would should must may might never always not need needs cannot"
+)
+_HINTS: Final = {
+    "empty": "Say what is to be remembered, in one sentence.",
+    "too_long": f"State one fact in at most {FACT_CHARACTERS_MAX} characters.",
+    "fragment": 'Say it as a whole sentence, with whom it is about: "Prefers dark mode".',
+    "filler": "Greetings and acknowledgements are not kept; state a fact.",
+    "question": "A question is not a fact; state what is known.",
+    "code": "Code and log lines are not facts; say in words what is to be remembered.",
+    "noise": "This is about the conversation or its machinery, not about the user or the world.",
+    "transient": "This holds only for the moment; state what will still be true next week.",
+    "generic": "This would be true of anybody; say what exactly.",
+    "instruction": "It tells its reader what to do; confirm it if the user meant it.",
+    "external": "It came from a tool; confirm it if it is to be believed.",
+}
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gate decides about a statement."""
+
+    outcome: Outcome
+    reason: str | None = None
+    """A code for machines; None if it is accepted."""
+    hint: str | None = None
+    """What to do about it."""
+
+
+ACCEPTED: Final = Verdict(outcome="accept")
+
+
+def judge_fact(text: str, *, origin: Origin) -> Verdict:
+    """Decide whether a statement may become a fact."""
+    said = text.strip()
+    if not said:
+        return _verdict("refuse", "empty")
+    if len(said) > FACT_CHARACTERS_MAX:
+        return _verdict("refuse", "too_long")
+    if OVERRIDE.search(said) is not None:
+        return _verdict("quarantine", "instruction")
+    if origin in {"tool", "agent"} and INSTRUCTION.search(said) is not None:
+        return _verdict("quarantine", "instruction")
+    reason = _hollow(said) if origin == "host" else _flaw(said)
+    if reason is not None:
+        return _verdict("refuse", reason)
+    return _verdict("quarantine", "external") if origin == "tool" else ACCEPTED
+
+
+def _verdict(outcome: Outcome, reason: str) -> Verdict:
+    return Verdict(outcome=outcome, reason=reason, hint=_HINTS[reason])
+
+
+def _hollow(said: str) -> str | None:
+    """Return why a text that is meant as a fact says nothing, or None."""
+    if is_filler(said):
+        return "filler"
+    if is_plain_question(said):
+        return "question"
+    if _LETTER.search(said) is None:
+        return "fragment"
+    if _is_unspaced(said):
+        return None
+    named = words(said)
+    if len(said.split()) < 2 or (len(named) <= 3 and _DANGLING.match(said) is not None):
+        return "fragment"
+    return None
+
+
+def _flaw(said: str) -> str | None:
+    """Return why a text is no fact, or None."""
+    if is_filler(said):
+        return "filler"
+    if is_question(said):
+        return "question"
+    if is_code(said):
+        return "code"
+    if is_machinery(said):
+        return "noise"
+    if is_transient(said):
+        return "transient"
+    if is_generic(said):
+        return "generic"
+    return "fragment" if _is_fragment(said) else None
+
+
+def _is_fragment(said: str) -> bool:
+    if _LETTER.search(said) is None:
+        return True
+    if _is_unspaced(said):
+        return False
+    if len(said.split()) < 2 or _DANGLING.match(said) is not None:
+        return True
+    named = words(said)
+    if any(word in VERBS or word in _HELPING or _WORK.fullmatch(word) for word in named[1:]):
+        return False
+    if not said.isascii() or (len(named) > 3 and not _ENGLISH.intersection(named)):
+        # Another language: its verbs are not known here.
+        return False
+    return INSTRUCTION.match(said) is None and read_claim(said).attribute is None
+
+
+def _is_unspaced(said: str) -> bool:
+    return len(_UNSPACED.findall(said)) >= _UNSPACED_MIN

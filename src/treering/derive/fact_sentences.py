@@ -1,0 +1,74 @@
+"""Sentences that someone said in their own words: no code, no quotes, no logs, no links."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from treering.derive.claim_words import expanded, spelt
+from treering.derive.fact_noise import is_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TEXT_CHARACTERS_MAX: Final = 20_000
+"""What is longer was pasted; only its beginning is looked at."""
+LINE_CHARACTERS_MAX: Final = 2_000
+"""A longer line was not typed by hand."""
+SENTENCE_CHARACTERS_MAX: Final = 400
+
+_FENCED: Final = re.compile(r"(```|~~~).*?(?:\1|\Z)", re.DOTALL)
+_TAG: Final = re.compile(r"<(\w[\w-]{0,40})>")
+_LINK: Final = re.compile(r"\b(?:https?|ftp|file)://\S+|\bwww\.\S+")
+_SAID: Final = re.compile(r"\"[^\"\n]*\s[^\"\n]*\"|“[^”\n]*\s[^”\n]*”|«[^»\n]*»")
+_QUOTED_LINE: Final = re.compile(r"\s*(?:>|\|)")
+_BULLET: Final = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
+_END: Final = re.compile(
+    r"(?<=[.!?…])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\b[A-Z]\.)(?<!\b(?:vs|St|Mr|Dr"
+    r"|Ms)\.)(?<!\bMrs\.)\s+(?=\S)"
+)
+_CLAUSE: Final = re.compile(
+    r"(?:;|,? (?:and|but|so|also)|,)\s+(?:also )?(?=(?:I|my|we|our)\b)"
+    r"|;\s+| [\u2013\u2014] | - "
+)
+_BLANKS: Final = re.compile(r"\s+")
+
+
+def own_sentences(text: str) -> Iterator[str]:
+    """Return the sentences of a text that its author wrote, in order, in one spelling."""
+    said = _untagged(_FENCED.sub("\n", spelt_quotes(text[:TEXT_CHARACTERS_MAX])))
+    for line in said.splitlines():
+        if not line.strip() or len(line) > LINE_CHARACTERS_MAX:
+            continue
+        if _QUOTED_LINE.match(line) or is_code(line.replace("`", "")):
+            continue
+        plain = _SAID.sub(" ", _LINK.sub(" ", _BULLET.sub("", line, count=1)))
+        for sentence in _END.split(plain.replace("`", "")):
+            whole = _BLANKS.sub(" ", sentence).strip()
+            if whole and len(whole) <= SENTENCE_CHARACTERS_MAX:
+                yield whole
+
+
+def clauses(sentence: str) -> list[str]:
+    """Return the parts of a sentence that each say something of the speaker."""
+    return [expanded(part.strip(" ,")) for part in _CLAUSE.split(sentence) if part.strip(" ,")]
+
+
+def spelt_quotes(text: str) -> str:
+    """Return a text with plain apostrophes; fences of code stay as they are."""
+    return spelt(text.replace("`", "\0")).replace("\0", "`")
+
+
+def _untagged(text: str) -> str:
+    """Return a text without what stands between a tag and its end: others put it there."""
+    kept, at = [], 0
+    while (found := _TAG.search(text, at)) is not None:
+        close = f"</{found[1]}>"
+        end = text.find(close, found.end())
+        kept.append(text[at : found.start()])
+        if end < 0:
+            # Without an end it is a word in brackets, and so is every later one of its kind.
+            text, at = text[found.end() :].replace(found[0], " "), 0
+        else:
+            at = end + len(close)
+    return "\n".join((*kept, text[at:]))

@@ -1,0 +1,216 @@
+"""Statements: what the first person says of itself, as facts about the user.
+
+"I live in Ghent" becomes "Lives in Ghent". Only forms that tell something lasting are known;
+whatever else is said is left alone, because a memory full of junk is worse than one with gaps.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from treering.derive.claim_attributes import attribute_of, is_slot, names_slot
+from treering.derive.claim_times import is_repeated, is_schedule, is_time
+from treering.derive.claim_words import VERBS, third_person
+from treering.derive.claims import read_claim
+from treering.derive.fact_categories import KIN, Category, category_of
+from treering.derive.fact_forms import (
+    CALL,
+    CUT,
+    EVENTS,
+    FIRST,
+    HABITS,
+    HELD,
+    HELD_EVENT,
+    HERE,
+    KEPT,
+    LASTING,
+    LOCAL,
+    MINE,
+    NEVER,
+    OFTEN,
+    ORDERS,
+    PAST,
+    PAST_TAILS,
+    PROJECT,
+    STANDING,
+    STATE,
+    SUPPOSED,
+    TAIL,
+    TOLD,
+    VAGUE,
+)
+
+_WORDS_MAX: Final = 28
+
+
+class Statement(NamedTuple):
+    """A fact as it was said, in normal form."""
+
+    text: str
+    category: Category
+    importance: int
+    confidence: float
+
+
+def stated(clause: str) -> Statement | None:
+    """Return the fact that a clause states about its speaker, or None."""
+    said = TAIL.sub("", CUT.sub("", clause.strip(" ,.!")).strip(" ,.!"))
+    if not said or len(said.split()) > _WORDS_MAX or SUPPOSED.search(said) is not None:
+        return None
+    called = CALL.fullmatch(said)
+    if called is not None:
+        return Statement(f"Name is {called['name']}", "personal", 9, 0.95)
+    return _standing(said) or _first(said) or _mine(said) or _of_project(said)
+
+
+def _standing(said: str) -> Statement | None:
+    """Read what is to be done from now on."""
+    found = STANDING.fullmatch(said)
+    if found is None:
+        return None
+    rest = found["rest"]
+    if found["onward"]:
+        inner = stated(rest)
+        if inner is not None:
+            return inner
+    how = "Never" if found["not"] or (found["how"] or "").lower() == "never" else "Always"
+    denied = NEVER.match(rest)
+    if denied is not None:
+        how, rest = "Never", rest[denied.end() :]
+    if HERE.search(rest) is not None or rest.split(" ", 1)[0].lower() not in ORDERS:
+        return None
+    return Statement(_of_user(f"{how} {rest}"), "preference", 8, 0.9)
+
+
+def _first(said: str) -> Statement | None:
+    """Read what begins with "I" or "we"."""
+    found = FIRST.fullmatch(said)
+    if found is None:
+        return None
+    verb, rest = found["verb"].lower(), found["rest"] or ""
+    if LOCAL.match(rest) is not None or HERE.search(rest) is not None:
+        return None
+    adverbs = [one for one in found["adverbs"].lower().split() if one in KEPT]
+    denied = (found["denied"] or "").lower()
+    if not denied and verb in {"am", "was", "are", "were", "have"}:
+        return _have(rest) if verb == "have" else _am(verb, rest)
+    return _act(adverbs, denied, verb, rest)
+
+
+def _act(adverbs: list[str], denied: str, verb: str, rest: str) -> Statement | None:
+    if denied:
+        return _denied(denied, verb, rest)
+    if verb in PAST:
+        return None if adverbs else _past(verb, rest)
+    if VERBS.get(verb, verb) != verb or verb.endswith("ed") or not rest:
+        return None
+    text = " ".join((*adverbs, third_person(verb), rest))
+    lasting = LASTING.get(verb)
+    if lasting is not None and not (verb == "work" and rest.startswith("on ")):
+        return _statement(text, "schedule", 6) if is_repeated(rest) else _statement(text, *lasting)
+    if verb in EVENTS and is_schedule(rest):
+        return _statement(text, "schedule", 6)
+    if (adverbs or verb in HABITS) and (is_repeated(rest) or OFTEN.intersection(adverbs)):
+        return _statement(text, "habit", 5)
+    return None
+
+
+def _denied(denied: str, verb: str, rest: str) -> Statement | None:
+    helping = "Cannot" if denied.startswith("can") else "Does not"
+    text = f"{helping} {verb} {rest}"
+    if verb in LASTING:
+        return _statement(text, *LASTING[verb])
+    if verb in EVENTS and is_schedule(rest):
+        return _statement(text, "schedule", 6)
+    if verb == "have" and HELD.fullmatch(rest) is not None:
+        return _statement(text, "relationship", 6)
+    return None
+
+
+def _past(verb: str, rest: str) -> Statement | None:
+    first = rest.split(" ", 1)[0]
+    if not rest or first not in PAST_TAILS.get(verb, {first}):
+        return None
+    if verb == "joined" and not rest[0].isupper():
+        return None
+    return _statement(f"{verb} {rest}", *PAST[verb])
+
+
+def _am(verb: str, rest: str) -> Statement | None:
+    if STATE.match(rest) is None and not _is_craft(rest):
+        return None
+    be = "Was" if verb in {"was", "were"} else "Is"
+    if be == "Was" and not rest.startswith("born "):
+        return None
+    for doing, does in (("living ", "Lives "), ("working ", "Works ")):
+        if rest.startswith(doing):
+            return _statement(
+                does + rest.removeprefix(doing), category_of(does + rest[len(doing) :]), 7
+            )
+    text = f"{be} {rest}"
+    return _statement(text, category_of(text), 9 if rest.startswith(("allergic", "intol")) else 7)
+
+
+def _have(rest: str) -> Statement | None:
+    rest = rest.removeprefix("got ")
+    if is_repeated(rest):
+        found = HELD_EVENT.fullmatch(rest)
+        return None if found is None else _statement(found["event"], "schedule", 7)
+    if HELD.fullmatch(rest) is None:
+        return None
+    named = re.sub(r",? (?:called|who is (?:called|named)|whose name is) ", " named ", rest)
+    return _statement(f"has {named}", category_of(f"has {named}"), 6)
+
+
+def _mine(said: str) -> Statement | None:
+    """Read what begins with "my" or "our"."""
+    found = MINE.fullmatch(said)
+    if found is None:
+        return None
+    noun, verb, rest = found["noun"], found["verb"].lower(), found["rest"]
+    if LOCAL.match(rest) is not None or HERE.search(rest) is not None:
+        return None
+    attribute = attribute_of(noun)
+    text = f"{noun} {verb} {rest}"
+    if verb in {"is", "are"} and is_time(rest):
+        return _statement(text, "schedule", 7)
+    if VAGUE.match(rest) is not None:
+        return None
+    if KIN.search(noun) is not None:
+        known = verb not in {"is", "are", "was"} or TOLD.match(rest) is not None
+        return _statement(text, "relationship", 7) if known else None
+    if verb == "is" and is_slot(attribute) and names_slot(attribute, rest):
+        weight = 9 if attribute in {"name", "date of birth", "timezone"} else 6
+        return _statement(text, category_of(text), weight)
+    return None
+
+
+def _of_project(said: str) -> Statement | None:
+    found = PROJECT.fullmatch(said)
+    if found is None or HERE.search(found["rest"]) is not None:
+        return None
+    text = f"The {found['noun'].lower()} {found['rest']}"
+    return _statement(text, "schedule" if is_schedule(text) else "technical", 6)
+
+
+def _statement(text: str, category: Category, importance: int) -> Statement:
+    return Statement(_of_user(text.strip()), category, importance, 0.85)
+
+
+def _of_user(text: str) -> str:
+    """Return a text that speaks of the user, not as the user."""
+    for mine, theirs in (
+        (" my ", " their "),
+        (" our ", " their "),
+        (" me ", " them "),
+        (" us ", " them "),
+        (" myself", " themselves"),
+    ):
+        text = text.replace(mine, theirs)
+    text = re.sub(r" (?:me|us)$", " them", text)
+    return text[:1].upper() + text[1:]
+
+
+def _is_craft(rest: str) -> bool:
+    return read_claim(f"Is {rest}").attribute == "occupation"

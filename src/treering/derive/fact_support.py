@@ -1,0 +1,45 @@
+"""Support: whether a statement is borne out by the words that it is said to come from."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from treering.derive.terms import terms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SUPPORT_MIN: Final = 0.5
+"""The part of a statement's terms that must have been said."""
+
+_SPEAKER: Final = frozenset(terms("user person speaker they says said mentioned"))
+"""Words by which a statement names who said it."""
+_DENIAL: Final = re.compile(
+    r"\b(?:not|no|never|none|nor|cannot|without|nothing|nobody)\b|n['\u2019]t\b"
+)
+_STOPPED: Final = re.compile(r"\b(?:stop|stopped|quit|gave up|used to|avoid|hate|dislike)\b")
+_NUMBER: Final = re.compile(r"\d+")
+_NAME: Final = re.compile(r"(?<=[^.!?:] )[^\W\d_a-z][\w'-]*")
+"""A word in capitals that begins no sentence."""
+
+
+def is_supported(statement: str, said: Iterable[str]) -> bool:
+    """Whether what was ``said`` bears out a statement: most of its words, all numbers and names.
+
+    It may say the same in other words, but it may not add a denial.
+    """
+    source = " ".join(said)
+    wanted = set(terms(statement)) - _SPEAKER
+    known = set(terms(source))
+    if not wanted or len(wanted & known) < SUPPORT_MIN * len(wanted):
+        return False
+    if not set(_NUMBER.findall(statement)) <= set(_NUMBER.findall(source)):
+        return False
+    named = {term for name in _NAME.findall(statement) for term in terms(name)} - _SPEAKER
+    if not named <= known:
+        return False
+    if _DENIAL.search(statement.lower()) is None:
+        return True
+    told = source.lower()
+    return _DENIAL.search(told) is not None or _STOPPED.search(told) is not None

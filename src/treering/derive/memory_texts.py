@@ -1,0 +1,48 @@
+"""What facts and episodes are found by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from treering.derive.claim_attributes import attribute_of
+from treering.derive.claims import read_claim
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.model.events import Event
+
+
+def memory_texts(event: Event) -> list[str]:
+    """Return the texts that an event of the memory is found by; none if it holds none."""
+    content = event.payload if isinstance(event.payload, dict) else {}
+    if event.kind == "episode.written":
+        summary = content.get("summary")
+        return [" ".join([summary, *_topics(content)])] if isinstance(summary, str) else []
+    text = content.get("text")
+    return [fact_text(text)] if isinstance(text, str) and text else []
+
+
+def fact_text(text: str) -> str:
+    """Return what a fact is found by: what it says, and the name of what it says that about.
+
+    Who has moved to a town has a residence, whether or not that is said.
+    """
+    attribute = read_claim(text).attribute
+    return text if attribute is None else f"{text} {attribute}"
+
+
+def question_text(words: Sequence[str]) -> str:
+    """Return what a question is asked with: its words, and the names of what they ask for."""
+    named = [
+        name
+        for word in words
+        for name in (attribute_of(word), *(attribute_of(f"{word} {one}") for one in ("in", "at")))
+        if name not in {word, f"{word} in", f"{word} at"} and " " not in name
+    ]
+    return " ".join(dict.fromkeys([*words, *named]))
+
+
+def _topics(content: dict[str, Any]) -> list[str]:
+    topics = content.get("topics")
+    return [one for one in topics if isinstance(one, str)] if isinstance(topics, list) else []

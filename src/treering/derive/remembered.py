@@ -1,0 +1,476 @@
+"""What is remembered, folded from events: facts, episodes, handles and merged users.
+
+Only numbers, hashes and ids are kept, never a text: what a fact says is read from the event that
+tells it, so an erasure reaches it. Two processes may learn the same thing at once: the fold
+settles that, in the order of the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.model.codec import encode
+from treering.model.memories import CATEGORIES, FactState
+from treering.model.sessions import GROUP_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.model.events import Event
+
+HASH_CHARACTERS: Final = 16
+
+
+def hashed(*texts: str) -> str:
+    """Return a short hash that stands for texts where the texts must not."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:HASH_CHARACTERS]
+
+
+class Telling(msgspec.Struct, array_like=True, gc=False):
+    """One event that told what a fact says."""
+
+    recorded_ms: int
+    position: int
+
+
+class FactRow(msgspec.Struct, kw_only=True, gc=False):
+    """What is known of one fact, but for its text."""
+
+    id: str
+    user: str | None
+    """Hashed, as all names are here."""
+    wall: str | None
+    """The group that keeps it to itself."""
+    state: FactState
+    reason: str | None = None
+    category: str
+    importance: int
+    confidence: float
+    recorded_ms: int
+    valid_from_ms: int
+    valid_to_ms: int | None = None
+    superseded_ms: int | None = None
+    superseded_by: str | None = None
+    accessed_ms: int
+    uses: int = 0
+    accepted: bool = False
+    cites: list[str] = []
+    """Hashes of the events that say so."""
+    statement: str
+    """A hash of its words, however they are spelt."""
+    slot: str | None = None
+    """A hash of what it is about, if only one thing can hold of that at a time."""
+    tellings: list[Telling] = []
+    """In order: the last is how it reads now."""
+    changes: list[tuple[int, FactState]] = []
+    """When the ledger learnt of each state."""
+    settled: int = 0
+    """Where the event stands that put it into its state."""
+
+    @property
+    def position(self) -> int:
+        """Return where the event stands that tells it as it reads now."""
+        return self.tellings[-1].position
+
+    @property
+    def owner(self) -> tuple[str | None, str | None]:
+        """Return whose it is: facts of two owners never meet."""
+        return self.user, self.wall
+
+
+class EpisodeRow(msgspec.Struct, kw_only=True, gc=False):
+    """What is known of one episode, but for its text."""
+
+    id: str
+    user: str | None
+    wall: str | None
+    position: int
+    ts_ms: int
+
+
+class Told(msgspec.Struct, kw_only=True):
+    """What an event of a fact holds, as the memory writes it."""
+
+    id: str
+    text: str
+    category: str
+    importance: int
+    confidence: float
+    statement: str
+    slot: str | None = None
+    walled: bool = False
+    valid_from_ms: int
+    valid_to_ms: int | None = None
+    evidence: tuple[str, ...] = ()
+    reason: str | None = None
+    quarantined: bool = False
+    source_session: str | None = None
+
+
+class Remembered:
+    """All that is remembered in one scope."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, FactRow] = {}
+        self.episodes: dict[str, EpisodeRow] = {}
+        self.handles: dict[str, int] = {}
+        """Where the event stands that links a handle, by the handle's hash."""
+        self.merges: dict[str, tuple[str, int]] = {}
+        """Into whom a user was merged, by hashes, and where the event stands that says so."""
+        self.citing: dict[str, list[int]] = {}
+        """Where memory's events stand that cite an event, by the hash of its id."""
+        self.changed: set[tuple[str, str]] = set()
+        """Sort and key of the rows that differ since they were last kept."""
+        self.touched: list[str] = []
+        """Ids of facts that differ, for whoever holds them in another form; to be emptied there."""
+        self._slots: dict[tuple[str | None, str | None, str], str] = {}
+        self._statements: dict[tuple[str | None, str | None, str], str] = {}
+
+    # Following.
+
+    def follow(self, event: Event) -> None:
+        """Take one event in. What cannot be understood changes nothing."""
+        deed = _DEEDS.get(event.kind)
+        if deed is not None and not event.redacted and isinstance(event.payload, dict):
+            deed(self, event, event.payload)
+        elif event.kind == "memory.recalled":
+            self._recalled(event)
+
+    def _stored(self, event: Event, payload: dict[str, Any]) -> None:
+        told = _told(payload)
+        if told is None or self._is_settled(told.id):
+            return
+        row = _row(event, told, "current")
+        row.accepted = payload.get("accepted") is True
+        self._cite(event, told)
+        twin = self._statements.get((*row.owner, row.statement))
+        self._put(row)
+        if twin is not None and twin != row.id and self.facts[twin].state == "current":
+            # Learnt twice at once: the first one stands for both.
+            first = self.facts[twin]
+            first.cites = _joined(first.cites, row.cites)
+            self._settle(row, "superseded", event, by=twin)
+            self._touch(first)
+            return
+        self._claim(row, event)
+
+    def _claim(self, row: FactRow, event: Event) -> None:
+        """Have a fact take its place: of two about the same thing the later one holds."""
+        self._statements[*row.owner, row.statement] = row.id
+        if row.slot is None:
+            return
+        rival = self.facts.get(self._slots.get((*row.owner, row.slot), ""))
+        if rival is None or rival.id == row.id or rival.state not in {"current", "archived"}:
+            self._slots[*row.owner, row.slot] = row.id
+        elif row.valid_from_ms >= rival.valid_from_ms:
+            self._slots[*row.owner, row.slot] = row.id
+            rival.valid_to_ms = row.valid_from_ms
+            self._settle(rival, "superseded", event, by=row.id)
+        else:
+            row.valid_to_ms = rival.valid_from_ms
+            self._settle(row, "superseded", event, by=rival.id)
+
+    def _unclaim(self, row: FactRow) -> None:
+        if self._statements.get((*row.owner, row.statement)) == row.id:
+            del self._statements[*row.owner, row.statement]
+        if row.slot is not None and self._slots.get((*row.owner, row.slot)) == row.id:
+            del self._slots[*row.owner, row.slot]
+
+    def _revised(self, event: Event, payload: dict[str, Any]) -> None:
+        told = _told(payload)
+        if told is None:
+            return
+        row = self.facts.get(told.id)
+        self._cite(event, told)
+        if row is None or not row.tellings:
+            # What it was before is erased.
+            self._put(_row(event, told, "current"))
+            self._claim(self.facts[told.id], event)
+            return
+        if row.state in {"forgotten", "superseded"}:
+            return
+        row.tellings.append(Telling(event.recorded_ms, event.position))
+        row.cites = _joined(row.cites, [hashed(one) for one in told.evidence])
+        row.confidence = max(row.confidence, told.confidence)
+        row.importance = told.importance
+        row.category = told.category
+        self._unclaim(row)
+        row.statement, row.slot = told.statement, told.slot
+        row.accessed_ms = max(row.accessed_ms, event.ts_ms)
+        if row.state == "archived":
+            self._settle(row, "current", event)
+        self._touch(row)
+        self._claim(row, event)
+
+    def _refused(self, event: Event, payload: dict[str, Any]) -> None:
+        told = _told(payload)
+        if told is None or told.id in self.facts:
+            return
+        row = _row(event, told, "quarantined" if told.quarantined else "refused")
+        row.reason = told.reason
+        self._cite(event, told)
+        self._put(row)
+
+    def _superseded(self, event: Event, payload: dict[str, Any]) -> None:
+        row = self._named(payload)
+        by, until = payload.get("by"), payload.get("valid_to_ms")
+        if row is None or row.state in {"superseded", "forgotten"} or not isinstance(by, str):
+            return
+        if type(until) is int:
+            row.valid_to_ms = until
+        self._settle(row, "superseded", event, by=by)
+
+    def _archived(self, event: Event, payload: dict[str, Any]) -> None:
+        row = self._named(payload)
+        if row is not None and row.state == "current":
+            row.reason = _text(payload, "reason")
+            self._settle(row, "archived", event)
+
+    def _restored(self, event: Event, payload: dict[str, Any]) -> None:
+        row = self._named(payload)
+        if row is None or row.state in {"superseded", "forgotten"}:
+            return
+        if row.state == "current":
+            row.accepted = True
+            self._touch(row)
+            return
+        accepted = row.state != "archived"
+        row.reason = None
+        row.accepted = row.accepted or accepted
+        row.accessed_ms = max(row.accessed_ms, event.ts_ms)
+        self._settle(row, "current", event)
+        if accepted:
+            self._claim(row, event)
+
+    def _forgotten(self, event: Event, payload: dict[str, Any]) -> None:
+        row = self._named(payload)
+        if row is not None and row.state != "forgotten":
+            row.reason = _text(payload, "reason")
+            self._settle(row, "forgotten", event)
+
+    def _recalled(self, event: Event) -> None:
+        ids = event.refs.get("memory_ids") if isinstance(event.refs, dict) else None
+        for one in ids if isinstance(ids, list) else []:
+            row = self.facts.get(one) if isinstance(one, str) else None
+            if row is not None:
+                row.uses += 1
+                row.accessed_ms = max(row.accessed_ms, event.ts_ms)
+                self._touch(row)
+
+    def _episode(self, event: Event, payload: dict[str, Any]) -> None:
+        if not isinstance(payload.get("summary"), str):
+            return
+        user = _text(payload, "user") if "user" in payload else event.user_id
+        # One of a group that does not say so was written before any did.
+        walled = payload.get("walled", event.session_id.startswith(GROUP_PREFIX)) is True
+        self.episodes[event.event_id] = EpisodeRow(
+            id=event.event_id,
+            user=None if user is None else hashed(user),
+            wall=hashed(event.session_id) if walled else None,
+            position=event.position,
+            ts_ms=event.ts_ms,
+        )
+        self.changed.add(("episode", event.event_id))
+
+    def _linked(self, event: Event, payload: dict[str, Any]) -> None:
+        key = handle_key(payload)
+        if key is not None and _text(payload, "user") is not None:
+            self.handles[key] = event.position
+            self.changed.add(("handle", key))
+
+    def _unlinked(self, _: Event, payload: dict[str, Any]) -> None:
+        key = handle_key(payload)
+        if key is not None and self.handles.pop(key, None) is not None:
+            self.changed.add(("handle", key))
+
+    def _merged(self, event: Event, payload: dict[str, Any]) -> None:
+        kept, other = _text(payload, "user"), _text(payload, "merged")
+        if kept is None or other is None or kept == other:
+            return
+        key = hashed(other)
+        if payload.get("undone") is True:
+            if self.merges.get(key, ("", 0))[0] == hashed(kept):
+                del self.merges[key]
+        elif self.root(hashed(kept)) != key:
+            self.merges[key] = (hashed(kept), event.position)
+        self.changed.add(("merge", key))
+
+    # Asking.
+
+    def root(self, user: str) -> str:
+        """Return the user that one was merged into, at the end of all mergers; both hashed."""
+        seen = {user}
+        while user in self.merges:
+            user = self.merges[user][0]
+            if user in seen:
+                break
+            seen.add(user)
+        return user
+
+    def family(self, user: str) -> set[str]:
+        """Return all users that are the same person as one; all hashed."""
+        root = self.root(user)
+        return {root, user, *(one for one in self.merges if self.root(one) == root)}
+
+    def rival(self, owner: tuple[str | None, str | None], slot: str) -> FactRow | None:
+        """Return the fact of an owner that holds a slot."""
+        row = self.facts.get(self._slots.get((*owner, slot), ""))
+        return row if row is not None and row.state in {"current", "archived"} else None
+
+    def twin(self, owner: tuple[str | None, str | None], statement: str) -> FactRow | None:
+        """Return the fact of an owner that says the same, word for word."""
+        row = self.facts.get(self._statements.get((*owner, statement), ""))
+        return row if row is not None and row.state in {"current", "archived"} else None
+
+    # Keeping.
+
+    def rows(self, keys: Iterable[tuple[str, str]]) -> list[tuple[str, str, bytes | None]]:
+        """Return rows by sort and key, as bytes; None for those that are gone."""
+        found: list[tuple[str, str, bytes | None]] = []
+        for sort, key in sorted(keys):
+            table: dict[str, Any] = getattr(self, _TABLES[sort])
+            found.append((sort, key, encode(table[key]) if key in table else None))
+        return found
+
+    def all_keys(self) -> list[tuple[str, str]]:
+        """Return sort and key of every row."""
+        return [(sort, key) for sort, name in _TABLES.items() for key in getattr(self, name)]
+
+    def load(self, rows: Iterable[tuple[str, str, bytes]]) -> None:
+        """Take in rows as they were kept. Raises ValueError if they cannot be read."""
+        for sort, key, body in rows:
+            if sort not in _TABLES:
+                raise ValueError(sort)
+            getattr(self, _TABLES[sort])[key] = _DECODERS[sort].decode(body)
+        # The order in which they were learnt is the order of their first telling.
+        for row in sorted(self.facts.values(), key=lambda one: one.tellings[-1].position):
+            if row.state in {"current", "archived"}:
+                self._statements[*row.owner, row.statement] = row.id
+                if row.slot is not None:
+                    self._slots[*row.owner, row.slot] = row.id
+        self.touched = list(self.facts)
+
+    def _is_settled(self, fact_id: str) -> bool:
+        row = self.facts.get(fact_id)
+        return row is not None and row.state not in {"quarantined", "refused"}
+
+    def _named(self, payload: dict[str, Any]) -> FactRow | None:
+        return self.facts.get(_text(payload, "id") or "")
+
+    def _put(self, row: FactRow) -> None:
+        row.changes.append((row.recorded_ms, row.state))
+        self.facts[row.id] = row
+        self._touch(row)
+
+    def _settle(
+        self, row: FactRow, state: FactState, event: Event, *, by: str | None = None
+    ) -> None:
+        row.state, row.settled = state, event.position
+        row.changes.append((event.recorded_ms, state))
+        if by is not None:
+            row.superseded_by, row.superseded_ms = by, event.recorded_ms
+            row.valid_to_ms = event.ts_ms if row.valid_to_ms is None else row.valid_to_ms
+        self._touch(row)
+
+    def _touch(self, row: FactRow) -> None:
+        self.changed.add(("fact", row.id))
+        self.touched.append(row.id)
+
+    def _cite(self, event: Event, told: Told) -> None:
+        for one in told.evidence:
+            key = hashed(one)
+            positions = self.citing.setdefault(key, [])
+            if event.position not in positions:
+                positions.append(event.position)
+                self.changed.add(("citing", key))
+
+
+def handle_key(payload: dict[str, Any]) -> str | None:
+    """Return the hash that a handle goes by; None if the event names none."""
+    channel, handle = _text(payload, "channel"), _text(payload, "handle")
+    return None if channel is None or handle is None else hashed(channel, handle)
+
+
+def believed(row: FactRow, at_ms: int) -> FactState | None:
+    """Return the state that the ledger knew a fact in at a time; None if it did not know it."""
+    known: FactState | None = None
+    for recorded_ms, state in row.changes:
+        if recorded_ms <= at_ms:
+            known = state
+    return known
+
+
+def telling_at(row: FactRow, at_ms: int) -> Telling:
+    """Return the event that told a fact as it read at a time."""
+    told = [one for one in row.tellings if one.recorded_ms <= at_ms]
+    return told[-1] if told else row.tellings[0]
+
+
+def _told(payload: dict[str, Any]) -> Told | None:
+    try:
+        told = msgspec.convert(payload, Told)
+    except msgspec.ValidationError:
+        return None
+    return told if told.category in CATEGORIES else None
+
+
+def _row(event: Event, told: Told, state: FactState) -> FactRow:
+    return FactRow(
+        id=told.id,
+        user=None if event.user_id is None else hashed(event.user_id),
+        wall=hashed(event.session_id) if told.walled else None,
+        state=state,
+        category=told.category,
+        importance=told.importance,
+        confidence=told.confidence,
+        recorded_ms=event.recorded_ms,
+        valid_from_ms=told.valid_from_ms,
+        valid_to_ms=told.valid_to_ms,
+        accessed_ms=event.ts_ms,
+        cites=_joined([], [hashed(one) for one in told.evidence]),
+        statement=told.statement,
+        slot=told.slot,
+        tellings=[Telling(event.recorded_ms, event.position)],
+        changes=[],
+    )
+
+
+def _joined(first: list[str], second: list[str]) -> list[str]:
+    return list(dict.fromkeys([*first, *second]))
+
+
+def _text(payload: dict[str, Any], name: str) -> str | None:
+    found = payload.get(name)
+    return found if isinstance(found, str) else None
+
+
+_DEEDS: Final = {
+    "memory.stored": Remembered._stored,  # noqa: SLF001
+    "memory.revised": Remembered._revised,  # noqa: SLF001
+    "memory.refused": Remembered._refused,  # noqa: SLF001
+    "memory.superseded": Remembered._superseded,  # noqa: SLF001
+    "memory.archived": Remembered._archived,  # noqa: SLF001
+    "memory.restored": Remembered._restored,  # noqa: SLF001
+    "memory.forgotten": Remembered._forgotten,  # noqa: SLF001
+    "episode.written": Remembered._episode,  # noqa: SLF001
+    "user.linked": Remembered._linked,  # noqa: SLF001
+    "user.unlinked": Remembered._unlinked,  # noqa: SLF001
+    "user.merged": Remembered._merged,  # noqa: SLF001
+}
+_TABLES: Final = {
+    "fact": "facts",
+    "episode": "episodes",
+    "handle": "handles",
+    "merge": "merges",
+    "citing": "citing",
+}
+_DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    "fact": msgspec.json.Decoder(FactRow),
+    "episode": msgspec.json.Decoder(EpisodeRow),
+    "handle": msgspec.json.Decoder(int),
+    "merge": msgspec.json.Decoder(tuple[str, int]),
+    "citing": msgspec.json.Decoder(list[int]),
+}

@@ -1,0 +1,74 @@
+"""The terms by which texts are ranked: words without their endings, and without the small ones.
+
+``Meetings`` and ``met`` differ here, ``meetings`` and ``meeting`` do not. Names in code count whole
+and in parts; scripts without spaces count two characters at a time. Terms are kept as numbers that
+every process makes alike, so that no text lies where they are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from functools import lru_cache
+from typing import Final
+from zlib import crc32
+
+import Stemmer
+
+from treering.model.search_words import WORD_CHARACTERS_MAX, pieces_in, spelt
+
+_KEPT_WORDS_MAX: Final = 2**16
+_PLAIN: Final = re.compile(r"[a-z0-9]+")
+_WHOLE: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]+(?:[_.][A-Za-z0-9]+)+")
+"""Names and versions with joints: ``snake_case``, ``notes.txt``, ``3.11.7``."""
+_JOINT: Final = re.compile(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]|[A-Za-z0-9][_.][A-Za-z0-9]")
+
+SMALL_WORDS: Final = frozenset({
+    "a", "about", "all", "also", "am", "an", "and", "any", "are", "aren", "as", "at", "be",
+    "been", "being", "but", "by", "can", "could", "couldn", "d", "did", "didn", "do", "does",
+    "doesn", "doing", "don", "for", "from", "had", "hadn", "has", "hasn", "have", "haven",
+    "having", "he", "her", "hers", "him", "his", "how", "i", "if", "in", "into", "is", "isn",
+    "it", "its", "just", "ll", "m", "me", "my", "of", "on", "or", "our", "ours", "re", "s",
+    "shall", "she", "should", "shouldn", "so", "some", "such", "t", "than", "that", "the",
+    "their", "theirs", "them", "then", "there", "these", "they", "this", "those", "to", "too",
+    "us", "ve", "very", "was", "wasn", "we", "were", "weren", "what", "when", "where", "which",
+    "who", "whom", "whose", "why", "will", "with", "won", "would", "wouldn", "you", "your",
+    "yours",
+})  # fmt: skip
+"""Words that stand in every other text, and so tell none apart."""
+
+
+def terms(text: str) -> list[str]:
+    """Return the terms of a text, in order; a term that comes again is there again."""
+    return [term for word in _words(text) if (term := _term(word))]
+
+
+def term_ids(text: str) -> array[int]:
+    """Return the terms of a text as numbers of 32 bits, the same in every process."""
+    return array("I", [number for word in _words(text) if (number := _number(word)) is not None])
+
+
+def _words(text: str) -> list[str]:
+    words = _PLAIN.findall(text.lower()) if text.isascii() else spelt(text).split()
+    if _JOINT.search(text):
+        words += pieces_in(text)
+        words += [name.lower() for name in _WHOLE.findall(text)]
+    return words
+
+
+@lru_cache(_KEPT_WORDS_MAX)
+def _term(word: str) -> str:
+    """Return the term of a word; nothing for a small one."""
+    if word in SMALL_WORDS:
+        return ""
+    clipped = word[:WORD_CHARACTERS_MAX]
+    # A stemmer is not for several threads at once, and costs next to nothing to make.
+    if clipped.isascii() and clipped.isalpha():
+        return str(Stemmer.Stemmer("english", 0).stemWord(clipped))
+    return clipped
+
+
+@lru_cache(_KEPT_WORDS_MAX)
+def _number(word: str) -> int | None:
+    term = _term(word)
+    return crc32(term.encode()) if term else None

@@ -1,0 +1,118 @@
+"""Relations between a new statement and an old one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treering.derive.claim_relations import relation
+
+STATEMENTS = [
+    "Prefers dark mode",
+    "Lives in Ghent",
+    "Has a dog named Max",
+    "Does not like fish",
+    "Meeting every Tuesday at 2pm",
+    "The author of Emma is Jane",
+    "Uses the editor Helix",
+]
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "similarity"),
+    [
+        ("I prefer dark mode.", "The user prefers Dark Mode", 0.95),
+        ("Likes Python over JS", "Prefers Python to JS", 0.85),
+        ("Likes spicy food", "Enjoys spicy food", 0.95),
+        ("Meeting every Tuesday at 2pm", "Meeting every Tuesday 2pm", 0.95),
+        ("Uses VS Code", "Uses vscode", 0.9),
+        ("Has a dog", "Has a dog named Max", 0.8),
+        ("Lives in Ghent", "I live in Ghent, Belgium", 0.9),
+        ("Switched to Helix", "Uses Helix", 0.7),
+        ("Commutes by the early train", "Takes the early train", 0.93),
+    ],
+)
+def test_wording_alone_changes_nothing(new: str, old: str, similarity: float) -> None:
+    assert relation(new, old, similarity) == "same"
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "similarity"),
+    [
+        ("Prefers light mode", "Prefers dark mode", 0.9),
+        ("Prefers JS over Python", "Likes Python over JS", 0.9),
+        ("Does not like fish", "Likes fish", 0.9),
+        ("I love fish", "I can't stand fish", 0.8),
+        ("Never eats meat", "Eats meat", 0.8),
+        ("Is vegetarian", "Eats meat", 0.6),
+        ("Stopped smoking", "Smokes", 0.7),
+        ("I moved to Porto", "Lives in Ghent", 0.5),
+        ("I no longer live in Ghent", "Lives in Ghent", 0.8),
+        ("Switched from VS Code to Helix", "Uses VS Code", 0.6),
+        ("Uses spaces, not tabs", "Uses tabs", 0.8),
+        ("The database is PostgreSQL 16", "The database is PostgreSQL 15", 0.97),
+        ("Meeting every Tuesday 3pm", "Meeting every Tuesday 2pm", 0.95),
+        ("The mayor of Ghent is Ann", "The mayor of Ghent is Bea", 0.9),
+        ("Ann is a citizen of Kingdom of Mu", "Ann is a citizen of Mu", 0.95),
+        ("Builds take 5 minutes", "Builds take 9 minutes", 0.95),
+        ("The staging server belongs to Ann", "The staging server belongs to Bea", 0.9),
+        (
+            "Actually, the retry limit for uploads is seven",
+            "The retry limit for uploads is five",
+            0.9,
+        ),
+    ],
+)
+def test_what_cannot_both_hold_contradicts(new: str, old: str, similarity: float) -> None:
+    assert relation(new, old, similarity) == "contradicts"
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "similarity"),
+    [
+        ("Likes tea", "Likes hiking", 0.7),
+        ("Speaks French", "Speaks German", 0.92),
+        ("Is allergic to peanuts", "Is allergic to shellfish", 0.93),
+        ("Max is allergic to peanuts", "Bella is allergic to peanuts", 0.93),
+        ("Does not live in Ghent", "Lives in Porto", 0.8),
+        ("Works at Acme", "Lives in Ghent", 0.65),
+        ("The capital of Mu is Ghent", "The mayor of Mu is Ann", 0.9),
+        ("Commutes by the early train", "Takes the early train", 0.7),
+        ("The door squeaks", "Prefers dark mode", 0.1),
+    ],
+)
+def test_what_may_both_hold_is_unrelated(new: str, old: str, similarity: float) -> None:
+    assert relation(new, old, similarity) == "unrelated"
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Has a dog named Max", "Has a dog"),
+        ("Lives in Ghent, Belgium", "Lives in Ghent"),
+        ("Is allergic to peanuts and shellfish", "Is allergic to peanuts"),
+    ],
+)
+def test_what_says_more_refines(new: str, old: str) -> None:
+    assert relation(new, old, 0.85) == "refines"
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_spelling_articles_and_who_tells_it_do_not_matter(text: str) -> None:
+    for other in (text.lower(), f"{text}.", text.replace("the ", "")):
+        assert relation(text, other, 0.95) == "same"
+        assert relation(other, text, 0.95) == "same"
+
+
+@pytest.mark.parametrize("similarity", [0.0, 0.7, 0.95])
+def test_values_of_one_slot_contradict_either_way_and_however_similar(similarity: float) -> None:
+    one, other = "The author of Emma is Jane", "The author of Emma is Joan"
+
+    assert relation(one, other, similarity) == "contradicts"
+    assert relation(other, one, similarity) == "contradicts"
+
+
+@given(st.text(max_size=60))
+def test_a_text_is_the_same_as_itself(text: str) -> None:
+    assert relation(text, text, 1.0) == "same"
