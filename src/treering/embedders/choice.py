@@ -1,0 +1,40 @@
+"""Which embedder is meant by a name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from treering.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from treering.memory.ports import Embedder
+
+KEY_VARIABLE: Final = "TREERING_EMBEDDER_KEY"
+"""Where the key of an endpoint is found. It is part of no name."""
+_ENDPOINT: Final = "endpoint:"
+
+
+def embedder_named(text: str | None) -> Embedder | None:
+    """Return the embedder of a name: the table if there is none, and no embedder for ``off``."""
+    # Each is imported when it is chosen: who needs none of them waits for none.
+    match text:
+        case None | "" | "static":
+            from treering.embedders.static import StaticEmbedder  # noqa: PLC0415
+
+            return StaticEmbedder()
+        case "minilm":
+            from treering.embedders.minilm import MiniLMEmbedder  # noqa: PLC0415
+
+            return MiniLMEmbedder()
+        case "off":
+            return None
+    model, _, url = text.removeprefix(_ENDPOINT).partition("@")
+    if not text.startswith(_ENDPOINT) or not model or not url:
+        raise InvalidInput(
+            f"no embedder is named {text!r}",
+            hint="use static, minilm, off or endpoint:<model>@<url>",
+        )
+    from treering.embedders.endpoint import EndpointEmbedder  # noqa: PLC0415
+
+    return EndpointEmbedder(url, model, api_key=os.environ.get(KEY_VARIABLE))

