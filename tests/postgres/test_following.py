@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from postgres_server import Places
     from treering import Header, Ledger
-    from treering.ledger.records import Mark, Stretch
+    from treering.model.followers import Mark, Stretch
     from treering.model.scopes import Scope
     from treering.storage.postgres.batch import Batch
 

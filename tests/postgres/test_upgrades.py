@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import treering
-from builders import ELSEWHERE, HERE, said
+from builders import ELSEWHERE, HERE, run_of, said
 from listeners import SOON, Listener
 from postgres_places import Place
 from treering.errors import NotPermitted
+from treering.memory.records import Entry
 from treering.model.scopes import Scope
 from treering.spine.ports import Delivery
 
@@ -21,7 +22,36 @@ if TYPE_CHECKING:
     from postgres_server import Server
     from treering import Header, Ledger
 
-TO_SCHEMA_4: Final = """
+TO_SCHEMA_6: Final = """
+DROP TABLE memory_rows, memory_marks, memory_shelves, memory_documents;
+DROP INDEX events_by_position, events_remembered;
+UPDATE ledger SET value = '6' WHERE name = 'version';
+"""
+TO_SCHEMA_5: Final = f"""
+{TO_SCHEMA_6}
+DROP FUNCTION check_forgetting CASCADE;
+DO $$
+DECLARE
+  held record;
+BEGIN
+  FOR held IN
+    SELECT grantee, table_name, column_name FROM information_schema.column_privileges
+    WHERE table_schema = current_schema() AND privilege_type = 'UPDATE' AND grantee <> current_user
+      AND (table_name, column_name) IN (
+        ('sessions', 'key'), ('sessions', 'name'), ('sessions', 'salt'), ('heads', 'key'),
+        ('runs', 'run_id'), ('events', 'run_id')
+      )
+  LOOP
+    EXECUTE format(
+      'REVOKE UPDATE (%I) ON %I FROM %I', held.column_name, held.table_name, held.grantee
+    );
+  END LOOP;
+END
+$$;
+UPDATE ledger SET value = '5' WHERE name = 'version';
+"""
+TO_SCHEMA_4: Final = f"""
+{TO_SCHEMA_5}
 DROP ROUTINE search_scope, admit_search, run_search;
 DROP TYPE search_order, search_hit;
 DROP TABLE search_documents, search_marks;
@@ -92,6 +122,8 @@ def test_a_role_that_was_granted_before_does_all_of_it_after_the_upgrade(
         assert [r.started_ms is None for r in ledger.tool_calls(HERE).items] == [True, False]
         assert ledger.redact(HERE, session_id="one").redacted_count > 0
         assert [record.call_id for record in ledger.tool_calls(HERE).items] == ["old"]
+        ledger.append(run_of("r1", "mine", session_id="of-u1", user_id="u1"))
+        assert ledger.forget(HERE, user="u1").sessions_erased == 1
         assert ledger.verify(HERE).intact
     with treering.open(old.url_of(role)) as ledger:
         second = heard_in_a_turn(ledger, "two")
@@ -130,8 +162,10 @@ def test_what_an_upgrade_adds_is_walled_in_like_the_rest(
             ledger.tool_calls(scope)
             ledger._store.set_cursor(scope, "bridge", "1")  # type: ignore[arg-type]
             fork(ledger, scope)
+            shelve(ledger, scope)
+    tables = ("tool_calls", "tool_marks", "cursors", "forks", "snapshots", "memory_documents")
     for role, scope in roles.items():
-        for table in ("tool_calls", "tool_marks", "cursors", "forks", "snapshots"):
+        for table in tables:
             found = old.sql(f"SELECT DISTINCT scope FROM {table}", role=role, stating=scope)
             assert found == [(scope,)], (role, table)
 
@@ -155,6 +189,39 @@ def test_a_role_of_the_third_schema_forks_what_it_recorded_before(
         assert ledger._store.snapshot(Scope(HERE), "fork", until_seq=9) == (3, b"1")
         assert ledger.redact(HERE, event_id="e2").redacted_count == 1
         assert ledger._store.snapshot(Scope(HERE), "fork", until_seq=9) is None
+        assert ledger.verify(HERE).intact
+
+
+def shelve(ledger: Ledger, scope: str) -> int:
+    """Have the memory follow the events of ``scope``; return how many documents there are."""
+    store = ledger._store
+    store.follow_documents(
+        Scope(scope),
+        "events",
+        lambda events: [Entry(event.position, b"term", b"") for event in events],
+        embedder="",
+    )
+    return store.holdings(Scope(scope), "events").count
+
+
+@pytest.mark.parametrize("sort", ["application", "held"])
+def test_a_role_of_the_sixth_schema_remembers_what_it_recorded_before(
+    server: Server, sort: str
+) -> None:
+    place = Place(server)
+    place.administration.init(partitions=2)
+    with treering.open(place.url) as ledger:
+        ledger.append([said("old", event_id="e1"), said("kept")])
+    place.sql(TO_SCHEMA_6)
+    role = place.role(None if sort == "application" else HERE)
+
+    treering.open(place.url).close()
+
+    with treering.open(place.url_of(role)) as ledger:
+        assert shelve(ledger, HERE) == 2
+        assert ledger.redact(HERE, event_id="e1").redacted_count == 1
+        assert ledger._store.holdings(Scope(HERE), "events").count == 1
+        assert ledger._store.drop_documents(Scope(HERE)) == 1
         assert ledger.verify(HERE).intact
 
 

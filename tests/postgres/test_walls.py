@@ -13,6 +13,7 @@ import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
 from postgres_places import Place
 from treering.errors import NotPermitted
+from treering.memory.records import Entry, Row
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ TABLES: Final = (
     *("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention"),
     *("cursors", "tool_calls", "tool_extras", "tool_marks", "forks", "snapshots"),
     *("search_documents", "search_marks", "episodic_events"),
+    *("memory_rows", "memory_marks", "memory_shelves", "memory_documents"),
 )
 PARTS: Final = (
     *("events_00", "events_01", "blobs_00", "blobs_01"),
     *("search_documents_00", "search_documents_01"),
+    *("memory_documents_00", "memory_documents_01"),
 )
 MARK: Final = "their-"
 """Stands in all that the other scope holds."""
@@ -80,6 +83,20 @@ def fill(ledger: Ledger, scope: str, mark: str) -> None:
     [draft] = ledger._drafter.draft([said("x", **names | {"session_id": f"{mark}fork"})])
     ledger._store.fork(draft, parent=f"{mark}session", seq=2)
     ledger._store.keep_snapshot(Scope(scope), f"{mark}fork", seq=3, body=b"1")
+    remember(ledger, Scope(scope), mark)
+
+
+def remember(ledger: Ledger, scope: Scope, mark: str) -> None:
+    """Put something into every table of the memory."""
+    store = ledger._store
+    store.follow_documents(
+        scope,
+        "events",
+        lambda events: [Entry(event.position, f"{mark}term".encode(), b"") for event in events],
+        embedder="",
+    )
+    rows = [Row("fact", f"{mark}fact", f"{mark}body".encode())]
+    assert store.keep_memory_rows(scope, rows, since=(), until=(0, 0, 1), anew=False)
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +251,10 @@ def test_sessions_of_two_scopes_that_have_the_same_id_keep_their_names_apart(
         "UPDATE cursors SET cursor = 'x'",
         "UPDATE snapshots SET body = 'x'",
         "DELETE FROM blobs",
+        "UPDATE memory_rows SET body = 'x'",
+        "UPDATE memory_documents SET terms = 'x'",
         "DELETE FROM snapshots",
+        "DELETE FROM memory_documents",
         "DELETE FROM retention",
     ],
 )

@@ -13,7 +13,11 @@ from treering.ledger.records import Cover, Erasure
 if TYPE_CHECKING:
     from treering.ledger.records import Record, SessionRecord
 
-_VOUCHED: Final = {"ledger.redacted": ("null", "placeholder"), "ledger.expired": ("expired",)}
+_VOUCHED: Final = {
+    "ledger.redacted": ("null", "placeholder"),
+    "ledger.expired": ("expired",),
+    "ledger.forgotten": ("expired",),
+}
 """How content is erased that an event of each kind vouches for."""
 
 
@@ -34,6 +38,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     digest: str
     ranges: list[tuple[int, int]]
+    whole: bool = False
+    """The session was forgotten, and its name with it."""
 
 
 def claim_of(record: Record) -> Claim | None:

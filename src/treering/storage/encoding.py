@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from uuid_utils import UUID
 
-from treering.ledger.records import Cut, SessionRecord
+from treering.ledger.records import Cut, SessionRecord, forgotten_name
 from treering.model.codec import SPILL_BYTES_MAX, decode, encode
 from treering.model.events import REDACTED
 from treering.model.upcast import upcast
@@ -132,8 +132,8 @@ def bounded(rows: list[Row], payload_bytes: int) -> list[Row]:
 def session_record(
     scope: str,
     scope_key: bytes,
-    session_id: str | None,
-    salt: bytes,
+    session_id: str,
+    salt: bytes | None,
     genesis: bytes,
     head_seq: int | None,
     head_link: bytes | None,
@@ -147,8 +147,8 @@ def session_record(
         {
             "scope": scope,
             "scope_key": scope_key,
-            "session_id": REDACTED if session_id is None else session_id,
-            "salt": salt,
+            "session_id": session_id,
+            "salt": b"" if salt is None and session_id == forgotten_name(genesis) else salt,
             "genesis": genesis,
             "head_seq": -1 if head_seq is None else head_seq,
             "head_link": head_link or b"",

@@ -16,7 +16,7 @@ import apsw
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.ledger.records import Mark
+    from treering.model.followers import Mark
 
 _abandoned: list[apsw.Connection] = []
 """Connections that a parent process opened; kept, so that nothing closes them."""

@@ -149,11 +149,13 @@ class Batch:
         *,
         salt: bytes | None = None,
         parent: Parent | None = None,
+        forgotten: bytes | None = None,
     ) -> Place:
         """Make a session, as a fork if it has a parent."""
         session, genesis = open_session(
-            self.connection, scope, self._keys[scope], name, salt=salt, parent=parent
-        )
+            self.connection, scope, self._keys[scope], name,
+            salt=salt, parent=parent, forgotten=forgotten,
+        )  # fmt: skip
         seq = 0 if parent is None else parent.cut.seq
         self._places[scope, name] = place = Place(session, genesis, seq, genesis)
         return place
@@ -186,6 +188,10 @@ class Batch:
         if expected_seq is not None and fresh:
             self._expect(fresh, expected_seq)
         return in_call_order(repeats, [self._add(draft) for draft in fresh])
+
+    def keep_place(self, scope: str, name: str, place: Place) -> None:
+        """Have a session stand under ``name``, whatever it is called."""
+        self._places[scope, name] = place
 
     def place_of(self, scope: str, session_id: str) -> Place | None:
         """Return where a session stands, if there is one."""

@@ -27,6 +27,7 @@ from treering.storage.encoding import (
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.cuts import copied_parent
 from treering.storage.postgres.eraser import blank
+from treering.storage.postgres.forgetting import by_genesis, forget_name, forget_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import Record, SessionRecord
     from treering.storage.postgres.batch import Batch, Place
     from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.cuts import Parent
     from treering.storage.postgres.writer import Writer
 
 _LINKS: Final = """
@@ -99,13 +101,16 @@ class Copier:
 
         # A role that policies hold may not COPY.
         copying = not self._writer.server.walled
+        # What was forgotten elsewhere may be here, still under its name.
+        starts = {sessions[scope, name].genesis for name in names}
+        standing = by_genesis(connection, scope, starts)
 
         def work(batch: Batch) -> int:
-            batch.enter(scope, scope_key, names, len(records))
+            batch.enter(scope, scope_key, [*names, *standing.values()], len(records))
             batch.load_runs(scope, {(r.session_id, r.run_id) for r in records if r.run_id})
             copy = _Copy(batch, scope, scope_key, copying=copying)
             for name in names:
-                copy.open(sessions[scope, name])
+                copy.open(sessions[scope, name], standing)
             fresh = copy.leave_out_known(records)
             if doubting:
                 copy.check_new(fresh)
@@ -115,8 +120,11 @@ class Copier:
             added.append(len(fresh))
             return len(fresh)
 
-        places = {(scope, name) for name in names}
-        return self._writer.transact(connection, places, work, copying=copying)
+        places = {(scope, name) for name in (*names, *standing.values())}
+        count = self._writer.transact(connection, places, work, copying=copying)
+        if any(not sessions[scope, name].salt for name in names):
+            self._writer.known.forget()
+        return count
 
 
 class _Copy:
@@ -133,14 +141,35 @@ class _Copy:
         """Write what was added."""
         self._batch.flush(copying=self._copying)
 
-    def open(self, session: SessionRecord) -> None:
-        """Make a session, or see that it is the same one. A fork is made with its first event."""
+    def open(self, session: SessionRecord, standing: Mapping[bytes, str]) -> None:
+        """Make a session, or see that it is the same one. A fork is made with its first event.
+
+        ``standing`` are the names of sessions that are here, by their genesis. Raises Conflict if
+        one that was forgotten would come back.
+        """
         place = self._batch.place_of(self._scope, session.session_id)
+        same = self._batch.place_of(self._scope, standing.get(session.genesis, ""))
+        if place is None and same is not None:
+            if session.salt:
+                raise Conflict(
+                    f"session {session.session_id} of {session.scope} was forgotten here",
+                    current_seq=same.seq,
+                    hint="leave it out: what was forgotten does not come back",
+                )
+            # It was copied before its name was forgotten there.
+            self._batch.keep_place(self._scope, session.session_id, same)
+            place = same
         if place is None:
             if session.cut is not None:
                 return  # Its parent may be among the records that come before its own.
-            place = self._batch.open_session(self._scope, session.session_id, salt=session.salt)
+            place = self._open(session)
         self._check_same(session, place)
+
+    def _open(self, session: SessionRecord, parent: Parent | None = None) -> Place:
+        return self._batch.open_session(
+            self._scope, session.session_id, salt=session.salt, parent=parent,
+            forgotten=None if session.salt else session.genesis,
+        )  # fmt: skip
 
     def _open_fork(self, session: SessionRecord) -> Place:
         """Make a session that was forked from one which is here. Raises InvalidInput if none is."""
@@ -148,9 +177,7 @@ class _Copy:
             raise AssertionError
         self.flush()
         parent = copied_parent(self._connection, self._scope, session, session.cut)
-        place = self._batch.open_session(
-            self._scope, session.session_id, salt=session.salt, parent=parent
-        )
+        place = self._open(session, parent)
         self._check_same(session, place)
         return place
 
@@ -287,6 +314,11 @@ class _Copy:
         erased = EXPIRED if claim.erasure == "expired" else ERASED
         standing = [(place.session, row[0]) for row in found if row[3] & erased == 0]
         blank(self._connection, self._batch.known, self._scope, standing, claim.erasure)
+        if record.kind == "ledger.forgotten":
+            forget_runs(self._connection, self._scope, place.session)
+            if claim.whole:
+                start = (place.session, place.genesis)
+                forget_name(self._connection, self._scope, self._key, *start)
 
 
 def _taken(record: Record) -> DuplicateEvent:

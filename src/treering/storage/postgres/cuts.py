@@ -8,7 +8,7 @@ import msgspec
 
 from treering.errors import NotFound
 from treering.ledger.admission import without_parent
-from treering.ledger.records import Cut
+from treering.ledger.records import FORGOTTEN, Cut
 from treering.storage.encoding import cut_of, name_key
 
 if TYPE_CHECKING:
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
 
-CUT: Final = "parents.name, parents.genesis, forks.seq, forks.link"
+
+def session_name(table: str) -> str:
+    """Return SQL for the name of a session, or what it is called since that was forgotten."""
+    start = f"encode(substr({table}.genesis, 1, 8), 'hex')"
+    return f"coalesce({table}.name, '{FORGOTTEN}' || {start})"
+
+
+CUT: Final = f"{session_name('parents')}, parents.genesis, forks.seq, forks.link"
 """What ``encoding.cut_of`` takes."""
 WITH_CUT: Final = """
 LEFT JOIN forks ON forks.scope = s.scope AND forks.session = s.id

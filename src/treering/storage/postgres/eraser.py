@@ -18,11 +18,12 @@ from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 from treering.ledger.records import Erased
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.storage.claims import cover_of
-from treering.storage.encoding import erasure_flags, id_key
-from treering.storage.postgres import search_index, snapshots, tool_calls
+from treering.storage.encoding import erasure_flags, id_key, name_key
+from treering.storage.postgres import memory_shelves, search_index, snapshots, tool_calls
 from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
-from treering.storage.postgres.schema import SCRUBBED
+from treering.storage.postgres.forgetting import forget_name, forget_runs, note_erased
+from treering.storage.postgres.schema import NAMING, SCRUBBED
 from treering.storage.postgres.tool_records import lock
 
 if TYPE_CHECKING:
@@ -98,14 +99,32 @@ WHERE b.scope = %s AND b.key = ANY(%s)
 RETURNING b.tableoid::regclass::text
 """
 
-# Only our own partitions: whoever erases notes them, and might note anything.
+# Only our own tables: whoever erases notes them, and might note anything.
 _NOTED: Final = f"""
 SELECT c.relname, pg_total_relation_size(c.oid), s.since
 FROM scrubs AS s
 JOIN pg_class AS c ON c.relname = s.relation
-JOIN pg_inherits AS i ON i.inhrelid = c.oid
+LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid
 WHERE i.inhparent IN ({", ".join(f"'{table}'::regclass" for table in SCRUBBED)})
+  OR c.oid IN ({", ".join(f"'{table}'::regclass" for table in NAMING)})
 ORDER BY c.relname
+"""
+_PROJECTIONS: Final = """
+SELECT
+  (
+    SELECT count(e.salt)
+    FROM events AS e
+    WHERE e.scope = %(scope)s
+      AND (e.session, e.seq) IN (SELECT * FROM unnest(%(sessions)s::bigint[], %(seqs)s::bigint[]))
+  ),
+  (
+    SELECT count(*) FROM tool_calls
+    WHERE scope = %(scope)s AND session = ANY(%(sessions)s::bigint[])
+  ),
+  (
+    SELECT count(*) FROM snapshots
+    WHERE scope = %(scope)s AND session = ANY(%(sessions)s::bigint[])
+  )
 """
 
 _Found = tuple[int, int, bytes, str]
@@ -178,9 +197,13 @@ class Eraser:
             return NOTHING
         # Looked for without a lock to know the sessions, and again under their locks.
         before = self._select(connection, selection, erasure, scope_key, limit)
-        if not before:
+        sessions_found = {row[0] for row in before}
+        if selection.with_name and selection.session_id is not None:
+            # Nothing may be left in it but its name.
+            sessions_found |= _named(connection, scope, scope_key, selection.session_id)
+        if not sessions_found:
             return NOTHING
-        names = known.session_names(connection, scope, {row[0] for row in before})
+        names = known.session_names(connection, scope, sessions_found)
 
         def work(batch: Batch) -> Erased:
             batch.enter(scope, scope_key, list(names.values()), len(names))
@@ -195,20 +218,30 @@ class Eraser:
                 members = [(row[1], row[2]) for row in group]
                 batch.place([vouch(cover_of(names[session], members))])
                 sessions.append(names[session])
+            if selection.with_name and not found:
+                sessions = list(names.values())
+                batch.place([vouch(cover_of(name, [])) for name in sessions])
             batch.flush()
             places = [(row[0], row[1]) for row in found]
+            stood = _projections(connection, scope, places)
             erased, shared = blank(connection, known, scope, places, erasure)
+            left = _projections(connection, scope, places)
             attempt.erased = Erased(
                 by_kind=dict(Counter(row[3] for row in found)),
                 sessions=sessions,
                 blobs_erased=erased,
                 blobs_shared=shared,
                 more=len(before) >= limit,
+                projections={name: stood[name] - left[name] for name in stood},
+                named=_forget(batch, selection, scope_key, names),
             )
             return attempt.erased
 
         places = {(scope, name) for name in names.values()}
-        return self._writer.transact(connection, places, work)
+        erased = self._writer.transact(connection, places, work)
+        if erased.named:
+            known.forget()
+        return erased
 
     def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
         """Return how many events would expire by kind, and what is left: open, and imported."""
@@ -258,17 +291,19 @@ class Eraser:
         limit: int,
     ) -> list[_Found]:
         scope, kept = selection.scope, sorted(ERASURE_KINDS | selection.spare)
+        chosen = _LEFT if erasure == "expired" else _CHOSEN
         if selection.event_id is not None:
             key = id_key(scope_key, selection.event_id)[0]
-            return _fetch(connection, f"{_FOUND} AND e.event_id = %s{_CHOSEN}", (scope, key, kept))
+            return _fetch(connection, f"{_FOUND} AND e.event_id = %s{chosen}", (scope, key, kept))
         if selection.session_id is not None:
             session = self._writer.known.session(connection, scope, selection.session_id)
+            users = None if selection.users is None else sorted(selection.users)
             return _fetch(
                 connection,
-                f"{_FOUND} AND e.session = %s AND e.seq <= coalesce(%s, e.seq)"
-                f"{_LEFT if erasure == 'expired' else _CHOSEN}"
+                f"{_FOUND} AND e.session = %s AND e.seq <= coalesce(%s, e.seq){chosen}"
+                " AND (%s::text[] IS NULL OR e.user_id = ANY(%s::text[]))"
                 " ORDER BY e.seq LIMIT %s",
-                (scope, session, selection.until_seq, kept, limit),
+                (scope, session, selection.until_seq, kept, users, users, limit),
             )
         found: list[_Found] = []
         for kind, cutoff in (selection.cutoffs or {}).items():
@@ -306,6 +341,7 @@ def blank(
     tool_calls.fold_anew(connection, scope, scope_key, calls)
     snapshots.drop(connection, known, scope, sessions)
     unsearched = search_index.drop(connection, known, scope, sessions, seqs)
+    unshelved = memory_shelves.drop(connection, known, scope, sessions, seqs)
     erased: list[Any] = []
     if blobs:
         # Whoever is about to hold one of them has locked it: wait for him, then look again.
@@ -314,13 +350,38 @@ def blank(
             (scope, blobs),
         )
         erased = _fetch(connection, _DROP_BLOBS, (scope, blobs))
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO scrubs (relation) VALUES (%s)"
-            " ON CONFLICT (relation) DO UPDATE SET since = clock_timestamp()",
-            sorted({(row[0],) for row in (*touched, *erased, *unsearched)}),
-        )
+    note_erased(connection, (row[0] for row in (*touched, *erased, *unsearched, *unshelved)))
     return len(erased), len(blobs) - len(erased)
+
+
+def _named(connection: Connection, scope: Scope, scope_key: bytes, name: str) -> set[int]:
+    """Return the session of that name, if it still has one."""
+    key = name_key(scope_key, name)
+    statement = "SELECT id FROM sessions WHERE scope = %s AND key = %s AND name IS NOT NULL"
+    return {row[0] for row in _fetch(connection, statement, (scope, key))}
+
+
+def _forget(batch: Batch, selection: Selection, scope_key: bytes, names: dict[int, str]) -> int:
+    """Forget what sessions and runs were called, as far as they are to be; return how many."""
+    named = 0
+    for session, name in names.items():
+        place = batch.place_of(selection.scope, name)
+        if selection.with_name or selection.users is not None:
+            forget_runs(batch.connection, selection.scope, session)
+        if selection.with_name and place is not None:
+            start = (session, place.genesis)
+            named += forget_name(batch.connection, selection.scope, scope_key, *start)
+    return named
+
+
+def _projections(
+    connection: Connection, scope: Scope, places: list[tuple[int, int]]
+) -> dict[str, int]:
+    """Return how many entries there are that come from events, or from their sessions."""
+    sessions, seqs = [place[0] for place in places], [place[1] for place in places]
+    asked = {"scope": scope, "sessions": sessions, "seqs": seqs}
+    row = connection.execute(_PROJECTIONS, asked, binary=True).fetchone() or ()
+    return dict(zip(("contents", "tool_calls", "snapshots"), row, strict=True))
 
 
 def scrub(connection: Connection, *, bytes_max: int | None = None) -> Physical:

@@ -1,4 +1,4 @@
-"""What this process remembers of the ledger between calls: keys and names that never change."""
+"""What this process remembers of the ledger between calls: keys, and names until they are gone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from treering.ledger.chain import SALT_BYTES, genesis
-from treering.model.events import REDACTED
 from treering.storage.encoding import name_key
-from treering.storage.postgres.cuts import find_cut
+from treering.storage.postgres.cuts import find_cut, session_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -122,16 +121,28 @@ class Known:
         found = {session: known.get((scope, session)) for session in set(sessions)}
         unknown = [session for session, name in found.items() if name is None]
         if unknown:
-            rows = connection.execute(
-                "SELECT id, coalesce(name, %s) FROM sessions"
-                " WHERE scope = %s AND id = ANY(%s::bigint[])",
-                (REDACTED, scope, unknown),
-                binary=True,
-            ).fetchall()
-            for session, name in rows:
+            for session, name in _read_names(connection, scope, unknown):
                 found[session] = name
                 self._remember_name(scope, session, name)
         return {session: name for session, name in found.items() if name is not None}
+
+    def look_again(self, connection: Connection, scope: Scope, sessions: Iterable[int]) -> bool:
+        """Whether one of ``sessions`` is not called as it is remembered: all is read anew then."""
+        remembered = {one: self._names.get((scope, one)) for one in sessions}
+        names = dict(_read_names(connection, scope, list(remembered)))
+        changed = any(name not in {None, names.get(one)} for one, name in remembered.items())
+        if changed:
+            self.forget()
+        return changed
+
+
+def _read_names(connection: Connection, scope: Scope, sessions: list[int]) -> list[tuple[int, str]]:
+    return connection.execute(
+        f"SELECT s.id, {session_name('s')} FROM sessions AS s"
+        " WHERE s.scope = %s AND s.id = ANY(%s::bigint[])",
+        (scope, sessions),
+        binary=True,
+    ).fetchall()
 
 
 def open_session(
@@ -142,21 +153,26 @@ def open_session(
     *,
     salt: bytes | None = None,
     parent: Parent | None = None,
+    forgotten: bytes | None = None,
 ) -> tuple[int, bytes]:
     """Add a session with its head; return its id and genesis. Its lock must be held.
 
-    One that has a parent is a fork of it.
+    One that has a parent is a fork of it. ``forgotten`` is the genesis of one whose name was
+    forgotten where it comes from.
     """
-    salt = salt or os.urandom(SALT_BYTES)
     cut = None if parent is None else parent.cut
-    first = genesis(salt, scope, name, cut)
+    key = name_key(scope_key, name)
+    if forgotten is None:
+        salt = salt or os.urandom(SALT_BYTES)
+    first = forgotten or genesis(salt or b"", scope, name, cut)
+    told = (None, None) if forgotten else (name, salt)
     row = connection.execute(
         "WITH made AS ("
         "  INSERT INTO sessions (scope, key, name, salt, genesis) VALUES (%s, %s, %s, %s, %s)"
         "  RETURNING scope, id, key, genesis"
         ") INSERT INTO heads (scope, session, seq, key, link)"
         " SELECT scope, id, %s, key, genesis FROM made RETURNING session",
-        (scope, name_key(scope_key, name), name, salt, first, 0 if cut is None else cut.seq),
+        (scope, key, *told, first, 0 if cut is None else cut.seq),
         binary=True,
     ).fetchone()
     if row is None:

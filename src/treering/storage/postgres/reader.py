@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treering.errors import InvalidCursor
-from treering.ledger.records import Place, Stretch
+from treering.ledger.records import Place
+from treering.model.followers import Mark, Stretch
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.damage import naming_damage
-from treering.storage.encoding import bounded, id_key
+from treering.storage.encoding import EXPIRED, bounded, id_key
 from treering.storage.postgres import rows, runs, timeline
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.rows import (
     BLOB,
     EVENT,
+    FLAGS,
     HEADER,
+    KIND,
     PAYLOAD_BYTES,
     RECORD,
     SESSION,
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Draft, Mark, Record
+    from treering.ledger.records import Draft, Record
     from treering.model.events import Event, Header
     from treering.model.queries import Query
     from treering.model.runs import OpenRun
@@ -375,8 +378,18 @@ class Reader:
         look: Callable[[Connection], list[Row]],
         build: Callable[[Connection, Scope, list[Row]], list[Any]],
     ) -> list[Any]:
+        def work(connection: Connection) -> list[Any]:
+            places = self._known.places
+            built = build(connection, scope, look(connection))
+            # What is remembered is dropped if a session was forgotten: it may be another now.
+            return (
+                built
+                if self._known.places is places
+                else build(connection, scope, look(connection))
+            )
+
         with naming_damage(self._server.address.shown):
-            return self._server.read(lambda c: build(c, scope, look(c)), scope)
+            return self._server.read(work, scope)
 
     def _to_headers(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Header]:
         return rows.headers(found, scope, self._names(connection, scope, found))
@@ -393,6 +406,12 @@ class Reader:
 
     def _names(self, connection: Connection, scope: Scope, found: list[Row]) -> dict[int, str]:
         sessions = {row[SESSION] for row in found}
+        # Nothing but these can be read of a session that was forgotten, perhaps by another process.
+        doubtful = {
+            row[SESSION] for row in found if row[KIND] in ERASURE_KINDS or row[FLAGS] >= EXPIRED
+        }
+        if doubtful:
+            self._known.look_again(connection, scope, doubtful)
         return self._known.session_names(connection, scope, sessions)
 
     def repeats(

@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
 from treering.errors import InvalidInput, NotFound
-from treering.storage.postgres.schema import SCRUBBED
+from treering.storage.postgres.schema import NAMING, SCRUBBED
 
 if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
@@ -23,6 +23,7 @@ WALLED: Final = (
     *("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention"),
     *("cursors", "tool_calls", "tool_extras", "tool_marks", "forks", "snapshots"),
     *("search_documents", "search_marks"),
+    *("memory_rows", "memory_marks", "memory_shelves", "memory_documents"),
 )
 MAINTAIN_VERSION: Final = 170_000
 """From here on VACUUM can be granted."""
@@ -36,17 +37,19 @@ GRANT SELECT, INSERT (scope, key, name, salt, genesis) ON sessions TO {app}, {sc
 GRANT UPDATE (days) ON retention TO {app}, {scoped};
 GRANT UPDATE (cursor) ON cursors TO {app}, {scoped};
 GRANT UPDATE (round) ON seals TO {app}, {scoped};
-GRANT UPDATE (seq, link) ON heads TO {app}, {scoped};
-GRANT UPDATE (state, last_seq) ON runs TO {app}, {scoped};
+GRANT UPDATE (key, name, salt) ON sessions TO {app}, {scoped};
+GRANT UPDATE (seq, key, link) ON heads TO {app}, {scoped};
+GRANT UPDATE (run_id, state, last_seq) ON runs TO {app}, {scoped};
 GRANT UPDATE (key) ON blobs TO {app}, {scoped};
 GRANT UPDATE (since) ON scrubs TO {app}, {scoped};
 GRANT UPDATE (
-  summary, refs, payload, salt, blob, payload_bytes, flags, event_name, source, origin, run_seq,
-  turn_id, agent_id, user_id, ts_ms, recorded_ms, content_digest
+  summary, refs, payload, salt, blob, payload_bytes, flags, event_name, source, origin, run_id,
+  run_seq, turn_id, agent_id, user_id, ts_ms, recorded_ms, content_digest
 ) ON events TO {app}, {scoped};
 GRANT DELETE ON blobs, retention TO {app}, {scoped};
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-  tool_calls, tool_extras, tool_marks, snapshots, search_documents, search_marks
+  tool_calls, tool_extras, tool_marks, snapshots, search_documents, search_marks,
+  memory_rows, memory_marks, memory_shelves, memory_documents
   TO {app}, {scoped};
 GRANT DELETE ON scrubs TO {app};
 GRANT USAGE ON SEQUENCE positions, sessions_id_seq TO {app}, {scoped};
@@ -223,7 +226,7 @@ def _let_maintain(connection: Connection, names: dict[str, sql.Identifier]) -> N
         " WHERE inhparent = ANY(%s::text[]::regclass[])",
         (list(SCRUBBED),),
     ).fetchall()
-    tables = ", ".join(row[0] for row in found)
+    tables = ", ".join((*(row[0] for row in found), *NAMING))
     connection.execute(sql.SQL("GRANT MAINTAIN ON {} TO {}").format(sql.SQL(tables), names["app"]))
 
 

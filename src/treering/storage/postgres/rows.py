@@ -33,6 +33,8 @@ _READ: Final = (
     "schema_version", "payload_bytes", "content_digest", "link", "summary", "refs",
 )  # fmt: skip
 SESSION: Final = _READ.index("session")
+KIND: Final = _READ.index("kind")
+FLAGS: Final = _READ.index("flags")
 PAYLOAD_BYTES: Final = _READ.index("payload_bytes")
 BLOB: Final = len(_READ) + 1
 WIDTH: Final = len(_READ)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.model.events import REDACTED
+from treering.storage.postgres.cuts import session_name
 from treering.storage.runs import OPEN_RUNS_MAX
 
 if TYPE_CHECKING:
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from treering.storage.postgres.connections import Connection
 
 # From the few runs that are open, by the index of these, to all that is told of them.
-OPEN: Final = """
+OPEN: Final = f"""
 SELECT
   r.scope,
-  coalesce(s.name, %(redacted)s),
+  {session_name("s")},
   r.run_id,
   r.first_seq,
   CASE first.kind WHEN 'run.started' THEN first.event_name END,
@@ -69,7 +69,7 @@ def open_runs(connection: Connection, scope: str | None, session: int | None) ->
     statement = OPEN_IN_SESSION if session is not None else OPEN_IN_SCOPE
     return connection.execute(
         ALL_OPEN if scope is None else statement,
-        {"redacted": REDACTED, "limit": OPEN_RUNS_MAX, "scope": scope, "session": session},
+        {"limit": OPEN_RUNS_MAX, "scope": scope, "session": session},
         binary=True,
     ).fetchall()
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 SERVER_VERSION_MIN: Final = 15
 PARTITIONS: Final = 16
 PARTITIONED: Final = ("events", "blobs")
-SCRUBBED: Final = (*PARTITIONED, "search_documents")
+SCRUBBED: Final = (*PARTITIONED, "search_documents", "memory_documents")
 """Tables whose partitions are written anew when something of theirs was erased."""
+NAMING: Final = ("sessions", "runs")
+"""Tables that are written anew as a whole when a name was forgotten."""
 ERASABLE: Final = {
     "events": (
         "agent_id", "blob", "content_digest", "event_name", "origin", "payload", "payload_bytes",

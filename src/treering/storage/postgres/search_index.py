@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.derive.search_texts import is_searchable
-from treering.ledger.tool_calls import Step
 from treering.model.events import Event
+from treering.model.followers import Mark, Step
 from treering.model.searches import Candidate, Candidates
 from treering.storage.damage import naming_damage
 from treering.storage.encoding import GONE, bounded
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treering.derive.search_texts import SearchText
-    from treering.ledger.records import Mark
     from treering.model.events import Header
     from treering.model.scopes import Scope
     from treering.model.search_queries import SearchQuery
@@ -301,6 +300,11 @@ class SearchIndex:
             return int(_fetch(connection, f"SELECT count(*) {_BEHIND} {missing}", place)[0][0])
 
         return self._server.read(look, scope)
+
+    def count(self, scope: Scope) -> int:
+        """Return how many events of a scope are in the index."""
+        statement = "SELECT count(*) FROM search_documents WHERE scope = %s"
+        return self._server.read(lambda c: int(_fetch(c, statement, (scope,))[0][0]), scope)
 
     def scopes(self) -> list[str]:
         """Return the scopes of which anything was entered, as far as this role sees all of them."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.ledger.records import SessionHead
-from treering.model.events import REDACTED
 from treering.storage.damage import naming_damage
 from treering.storage.encoding import bounded, cut_of, name_key, session_record
-from treering.storage.postgres.cuts import CUT, WITH_CUT
+from treering.storage.postgres.cuts import CUT, WITH_CUT, session_name
 from treering.storage.postgres.reader import LAST, Reader
 from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES
 from treering.storage.runs import state_after
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
 SESSIONS_PAGE: Final = 1_000
 
 _SESSIONS: Final = f"""
-SELECT s.id, s.scope, scopes.key, s.name, s.salt, s.genesis, h.seq, h.link, {CUT}
+SELECT
+  s.id, s.scope, scopes.key, {session_name("s")}, s.salt, s.genesis, h.seq, h.link, {CUT}
 FROM sessions AS s
 JOIN scopes ON scopes.scope = s.scope
 LEFT JOIN heads AS h ON h.scope = s.scope AND h.session = s.id
@@ -33,7 +33,7 @@ LEFT JOIN heads AS h ON h.scope = s.scope AND h.session = s.id
 """
 # Only those that are told are read beyond their place.
 HEADS: Final = f"""
-SELECT s.name, latest.position, latest.seq, latest.recorded_ms, {CUT}
+SELECT {session_name("s")}, latest.position, latest.seq, latest.recorded_ms, {CUT}
 FROM (
   SELECT h.scope, h.session, h.seq, e.position, e.recorded_ms
   FROM heads AS h
@@ -148,7 +148,7 @@ class SessionReader(Reader):
         with naming_damage(self._server.address.shown):
             return [
                 SessionHead(
-                    session_id=REDACTED if name is None else name,
+                    session_id=name,
                     position=position,
                     head_seq=seq,
                     updated_ms=recorded_ms,

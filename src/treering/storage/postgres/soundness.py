@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.encoding import name_key
 from treering.storage.postgres import runs, tool_calls
+from treering.storage.postgres.cuts import session_name
 
 if TYPE_CHECKING:
     from treering.storage.postgres.connections import Connection
@@ -101,16 +102,15 @@ _STRAYS: Final = (
     ("positions stand twice", "SELECT count(*) - count(DISTINCT position) FROM events"),
 )
 """Complaints, and how many there are of each."""
-_KEYED: Final = """
+_KEYED: Final = f"""
 SELECT e.event_id, e.event_name, s.key
 FROM events AS e
 JOIN scopes AS s ON s.scope = e.scope
 WHERE e.event_name IS NOT NULL
 UNION ALL
-SELECT n.key, n.name, s.key
+SELECT n.key, {session_name("n")}, s.key
 FROM sessions AS n
 JOIN scopes AS s ON s.scope = n.scope
-WHERE n.name IS NOT NULL
 """
 _BLOBS: Final = (
     "SELECT s.scope, s.key, b.key, b.body FROM blobs AS b JOIN scopes AS s ON s.scope = b.scope"

@@ -13,14 +13,21 @@ from treering.model.scopes import Scope
 from treering.storage import forks
 from treering.storage.damage import naming_damage
 from treering.storage.news import News
-from treering.storage.postgres import runs, search_index, snapshots, tool_calls
+from treering.storage.postgres import (
+    forgetting,
+    memory_keeper,
+    runs,
+    search_index,
+    snapshots,
+    tool_calls,
+)
 from treering.storage.postgres.announcements import Announcer, Listener
 from treering.storage.postgres.copies import Copier
 from treering.storage.postgres.eraser import Eraser
 from treering.storage.postgres.known import Known
 from treering.storage.postgres.leases import Leases
+from treering.storage.postgres.memory_keeper import MemoryKeeper
 from treering.storage.postgres.search_index import SearchIndex
-from treering.storage.postgres.sessions import SessionReader
 from treering.storage.postgres.snapshots import Snapshots
 from treering.storage.postgres.soundness import first_flaw
 from treering.storage.postgres.tool_records import ToolRecords
@@ -37,13 +44,13 @@ if TYPE_CHECKING:
         Draft,
         Erased,
         Erasure,
-        Mark,
         Record,
         Selection,
         SessionRecord,
+        Share,
     )
-    from treering.ledger.tool_calls import Step
     from treering.model.events import Event, Header
+    from treering.model.followers import Mark, Step
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
     from treering.model.search_queries import SearchQuery
@@ -64,7 +71,7 @@ GROUP BY 1
 """
 
 
-class PostgresStore(SessionReader):
+class PostgresStore(MemoryKeeper):
     """Keeps events in a schema of a PostgreSQL database."""
 
     def __init__(self, server: Server, vault: Vault) -> None:
@@ -134,6 +141,18 @@ class PostgresStore(SessionReader):
     def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
         """Return how many events would expire by kind, and how many open sessions are left."""
         return self._eraser.count_expirable(selection)
+
+    def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
+        """Return the sessions that have events about ``users``, and how many."""
+        return self._server.read(lambda c: forgetting.shares(c, scope, users), scope)
+
+    def forget_names(self) -> int:
+        """Forget the names that nothing refers to any more: here they went with the events."""
+        return 0
+
+    def projection_counts(self, scope: Scope) -> dict[str, int]:
+        """Return how many entries each projection beside the events has of a scope."""
+        return {"search": self._search.count(scope)} | self.memory_counts(scope)
 
     def finish_erasure(self) -> Physical:
         """Drive erased bytes out of every file; say whether that is done."""
@@ -248,6 +267,7 @@ class PostgresStore(SessionReader):
                 tool_calls.empty(connection)
                 snapshots.empty(connection)
                 search_index.empty(connection)
+                memory_keeper.empty(connection)
             for (scope,) in connection.execute("SELECT scope FROM scopes").fetchall():
                 while self._tools.follow(scope).more:
                     pass

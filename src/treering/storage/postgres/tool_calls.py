@@ -17,7 +17,7 @@ from treering.storage.postgres.tool_rows import FACT, fetch, load, placed, write
 from treering.storage.tool_calls import groups_of, take_in
 
 if TYPE_CHECKING:
-    from treering.ledger.records import Mark
+    from treering.model.followers import Mark
     from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
     from treering.storage.tool_calls import Group, Placed

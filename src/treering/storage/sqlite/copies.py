@@ -5,6 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.admission import without_parent
 from treering.ledger.drafts import compressed
@@ -15,12 +17,18 @@ from treering.storage import encoding
 from treering.storage.claims import check_same_key, claim_of
 from treering.storage.sqlite.blanking import blank
 from treering.storage.sqlite.cuts import find_cut
+from treering.storage.sqlite.forgetting import (
+    by_genesis,
+    forget_name,
+    forget_names,
+    name_by_genesis,
+)
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from treering.ledger.records import Record, SessionRecord
+    from treering.ledger.records import Cut, Record, SessionRecord
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.writer import Writer
 
@@ -43,15 +51,18 @@ class Copier:
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
         """Take in ``records`` in their order, all or none; return how many were new."""
-        added = 0
+        added = forgotten = 0
 
         def work(batch: Batch, _: None) -> None:
-            nonlocal added
+            nonlocal added, forgotten
             copy = _Copy(self._writer, batch)
             for record in records:
                 added += copy.place(sessions[record.scope, record.session_id], record)
+            forgotten = copy.forgotten
 
         self._writer.transact(work, None)
+        if forgotten:
+            forget_names(self._writer)
         return added
 
 
@@ -64,6 +75,8 @@ class _Copy:
         self._connection = batch.connection
         self._places: dict[tuple[str, str], tuple[tuple[int, bytes], int]] = {}
         self._keys: set[tuple[int, bytes]] = set()
+        self.forgotten = 0
+        """Events that say that somebody was forgotten who was known here."""
 
     def place(self, session: SessionRecord, record: Record) -> int:
         """Add one record unless it is there already; return how many were added."""
@@ -96,11 +109,22 @@ class _Copy:
             )
         scope = known.scope(connection, session.scope, create=False)
         number = known.session(connection, *scope, session.session_id)
-        if not number:
-            self._check_parent(scope, session)
-            number = known.open_session(
-                connection, scope, session.scope, session.session_id, session.salt, session.cut
+        same = by_genesis(connection, scope[0], session.genesis)
+        if same and not session.salt:
+            # It was copied before its name was forgotten there.
+            return scope, same
+        if same and same != number:
+            raise Conflict(
+                f"session {session.session_id} of {session.scope} was forgotten here",
+                current_seq=self._batch.head(same)[0],
+                hint="leave it out: what was forgotten does not come back",
             )
+        if not number:
+            cut = self._check_parent(scope, session)
+            number = known.open_session(
+                connection, scope, session.scope, session.session_id, session.salt, cut,
+                forgotten=None if session.salt else session.genesis,
+            )  # fmt: skip
         genesis = fetch_value(connection, "SELECT genesis FROM sessions WHERE id = ?", (number,))
         if genesis != session.genesis:
             raise Conflict(
@@ -110,15 +134,25 @@ class _Copy:
             )
         return scope, number
 
-    def _check_parent(self, scope: tuple[int, bytes], session: SessionRecord) -> None:
-        """Raise InvalidInput unless a fork finds here what it was forked from."""
+    def _check_parent(self, scope: tuple[int, bytes], session: SessionRecord) -> Cut | None:
+        """Return where a fork leaves what it was forked from, as that is called here.
+
+        Raises InvalidInput unless that is here.
+        """
         cut = session.cut
         if cut is None:
-            return
+            return None
         self._batch.flush()
-        parent = self._known.session(self._connection, *scope, cut.parent)
-        if find_cut(self._connection, parent, cut.parent, cut.seq) != cut:
+        connection = self._connection
+        name = cut.parent
+        if not self._known.session(connection, *scope, name):
+            # Its name was forgotten, there or here.
+            name = name_by_genesis(connection, scope[0], cut.genesis) or name
+        here = msgspec.structs.replace(cut, parent=name)
+        parent = self._known.session(connection, *scope, name)
+        if find_cut(connection, parent, name, cut.seq) != here:
             raise without_parent(session, cut)
+        return here
 
     def _check_same(self, session: int, record: Record) -> None:
         self._batch.flush()
@@ -209,3 +243,7 @@ class _Copy:
         standing = [row[2] for row in found if row[5] & erased == 0]
         if standing:
             blank(self._batch, standing, claim.erasure)
+        if record.kind == "ledger.forgotten":
+            self.forgotten += 1 if standing else 0
+            if claim.whole:
+                self.forgotten += forget_name(self._batch, self._known, session)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from treering.errors import Conflict, NotFound
 from treering.ledger.records import Cut
 from treering.storage.repeats import taken
-from treering.storage.sqlite.sql import fetch_all, fetch_one
+from treering.storage.sqlite.sql import fetch_all, fetch_one, session_name
 
 if TYPE_CHECKING:
     import apsw
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.known import Known
     from treering.storage.sqlite.sql import Row
 
-CUT: Final = "parents.name, parents.genesis, forks.seq, forks.link"
+CUT: Final = f"{session_name('parents')}, parents.genesis, forks.seq, forks.link"
 """What ``encoding.cut_of`` takes."""
 WITH_CUT: Final = """
 LEFT JOIN forks ON forks.session = s.id

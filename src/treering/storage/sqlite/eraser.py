@@ -12,25 +12,29 @@ from typing import TYPE_CHECKING, Final
 import apsw
 
 from treering.ledger.records import Cover, Erased, Erasure
+from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.storage import encoding
 from treering.storage.claims import cover_of
 from treering.storage.sqlite import timeline
 from treering.storage.sqlite.blanking import blank
 from treering.storage.sqlite.faults import translate
+from treering.storage.sqlite.forgetting import forget_name
 from treering.storage.sqlite.reader import LAST
-from treering.storage.sqlite.search_index import vouchers
-from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, session_name
+from treering.storage.sqlite.vouchers import vouchers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from treering.ledger.records import Draft, Selection
     from treering.model.receipts import Physical
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
-    from treering.storage.sqlite.search_index import SearchIndex
     from treering.storage.sqlite.writer import Writer
+
+    Finish = Callable[[], tuple[Physical, int | None]]
+    """Drives what was erased out of a file; says whether it is done, and up to which position."""
 
 CHECKPOINT_PATIENCE_MS: Final = 2_000
 
@@ -41,6 +45,18 @@ _LEFT: Final[dict[Erasure, str]] = {
 
 _PENDING: Final = "SELECT value FROM ledger WHERE name = 'erasure_pending'"
 
+_PROJECTIONS: Final = """
+WITH
+  erased AS (SELECT value AS position FROM json_each(CAST(:positions AS TEXT))),
+  touched AS (
+    SELECT DISTINCT e.session FROM erased CROSS JOIN events AS e ON e.position = erased.position
+  )
+SELECT
+  (SELECT count(c.salt) FROM erased CROSS JOIN contents AS c ON c.position = erased.position),
+  (SELECT count(*) FROM touched CROSS JOIN tool_calls AS t ON t.session = touched.session),
+  (SELECT count(*) FROM touched CROSS JOIN snapshots AS n ON n.session = touched.session)
+"""
+
 _Found = tuple[int, int, int, bytes, int]
 """session, seq, position, link, kind"""
 
@@ -48,9 +64,10 @@ _Found = tuple[int, int, int, bytes, int]
 class Eraser:
     """Blanks events and proves the bytes gone."""
 
-    def __init__(self, writer: Writer, search: SearchIndex) -> None:
+    def __init__(self, writer: Writer, companions: Sequence[Finish]) -> None:
+        """Erase with ``writer``; what was erased is driven out of ``companions`` first."""
         self._writer = writer
-        self._search = search
+        self._companions = companions
 
     def erase(
         self,
@@ -66,16 +83,27 @@ class Eraser:
         def work(batch: Batch, _: None) -> None:
             nonlocal result
             found = self._select(batch, selection, erasure, limit)
-            if not found:
+            named = self._named(batch, selection)
+            if not found and not named:
                 return
-            sessions = self._cover(batch, found, vouch)
-            erased, shared = blank(batch, [row[2] for row in found], erasure)
+            sessions = self._cover(batch, found, vouch) if found else []
+            if named and not found:
+                # Nothing is left in it but its name, and an event has to vouch for that, too.
+                sessions = [selection.session_id or ""]
+                batch.place([vouch(cover_of(sessions[0], []))])
+                batch.flush()
+            positions = [row[2] for row in found]
+            before = _projections(batch.connection, positions)
+            erased, shared = blank(batch, positions, erasure)
+            after = _projections(batch.connection, positions)
             result = Erased(
                 by_kind=self._count(batch.connection, found),
                 sessions=sessions,
                 blobs_erased=erased,
                 blobs_shared=shared,
                 more=len(found) >= limit,
+                projections={name: before[name] - after[name] for name in before},
+                named=forget_name(batch, self._writer.known, named) if named else 0,
             )
 
         self._writer.transact(work, None)
@@ -108,15 +136,16 @@ class Eraser:
     def finish(self) -> Physical:
         """Fold the write-ahead log into the file and cut it, unless an older reader needs it.
 
-        The search index comes first: whoever uses it reads from the ledger.
+        The files beside it come first: whoever uses them reads from the ledger.
         """
         database = self._writer.database
         with database.reading() as connection:
             if not fetch_value(connection, _PENDING):
                 return "done"
-        searched, through = self._search.finish()
-        if searched == "pending":
+        finished = [finish() for finish in self._companions]
+        if any(physical == "pending" for physical, _ in finished):
             return "pending"
+        through = min((last for _, last in finished if last is not None), default=None)
         with database.lock:
             try:
                 return self._drive_out(database, through)
@@ -147,6 +176,16 @@ class Eraser:
             database.restore_patience(connection)
             database.turnstile.leave()
 
+    def _named(self, batch: Batch, selection: Selection) -> int:
+        """Return the session whose name is to go, if it still has one; else 0."""
+        if not selection.with_name or selection.session_id is None:
+            return 0
+        known, connection = self._writer.known, batch.connection
+        place = known.scope(connection, selection.scope, create=False)
+        session = known.session(connection, *place, selection.session_id)
+        named = fetch_value(connection, "SELECT name FROM sessions WHERE id = ?", (session,))
+        return 0 if named is None else session
+
     def _select(
         self, batch: Batch, selection: Selection, erasure: Erasure, limit: int
     ) -> list[_Found]:
@@ -162,15 +201,19 @@ class Eraser:
             key = encoding.id_key(scope_key, selection.event_id)[0]
             return fetch_all(
                 connection,
-                f"{columns} WHERE e.scope = ? AND e.event_id = ? AND e.flags & 2 = 0"
+                f"{columns} WHERE e.scope = ? AND e.event_id = ? AND {_LEFT[erasure]}"
                 f" AND e.kind NOT IN ({keep})",
                 (scope, key),
             )
         if selection.session_id is not None:
             session = known.session(connection, scope, scope_key, selection.session_id)
+            about = ""
+            if selection.users is not None:
+                users = (str(_kind(connection, user)) for user in sorted(selection.users))
+                about = f" AND e.user IN ({', '.join(users)})"
             return fetch_all(
                 connection,
-                f"{columns} WHERE e.session = ? AND e.seq <= coalesce(?, e.seq)"
+                f"{columns} WHERE e.session = ? AND e.seq <= coalesce(?, e.seq){about}"
                 f" AND {_LEFT[erasure]} AND e.kind NOT IN ({keep}) ORDER BY e.seq LIMIT ?",
                 (session, selection.until_seq, limit),
             )
@@ -203,7 +246,9 @@ class Eraser:
         for session, group in groupby(found, key=lambda row: row[0]):
             members = list(group)
             name = fetch_value(
-                batch.connection, "SELECT name FROM sessions WHERE id = ?", (session,)
+                batch.connection,
+                f"SELECT {session_name('s')} FROM sessions AS s WHERE s.id = ?",
+                (session,),
             )
             cover = cover_of(name, [(row[1], row[3]) for row in members])
             batch.place([vouch(cover)])
@@ -217,6 +262,12 @@ class Eraser:
             fetch_value(connection, "SELECT name FROM names WHERE id = ?", (kind,)): count
             for kind, count in counts.items()
         }
+
+
+def _projections(connection: apsw.Connection, positions: list[int]) -> dict[str, int]:
+    """Return how many entries there are that come from events, or from their sessions."""
+    row = fetch_one(connection, _PROJECTIONS, {"positions": encode(positions)}) or ()
+    return dict(zip(("contents", "tool_calls", "snapshots"), row, strict=True))
 
 
 def _scope(connection: apsw.Connection, name: str) -> int:

@@ -1,8 +1,8 @@
 """What this process remembers of the file between calls.
 
-Names, scopes and sessions are only ever added, so remembering them is safe. Heads, runs and which
-scopes are sealed change when another process writes; they are dropped, or read again, whenever the
-file has moved under us.
+Names, scopes and sessions are only ever added, until somebody is forgotten: that is counted in the
+file, and then all is read again. Heads, runs and which scopes are sealed change when another
+process writes; they are dropped, or read again, whenever the file has moved under us.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from treering.ledger.chain import SALT_BYTES, genesis
-from treering.model.events import REDACTED
+from treering.ledger.records import forgotten_name
 from treering.storage.encoding import name_key
-from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
+from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, session_name
 from treering.storage.sqlite.timeline import timed_position
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ REMEMBERED_MAX: Final = 50_000
 """Entries of each sort that are remembered; then it starts afresh."""
 SEALED_MARK: Final = "sealed:"
 """Followed by its name, the mark of a scope whose payloads are sealed."""
+_FORGETTINGS: Final = "SELECT value FROM ledger WHERE name = 'forgettings'"
 
 
 class Known:
@@ -37,6 +38,7 @@ class Known:
         self._epoch = -1
         self._version = -1
         self._name_key = b""
+        self._forgettings = 0
         self.forget()
 
     def forget(self) -> None:
@@ -61,11 +63,21 @@ class Known:
         if self._epoch != self._database.epoch:
             self._epoch = self._database.epoch
             self.forget()
+        forgettings = fetch_value(connection, _FORGETTINGS) or 0
+        if self._forgettings != forgettings:
+            self._forgettings = forgettings
+            self.drop_names()
         self.heads.clear()
         self.runs.clear()
         self.position = fetch_value(connection, "SELECT max(position) FROM events") or 0
         self.timed = timed_position(connection)
         self.sealed = sealed_scopes(connection)
+
+    def drop_names(self) -> None:
+        """Drop the names of sessions and all others; some may have been forgotten."""
+        self.sessions.clear()
+        self.names.clear()
+        self.places.clear()
 
     def settle(self, connection: apsw.Connection) -> None:
         """Note that what is remembered holds as of the commit that was just made.
@@ -120,15 +132,25 @@ class Known:
         name: str,
         salt: bytes | None = None,
         cut: Cut | None = None,
+        *,
+        forgotten: bytes | None = None,
     ) -> int:
-        """Add a session and return its id; a fork, if it has a cut."""
-        salt = salt or os.urandom(SALT_BYTES)
-        first = genesis(salt, scope_name, name, cut)
+        """Add a session and return its id; a fork, if it has a cut.
+
+        ``forgotten`` is the genesis of one whose name was forgotten where it comes from.
+        """
+        if forgotten is None:
+            salt = salt or os.urandom(SALT_BYTES)
+        first = forgotten or genesis(salt or b"", scope_name, name, cut)
         session: int = fetch_value(
             connection,
             "INSERT INTO sessions (scope, key, name, salt, genesis) VALUES (?, ?, ?, ?, ?)"
             " RETURNING id",
-            (scope[0], name_key(scope[1], name), name, salt, first),
+            (
+                *(scope[0], name_key(scope[1], name)),
+                *((None, None) if forgotten else (name, salt)),
+                first,
+            ),
         )
         seq = 0
         if cut is not None:
@@ -218,10 +240,11 @@ class Texts(dict[int, str]):
         if name == 0:
             return ""
         with self._database.reading() as connection:
-            text = fetch_value(connection, "SELECT name FROM names WHERE id = ?", (name,))
+            row = fetch_one(connection, "SELECT name, key FROM names WHERE id = ?", (name,))
         if len(self) > REMEMBERED_MAX:
             self.clear()
-        self[name] = REDACTED if text is None else _text(text)
+        known, key = row or (None, b"")
+        self[name] = forgotten_name(key) if known is None else _text(known)
         return self[name]
 
 
@@ -237,9 +260,9 @@ class SessionTexts(dict[int, tuple[str, str]]):
         with self._database.reading() as connection:
             row = fetch_one(
                 connection,
-                "SELECT scopes.name, coalesce(sessions.name, ?) FROM sessions"
+                f"SELECT scopes.name, {session_name('sessions')} FROM sessions"
                 " JOIN scopes ON scopes.id = sessions.scope WHERE sessions.id = ?",
-                (REDACTED, session),
+                (session,),
             )
         if len(self) > REMEMBERED_MAX:
             self.clear()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from treering.errors import InvalidCursor
-from treering.ledger.records import Place, Stretch
+from treering.ledger.records import Place
 from treering.model.codec import encode
 from treering.model.events import REDACTED
+from treering.model.followers import Mark, Stretch
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
 from treering.storage.damage import naming_damage
@@ -17,7 +18,7 @@ from treering.storage.sealing import Opener
 from treering.storage.sqlite import rows, runs, timeline
 from treering.storage.sqlite.known import Blobs, SessionTexts, Texts
 from treering.storage.sqlite.rows import EVENT, HEADER, PAYLOAD_BYTES, RECORD, WITH_CONTENT
-from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
+from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, session_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import apsw
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Mark, Record
+    from treering.ledger.records import Record
     from treering.model.events import Event, Header
     from treering.model.queries import Query
     from treering.model.runs import OpenRun
@@ -283,14 +284,12 @@ class Reader:
                 some = list(keys)[start : start + IDS_AT_ONCE]
                 found += fetch_all(
                     connection,
-                    "SELECT e.event_id, s.name, e.seq, e.ts_ms FROM events AS e"
+                    f"SELECT e.event_id, {session_name('s')}, e.seq, e.ts_ms FROM events AS e"
                     " JOIN sessions AS s ON s.id = e.session"
                     f" WHERE e.scope = ? AND e.event_id IN ({', '.join('?' * len(some))})",
                     (number, *some),
                 )
-        return {
-            keys[key]: Place(name or REDACTED, seq, ts_ms or 0) for key, name, seq, ts_ms in found
-        }
+        return {keys[key]: Place(name, seq, ts_ms or 0) for key, name, seq, ts_ms in found}
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
         """Return headers of the scope behind ``mark``, in the order they are followed."""
@@ -396,12 +395,26 @@ class Reader:
 
     # From rows to values, after the connection was given back.
 
+    def _look_again(self, found: list[Row]) -> None:
+        """Read the names of sessions anew that have vouchers among ``found``.
+
+        Nothing else can be read of a session that was forgotten, perhaps by another process.
+        """
+        kinds = {row[rows.KIND] for row in found}
+        vouching = {kind for kind in kinds if self._names[kind] in ERASURE_KINDS}
+        if vouching:
+            for row in found:
+                if row[rows.KIND] in vouching:
+                    self._sessions.pop(row[rows.SESSION], None)
+
     def _to_headers(self, found: list[Row]) -> list[Header]:
         with naming_damage(self._database.path):
+            self._look_again(found)
             return rows.headers(found, self._names, self._sessions)
 
     def _to_events(self, found: list[Row]) -> list[Event]:
         with naming_damage(self._database.path):
+            self._look_again(found)
             try:
                 return rows.events(found, self._names, self._sessions, self._blobs, _NONE)
             except rows.Sealed:
@@ -428,6 +441,11 @@ class Reader:
 
     def _to_records(self, found: list[Row]) -> list[Record]:
         with naming_damage(self._database.path):
+            self._look_again(found)
+            if any(row[rows.FLAGS] >= encoding.EXPIRED for row in found):
+                # Names of what is gone may have been forgotten since they were read.
+                self._sessions.clear()
+                self._names.clear()
             return rows.records(found, self._names, self._sessions, self._blobs, self._opener)
 
 
@@ -502,19 +520,19 @@ def stored_header(
     """Return the header and salt of the event with this id, or None."""
     row = fetch_one(
         connection,
-        f"SELECT {rows.HEADER}, c.salt, scopes.name, coalesce(sessions.name, ?)"
+        f"SELECT {rows.HEADER}, c.salt, scopes.name, {session_name('sessions')}"
         " FROM events AS e JOIN contents AS c ON c.position = e.position"
         " JOIN sessions ON sessions.id = e.session JOIN scopes ON scopes.id = e.scope"
         " WHERE e.scope = ? AND e.event_id = ?",
-        (REDACTED, scope, key),
+        (scope, key),
     )
     if row is None:
         return None
-    *columns, salt, scope_name, session_name = row
+    *columns, salt, scope_name, name = row
     ids = {columns[at] for at in rows.NAME_COLUMNS if columns[at]}
     marks = ", ".join("?" * len(ids))
     names: dict[int, str] = dict(
         fetch_all(connection, f"SELECT id, name FROM names WHERE id IN ({marks})", list(ids))
     )
-    sessions = {columns[rows.SESSION]: (scope_name, session_name)}
+    sessions = {columns[rows.SESSION]: (scope_name, name)}
     return rows.headers([tuple(columns)], {0: "", **names}, sessions)[0], salt

@@ -40,6 +40,8 @@ COLUMNS: Final = (
 _READ: Final = tuple(column for column in COLUMNS if column != "scope")
 """What is read of an event; its session knows the scope."""
 SESSION: Final = _READ.index("session")
+KIND: Final = _READ.index("kind")
+FLAGS: Final = _READ.index("flags")
 NAME_COLUMNS: Final = tuple(
     _READ.index(column) for column in ("kind", "source", "origin", "run", "turn", "agent", "user")
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.model.events import REDACTED
 from treering.storage.runs import OPEN_RUNS_MAX
-from treering.storage.sqlite.sql import fetch_all
+from treering.storage.sqlite.sql import fetch_all, session_name
 
 if TYPE_CHECKING:
     import apsw
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 OPEN: Final = f"""
 SELECT
   scopes.name,
-  coalesce(s.name, '{REDACTED}'),
+  {session_name("s")},
   coalesce(n.name, '{REDACTED}'),
   r.first_seq,
   CASE k.name WHEN 'run.started' THEN first.event_name END,
@@ -35,7 +35,7 @@ WHERE r.state = 0
 """
 _IN_ORDER: Final = "ORDER BY first.event_name IS NULL, r.session, r.first_seq LIMIT :limit"
 ALL_OPEN: Final = f"""
-{OPEN} AND scopes.name = coalesce(:scope, scopes.name) AND s.name = coalesce(:name, s.name)
+{OPEN} AND scopes.name = coalesce(:scope, scopes.name) AND (:name IS NULL OR s.name = :name)
 {_IN_ORDER}
 """
 OPEN_IN_SESSION: Final = f"{OPEN} AND r.session = :session {_IN_ORDER}"

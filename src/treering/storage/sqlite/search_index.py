@@ -9,18 +9,17 @@ import msgspec
 
 from treering.derive.search_texts import is_searchable
 from treering.errors import StorageError
-from treering.ledger.tool_calls import Step
 from treering.model.codec import encode
 from treering.model.events import Event
-from treering.model.kinds import ERASURE_KINDS
+from treering.model.followers import Step
 from treering.model.searches import Candidate, Candidates
 from treering.storage.encoding import GONE
 from treering.storage.search_marks import marks_of
 from treering.storage.sqlite import search_queries, search_shards
 from treering.storage.sqlite.reader import find_scope
-from treering.storage.sqlite.search_file import SearchFile, Unsound
+from treering.storage.sqlite.search_file import SearchFile
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
-from treering.storage.sqlite.tool_calls import name_id
+from treering.storage.sqlite.vouchers import unseen_erasures
 from treering.storage.tool_calls import RUN_STATES
 
 if TYPE_CHECKING:
@@ -42,17 +41,6 @@ SCANNED_MAX: Final = 8_000
 FOLD_PATIENCE_MS: Final = 2_000
 _LAST: Final = 2**62
 
-_VOUCHERS: Final = """
-SELECT e.scope, e.session, c.payload
-FROM events AS e NOT INDEXED
-JOIN contents AS c ON c.position = e.position
-WHERE e.position > ? AND e.position <= ? AND e.kind IN ({kinds})
-ORDER BY e.position
-"""
-_ERASED: Final = f"""
-SELECT position FROM events INDEXED BY events_by_seq
-WHERE session = ? AND seq BETWEEN ? AND ? AND flags & {GONE}
-"""
 _FOUND: Final = f"""
 SELECT e.position, e.session, e.seq, e.ts_ms, e.kind, r.state
 FROM json_each(CAST(:positions AS TEXT)) AS one
@@ -121,11 +109,9 @@ class SearchIndex:
                 )
         search_shards.enter(index, number, documents)
         if last > after:
-            with self._database.reading() as ledger:
-                link = _link(ledger, last)
             index.execute(
                 "INSERT OR REPLACE INTO followed (scope, position, link) VALUES (?, ?, ?)",
-                (number, last, link),
+                (number, last, self._file.link_at(last)),
             )
         return Step(len(events), more=more)
 
@@ -133,9 +119,7 @@ class SearchIndex:
         row = fetch_one(index, "SELECT position, link FROM followed WHERE scope = ?", (scope,))
         if row is None:
             return 0
-        with self._database.reading() as ledger:
-            if _link(ledger, row[0]) != row[1]:
-                raise Unsound
+        self._file.check_link(row[0], row[1])
         return int(row[0])
 
     def search(
@@ -246,6 +230,14 @@ class SearchIndex:
             )
         return int(count)
 
+    def count(self, scope: Scope) -> int:
+        """Return how many events of a scope are in the index."""
+        with self._database.reading() as ledger:
+            number = find_scope(ledger, scope)[0]
+        if not self._file.exists:
+            return 0
+        return self._file.read(lambda index: search_shards.count(index, number)) or 0
+
     def scopes(self) -> list[str]:
         """Return the scopes of which anything was entered."""
         if not self._file.exists:
@@ -286,55 +278,18 @@ class SearchIndex:
 
     def _apply_erasures(self, index: apsw.Connection) -> int:
         """Take out what the events since the last time say was erased, in every scope."""
-        after = fetch_value(index, "SELECT value FROM facts WHERE name = 'erased_through'")
-        gone: dict[int, set[int]] = {}
-        with self._database.reading() as ledger, ledger:
-            newest: int = fetch_value(ledger, "SELECT max(position) FROM events") or 0
-            if newest < after:
-                raise Unsound
-            for scope, session, payload in vouchers(ledger, after, newest):
-                for first, last in _ranges(payload):
-                    rows = fetch_all(ledger, _ERASED, (session, first, last))
-                    gone.setdefault(scope, set()).update(row[0] for row in rows)
+        newest, gone = unseen_erasures(index, self._database)
         driven = [
-            search_shards.drive_out(index, scope, positions, in_memory=self._database.in_memory)
-            for scope, positions in gone.items()
+            search_shards.drive_out(index, scope, events, in_memory=self._database.in_memory)
+            for scope, events in gone.items()
         ]
         if any(driven):
             self._file.reopen_later()
-        if newest > after:
-            index.execute("UPDATE facts SET value = ? WHERE name = 'erased_through'", (newest,))
         return newest
-
-
-def vouchers(ledger: apsw.Connection, after: int, until: int) -> list[Any]:
-    """Return scope, session and payload of what vouches for erasures between two positions."""
-    kinds = [name_id(ledger, kind) for kind in sorted(ERASURE_KINDS)]
-    known = ", ".join(str(kind) for kind in kinds if kind)
-    return fetch_all(ledger, _VOUCHERS.format(kinds=known), (after, until)) if known else []
-
-
-def _ranges(payload: bytes | None) -> list[tuple[int, int]]:
-    """Return the seqs that a voucher names; all of its session, if that is not told here."""
-    try:
-        return msgspec.json.decode(payload or b"", type=_Told).ranges
-    except msgspec.MsgspecError:
-        return [(0, _LAST)]
-
-
-class _Told(msgspec.Struct):
-    ranges: list[tuple[int, int]]
 
 
 def _position(index: apsw.Connection, scope: int) -> int:
     return fetch_value(index, "SELECT position FROM followed WHERE scope = ?", (scope,)) or 0
-
-
-def _link(ledger: apsw.Connection, position: int) -> bytes | None:
-    link: bytes | None = fetch_value(
-        ledger, "SELECT link FROM events WHERE position = ?", (position,)
-    )
-    return link
 
 
 def _graded(score: float) -> float:

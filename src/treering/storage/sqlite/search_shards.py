@@ -56,6 +56,12 @@ def enter(connection: apsw.Connection, scope: int, documents: list[Document]) ->
             _optimize(connection, shard)
 
 
+def count(connection: apsw.Connection, scope: int) -> int:
+    """Return how many documents of a scope there are."""
+    found = "SELECT coalesce(sum(documents), 0) FROM shards WHERE scope = ?"
+    return int(fetch_value(connection, found, (scope,)))
+
+
 def newest_first(connection: apsw.Connection, scope: int) -> list[int]:
     """Return the shards of a scope."""
     found = fetch_all(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.ledger.records import SessionHead
-from treering.model.events import REDACTED
 from treering.storage.damage import naming_damage
 from treering.storage.encoding import cut_of, name_key, session_record
 from treering.storage.sqlite import snapshots
 from treering.storage.sqlite.cuts import CUT, WITH_CUT, cut_row, forks_of
 from treering.storage.sqlite.reader import LAST, Reader, find_scope, find_session
-from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.sql import fetch_all, fetch_value, session_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
 SESSIONS_PAGE: Final = 1_000
 
 _SESSIONS: Final = f"""
-SELECT s.id, scopes.name, scopes.key, s.name, s.salt, s.genesis, heads.seq, heads.link, {CUT}
+SELECT
+  s.id, scopes.name, scopes.key, {session_name("s")}, s.salt, s.genesis, heads.seq, heads.link,
+  {CUT}
 FROM sessions AS s
 JOIN scopes ON scopes.id = s.scope
 LEFT JOIN heads ON heads.session = s.id
@@ -30,7 +31,7 @@ LEFT JOIN heads ON heads.session = s.id
 """
 # The last events are found within indexes; only those that are told are read.
 HEADS: Final = f"""
-SELECT s.name, e.position, e.seq, e.recorded_ms, {CUT}
+SELECT {session_name("s")}, e.position, e.seq, e.recorded_ms, {CUT}
 FROM (
   SELECT e.position AS position
   FROM sessions AS s
@@ -115,7 +116,7 @@ class SessionReader(Reader):
         with naming_damage(self._database.path):
             return [
                 SessionHead(
-                    session_id=REDACTED if name is None else name,
+                    session_id=name,
                     position=position,
                     head_seq=seq,
                     updated_ms=recorded_ms,

@@ -14,7 +14,7 @@ from treering.ledger.chain import SALT_BYTES
 from treering.storage.encoding import name_key
 from treering.storage.sqlite import runs, schema, tool_calls
 from treering.storage.sqlite.known import SEALED_MARK
-from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.sql import fetch_all, fetch_value, session_name
 
 if TYPE_CHECKING:
     from treering.storage.sealing import Opener
@@ -140,16 +140,15 @@ LEFT JOIN events AS e
   ON e.position = t.position AND e.scope = t.scope AND e.kind = t.kind AND e.ts_ms = t.ts_ms
   AND e.flags < 64
 """
-_KEYED: Final = """
+_KEYED: Final = f"""
 SELECT e.event_id, e.event_name, s.key
 FROM events AS e
 JOIN scopes AS s ON s.id = e.scope
 WHERE e.event_name IS NOT NULL
 UNION ALL
-SELECT n.key, n.name, s.key
+SELECT n.key, {session_name("n")}, s.key
 FROM sessions AS n
 JOIN scopes AS s ON s.id = n.scope
-WHERE n.name IS NOT NULL
 """
 _BLOBS: Final = """
 SELECT s.name, s.key, b.key, b.body

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from treering.ledger.records import FORGOTTEN
+
 if TYPE_CHECKING:
     import apsw
 
 Row: TypeAlias = tuple[Any, ...]
+
+
+def session_name(table: str) -> str:
+    """Return SQL for the name of a session, or what it is called since that was forgotten."""
+    return f"coalesce({table}.name, '{FORGOTTEN}' || lower(hex(substr({table}.genesis, 1, 8))))"
 
 
 def fetch_all(connection: apsw.Connection, statement: str, bindings: Any = ()) -> list[Row]:

@@ -15,15 +15,15 @@ from treering.model.scopes import Scope
 from treering.storage.damage import naming_damage
 from treering.storage.news import News
 from treering.storage.sealing import generation_of
-from treering.storage.sqlite import runs, snapshots, timeline, tool_calls
+from treering.storage.sqlite import forgetting, runs, snapshots, timeline, tool_calls
 from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
 from treering.storage.sqlite.cuts import open_fork
 from treering.storage.sqlite.eraser import Eraser
 from treering.storage.sqlite.known import SEALED_MARK, Known, sealed_scopes
 from treering.storage.sqlite.leases import Leases
+from treering.storage.sqlite.memory_keeper import MemoryKeeper
 from treering.storage.sqlite.search_index import SearchIndex
-from treering.storage.sqlite.sessions import SessionReader
 from treering.storage.sqlite.soundness import first_flaw
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 from treering.storage.sqlite.tool_records import ToolRecords
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
         Draft,
         Erased,
         Erasure,
-        Mark,
         Record,
         Selection,
         SessionRecord,
+        Share,
     )
-    from treering.ledger.tool_calls import Step
     from treering.model.events import Event, Header
+    from treering.model.followers import Mark, Step
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
     from treering.model.search_queries import SearchQuery
@@ -70,7 +70,7 @@ GROUP BY 1
 """
 
 
-class SqliteStore(SessionReader):
+class SqliteStore(MemoryKeeper):
     """Keeps events in one SQLite file."""
 
     def __init__(self, database: Database, vault: Vault) -> None:
@@ -79,7 +79,7 @@ class SqliteStore(SessionReader):
         self._writer = Writer(database, Known(database), vault)
         self._commits = GroupCommit(self._writer.carry_out)
         self._search = SearchIndex(database, self, self._names, self._sessions)
-        self._eraser = Eraser(self._writer, self._search)
+        self._eraser = Eraser(self._writer, (self._search.finish, self.finish_memory))
         self._copier = Copier(self._writer)
         self._tools = ToolRecords(self._writer, self._to_headers)
         self._news = News()
@@ -150,6 +150,19 @@ class SqliteStore(SessionReader):
     def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
         """Return how many events would expire by kind, and how many open sessions are left."""
         return self._eraser.count_expirable(selection)
+
+    def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
+        """Return the sessions that have events about ``users``, and how many."""
+        with self._database.reading() as connection:
+            return forgetting.shares(connection, scope, users)
+
+    def forget_names(self) -> int:
+        """Forget the names that nothing refers to any more; return how many."""
+        return forgetting.forget_names(self._writer)
+
+    def projection_counts(self, scope: Scope) -> dict[str, int]:
+        """Return how many entries each projection beside the events has of a scope."""
+        return {"search": self._search.count(scope)} | self.memory_counts(scope)
 
     def finish_erasure(self) -> Physical:
         """Drive erased bytes out of every file; say whether that is done."""
@@ -308,6 +321,7 @@ class SqliteStore(SessionReader):
         # Not before the commit, after which all that is remembered is taken to hold.
         self._writer.known.forget()
         self._search.remove()
+        self.remove_memory()
         while self._tools.follow().more:
             pass
         with self._database.reading() as connection:
@@ -339,5 +353,6 @@ class SqliteStore(SessionReader):
     def close(self) -> None:
         """Let go of the database."""
         self._search.close()
+        self.close_memory()
         self._database.close()
         self._leases.close()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from treering.derive.tool_calls import links, record_of, runs_of
 from treering.errors import Busy
-from treering.ledger.tool_calls import Step
 from treering.model.codec import encode
+from treering.model.followers import Step
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import tool_table
 from treering.storage.damage import naming_damage

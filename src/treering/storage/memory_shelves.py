@@ -1,0 +1,36 @@
+"""Which events stand on which shelf of the memory, the same in every database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.derive.search_texts import is_searchable
+from treering.memory.records import REMEMBERED_KINDS, TOLD_KINDS
+from treering.model.kinds import ERASURE_KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.memory.records import Entry
+    from treering.model.events import Event
+
+STEP_EVENTS: Final = 500
+"""Events that are entered in one transaction."""
+FOLDED_KINDS: Final = tuple(sorted({*REMEMBERED_KINDS, *ERASURE_KINDS}))
+"""What is remembered is folded from these; none but those that are told stand on a shelf."""
+MEMORIES: Final = TOLD_KINDS
+"""The kinds on the shelf of memories. On that of events stand all that are not folded."""
+
+
+def entries(
+    events: Sequence[Event], read: Callable[[Sequence[Event]], Sequence[Entry]]
+) -> list[tuple[Event, Entry]]:
+    """Return what ``read`` tells of events, each with its own; what has nothing is left out."""
+    searchable = {event.position: event for event in events if is_searchable(event)}
+    if not searchable:
+        return []
+    return [
+        (searchable[entry.position], entry)
+        for entry in read(list(searchable.values()))
+        if entry.position in searchable and (entry.terms or entry.vectors)
+    ]

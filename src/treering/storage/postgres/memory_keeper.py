@@ -1,0 +1,135 @@
+"""What is derived from events for the memory, beside them on a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.model.followers import Step
+from treering.storage.damage import naming_damage
+from treering.storage.postgres import memory_rows, memory_shelves
+from treering.storage.postgres.eraser import SCRUB_BYTES_MAX, scrub
+from treering.storage.postgres.forgetting import note_erased
+from treering.storage.postgres.memory_reader import MemoryReader
+from treering.storage.postgres.tool_rows import fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.memory.records import Document, Entry, Holdings, Row, Rows, Shelf
+    from treering.model.events import Event
+    from treering.model.followers import Mark
+    from treering.model.scopes import Scope
+    from treering.storage.postgres.connections import Connection
+
+DOCUMENTS_MAX: Final = 50_000
+"""Documents of one page."""
+_COUNTS: Final = """
+SELECT
+  (SELECT count(*) FROM memory_rows WHERE scope = %(scope)s),
+  (SELECT coalesce(sum(documents), 0)::bigint FROM memory_shelves WHERE scope = %(scope)s)
+"""
+
+
+class MemoryKeeper(MemoryReader):
+    """Keeps rows and documents in tables of their own, and up with the events."""
+
+    def memory_rows(self, scope: Scope) -> Rows:
+        """Return what was folded and kept."""
+        return self._server.read(lambda c: memory_rows.read(c, scope), scope)
+
+    def keep_memory_rows(
+        self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, anew: bool
+    ) -> bool:
+        """Keep rows that events between two marks changed; False if others were faster."""
+        if self._server.read_only:
+            return False
+
+        def work(connection: Connection, _: bool) -> bool:  # noqa: FBT001
+            with connection.transaction():
+                memory_shelves.lock(connection, self._known, scope)
+                return memory_rows.keep(
+                    connection, scope, rows, since=since, until=until, anew=anew
+                )
+
+        return self._server.write(work, scope)
+
+    def follow_documents(
+        self,
+        scope: Scope,
+        shelf: Shelf,
+        read: Callable[[Sequence[Event]], Sequence[Entry]],
+        *,
+        embedder: str,
+    ) -> Step:
+        """Have a shelf follow the next stretch of its events, as ``read`` tells them."""
+        if self._server.read_only:
+            return Step(0, more=False)
+
+        def work(connection: Connection, _: bool) -> Step:  # noqa: FBT001
+            where, known = (scope, shelf), self._known
+            return memory_shelves.follow(connection, known, where, self._to_events, read, embedder)
+
+        with naming_damage(self._server.address.shown):
+            return self._server.write(work, scope)
+
+    def documents(
+        self, scope: Scope, shelf: Shelf, *, after: int, limit: int
+    ) -> list[tuple[int, Document]]:
+        """Return documents with their numbers, in the order they were entered."""
+        most = min(limit, DOCUMENTS_MAX)
+        return self._server.read(lambda c: memory_shelves.page(c, scope, shelf, after, most), scope)
+
+    def holdings(self, scope: Scope, shelf: Shelf) -> Holdings:
+        """Return the state of a shelf."""
+        return self._server.read(lambda c: memory_shelves.holdings(c, scope, shelf), scope)
+
+    def documents_lag(self, scope: Scope, shelf: Shelf) -> int:
+        """Return how many events of a shelf's kinds are not on it yet."""
+        return self._server.read(lambda c: memory_shelves.lag(c, scope, shelf), scope)
+
+    def drop_documents(self, scope: Scope | None = None) -> int:
+        """Take all documents out, to be entered anew; return how many there were."""
+        if self._server.read_only:
+            return 0
+
+        def work(connection: Connection, _: bool) -> int:  # noqa: FBT001
+            with connection.transaction():
+                if scope is None:
+                    return memory_shelves.empty_all(connection)
+                memory_shelves.lock(connection, self._known, scope)
+                found = memory_shelves.empty(connection, scope)
+                note_erased(connection, (row[0] for row in found))
+            # Their events may be erased when they are no longer found by them.
+            scrub(connection, bytes_max=SCRUB_BYTES_MAX)
+            return len(found)
+
+        return self._server.write(work, scope)
+
+    def nearest(
+        self,
+        scope: Scope,  # noqa: ARG002
+        shelf: Shelf,  # noqa: ARG002
+        vector: bytes,  # noqa: ARG002
+        *,
+        embedder: str,  # noqa: ARG002
+        limit: int,  # noqa: ARG002
+    ) -> list[tuple[int, float]] | None:
+        """Return None: there is no index of neighbours on a server.
+
+        Each erasure, of whichever scope, would have to write all of it anew.
+        """
+        return None
+
+    def memory_counts(self, scope: Scope) -> dict[str, int]:
+        """Return how many rows and documents there are of a scope."""
+        [(rows, documents)] = self._server.read(
+            lambda c: fetch(c, _COUNTS, {"scope": scope}), scope
+        )
+        return {"memory_rows": rows, "documents": documents}
+
+
+def empty(connection: Connection) -> None:
+    """Throw all of it away, of every scope. Call inside a transaction."""
+    memory_shelves.empty_all(connection)
+    for table in ("memory_rows", "memory_marks"):
+        connection.execute(f"DELETE FROM {table}")

@@ -1,0 +1,150 @@
+"""Reading for the memory: events of its kinds as they are followed, and events by position."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from treering.errors import InvalidCursor
+from treering.model.followers import Stretch
+from treering.storage.damage import naming_damage
+from treering.storage.encoding import GONE, bounded
+from treering.storage.memory_shelves import FOLDED_KINDS, MEMORIES
+from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES
+from treering.storage.postgres.sessions import SessionReader
+from treering.storage.postgres.tool_rows import fetch
+from treering.storage.runs import state_after
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.memory.records import Shelf
+    from treering.model.events import Event
+    from treering.model.followers import Mark
+    from treering.model.scopes import Scope
+    from treering.storage.encoding import Row
+    from treering.storage.postgres.connections import Connection
+
+UNSETTLED_MAX: Final = 2_000
+"""Events that are told before they have settled; more of them wait."""
+
+_FOLDED, _TOLD = (", ".join(f"'{kind}'" for kind in kinds) for kinds in (FOLDED_KINDS, MEMORIES))
+_OF_MEMORY: Final = f"e.kind IN ({_FOLDED})"
+BEHIND: Final = f"""
+FROM events AS e
+WHERE e.scope = %(scope)s AND e.flags & {GONE} = 0
+  AND (e.epoch, e.xid, e.position) > (%(epoch)s::int, %(xid)s::text::xid8, %(position)s)
+"""
+_SETTLED: Final = (
+    "AND (e.epoch, e.xid) < ((SELECT enter_epoch()), pg_snapshot_xmin(pg_current_snapshot()))"
+)
+_IN_ORDER: Final = "ORDER BY e.epoch, e.xid, e.position"
+_EVENTS: Final = f"SELECT {EVENT}, e.epoch, e.xid::text::bigint {BEHIND}"
+
+
+class Which(NamedTuple):
+    """Which events are followed, and the order that no index but theirs has.
+
+    Plans are made once, also while the tables are empty and any index would do.
+    """
+
+    condition: str
+    order: str
+
+    def statement(self, horizon: str) -> str:
+        """Return the SQL that reads a stretch of them."""
+        return f"{_EVENTS} AND {self.condition} {horizon} {self.order} LIMIT %(limit)s"
+
+
+REMEMBERED: Final = Which(
+    f"""
+{_OF_MEMORY} AND (e.run_id IS NULL OR EXISTS (
+  SELECT 1 FROM runs AS r
+  WHERE r.scope = e.scope AND r.session = e.session AND r.run_id = e.run_id
+    AND r.state = {state_after("run.ended")}
+))
+""",
+    f"{_IN_ORDER}, e.kind",
+)
+SHELVED: Final[dict[Shelf, Which]] = {
+    "events": Which(f"NOT ({_OF_MEMORY})", _IN_ORDER),
+    "memories": Which(f"{_OF_MEMORY} AND e.kind IN ({_TOLD})", f"{_IN_ORDER}, e.kind"),
+}
+"""Which events stand on which shelf."""
+# Ordered, although there is but one: else an old plan may take any index of the scope.
+AT_POSITIONS: Final = f"""
+SELECT found.*
+FROM unnest(%(positions)s::bigint[]) AS one (position)
+CROSS JOIN LATERAL (
+  SELECT {EVENT}
+  FROM events AS e
+  WHERE e.scope = %(scope)s AND e.position BETWEEN one.position AND one.position
+    AND e.flags & {GONE} = 0
+  ORDER BY e.position
+  LIMIT 1
+) AS found
+"""
+
+
+class MemoryReader(SessionReader):
+    """Answers what the memory asks of the events."""
+
+    def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
+        """Return events that what is remembered is folded from, and what vouches for erasures.
+
+        Behind the last that have settled come those that others may still overtake.
+        """
+
+        def look(connection: Connection) -> Stretch[Event]:
+            rows, more = stretch(connection, scope, mark, REMEMBERED, limit=limit)
+            last = mark_of(rows[-1]) if rows else mark
+            if not more:
+                # No horizon here: it has moved on since the settled ones were read.
+                rows += unsettled(connection, scope, last, REMEMBERED)
+            events = self._to_events(connection, scope, rows)
+            return Stretch(events, [mark_of(row) for row in rows], last, more)
+
+        with naming_damage(self._server.address.shown):
+            return self._server.read(look, scope)
+
+    def events_at_positions(self, scope: Scope, positions: Sequence[int]) -> list[Event]:
+        """Return events of a scope by position, as far as they are there and not erased."""
+
+        def look(connection: Connection) -> list[Row]:
+            asked = {"scope": scope, "positions": list(positions)}
+            found = fetch(connection, AT_POSITIONS, asked)
+            by_position = {row[0]: row for row in found}
+            return [by_position[one] for one in positions if one in by_position]
+
+        return self._read(scope, look, self._to_events)
+
+
+def stretch(
+    connection: Connection, scope: Scope, after: Mark, which: Which, *, limit: int
+) -> tuple[list[Row], bool]:
+    """Return settled events behind a mark, and whether there may be more."""
+    found = fetch(connection, which.statement(_SETTLED), place(scope, after, limit))
+    kept = bounded(found, PAYLOAD_BYTES)
+    return kept, len(found) == limit or len(kept) < len(found)
+
+
+def unsettled(
+    connection: Connection, scope: Scope, after: Mark, which: Which, *, limit: int = UNSETTLED_MAX
+) -> list[Row]:
+    """Return events behind a mark, settled or not."""
+    found = fetch(connection, which.statement(""), place(scope, after, limit))
+    return bounded(found, PAYLOAD_BYTES)
+
+
+def mark_of(row: Row) -> Mark:
+    """Return the mark of an event that was followed."""
+    return (*row[-2:], row[0])
+
+
+def place(scope: Scope, mark: Mark, limit: int) -> dict[str, Any]:
+    """Return what a statement is given to go on behind a mark."""
+    if len(mark) not in {0, 3}:
+        raise InvalidCursor("the mark belongs to another ledger", hint="begin with an empty one")
+    epoch, xid, position = mark or (0, 0, 0)
+    return {
+        "scope": scope, "epoch": epoch, "xid": str(xid), "position": position, "limit": limit,
+    }  # fmt: skip

@@ -1,0 +1,211 @@
+"""The shelves of the memory on a server: documents follow the events, and leave with them.
+
+Settled events of a shelf up to its row of ``memory_shelves`` are in it. Those of transactions that
+others may still overtake are entered, too, and left as they are when they pass by again. A lock of
+the scope keeps whoever enters and whoever erases apart.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from treering.memory.records import REMEMBERED_KINDS, Document, Holdings
+from treering.model.followers import Step
+from treering.storage.memory_shelves import STEP_EVENTS, entries
+from treering.storage.postgres import memory_rows
+from treering.storage.postgres.memory_reader import (
+    BEHIND,
+    SHELVED,
+    mark_of,
+    place,
+    stretch,
+    unsettled,
+)
+from treering.storage.postgres.tool_rows import fetch, planned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.memory.records import Entry, Shelf
+    from treering.model.events import Event
+    from treering.model.followers import Mark
+    from treering.model.scopes import Scope
+    from treering.storage.encoding import Row
+    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.known import Known
+
+LOCK_NAME: Final = "\0memory"
+"""Names no session: no such name is taken."""
+GENERATION_BITS: Final = 40
+"""A shelf begins with any generation: one that is made anew is not taken for the one before."""
+
+_SHELF: Final = """
+SELECT epoch, xid::text::bigint, position, newest, documents, generation
+FROM memory_shelves
+WHERE scope = %s AND shelf = %s
+"""
+_NOTE: Final = """
+INSERT INTO memory_shelves (scope, shelf, epoch, xid, position, newest, documents, generation)
+VALUES (%s, %s, %s::int, %s::text::xid8, %s, %s, %s, %s)
+ON CONFLICT (scope, shelf) DO UPDATE SET (epoch, xid, position, newest, documents)
+  = (excluded.epoch, excluded.xid, excluded.position, excluded.newest, excluded.documents)
+"""
+_INTO: Final = """
+INSERT INTO memory_documents (
+  scope, shelf, number, position, session, seq, ts_ms, kind, embedder, terms, vectors
+) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+_PAGE: Final = """
+SELECT number, position, session, seq, ts_ms, kind, embedder, terms, vectors
+FROM memory_documents
+WHERE scope = %s AND shelf = %s AND number > %s
+ORDER BY number
+LIMIT %s
+"""
+_AMONG: Final = """
+WHERE d.scope = %s AND (d.session, d.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
+"""
+_ENTERED: Final = f"SELECT d.session, d.seq FROM memory_documents AS d {_AMONG}"
+_DROP: Final = f"""
+DELETE FROM memory_documents AS d {_AMONG}
+RETURNING d.shelf, d.tableoid::regclass::text
+"""
+_LEFT: Final = """
+UPDATE memory_shelves SET generation = generation + 1, documents = documents - %s
+WHERE scope = %s AND shelf = %s
+"""
+_ANY_REMEMBERED: Final = f"""
+SELECT EXISTS (SELECT 1 FROM events AS d {_AMONG} AND d.kind = ANY(%s::text[]))
+"""
+_EMPTIED: Final = """
+UPDATE memory_shelves
+SET generation = generation + 1, documents = 0, newest = 0, epoch = 0, xid = '0', position = 0
+"""
+_LAG: Final = """
+SELECT count(*) {behind} AND {which} AND NOT EXISTS (
+  SELECT 1 FROM memory_documents AS d
+  WHERE d.scope = e.scope AND d.session = e.session AND d.seq = e.seq
+)
+"""
+
+
+def follow(
+    connection: Connection,
+    known: Known,
+    where: tuple[Scope, Shelf],
+    to_events: Callable[[Connection, Scope, list[Row]], list[Event]],
+    read: Callable[[Sequence[Event]], Sequence[Entry]],
+    embedder: str,
+) -> Step:
+    """Enter the next stretch of a shelf's events, in a transaction."""
+    scope, shelf = where
+    which = SHELVED[shelf]
+    if not unsettled(connection, scope, _state(connection, *where)[0], which, limit=1):
+        return Step(0, more=False)
+    with connection.transaction():
+        lock(connection, known, scope)
+        mark, newest, count, generation = _state(connection, *where)
+        rows, more = stretch(connection, scope, mark, which, limit=STEP_EVENTS)
+        last = mark_of(rows[-1]) if rows else mark
+        # No horizon behind them: it has moved on since the settled ones were read.
+        waiting = [] if more else unsettled(connection, scope, last, which)
+        new = _unknown(connection, scope, [*rows, *waiting])
+        sessions = {row[0]: row[1] for row in new}
+        found = entries(to_events(connection, scope, new), read)
+        documents = [
+            (
+                *(scope, shelf, number, event.position, sessions[event.position], event.seq),
+                *(event.ts_ms, event.kind, embedder if entry.vectors else ""),
+                *(entry.terms, entry.vectors),
+            )
+            for number, (event, entry) in enumerate(found, start=newest + 1)
+        ]
+        with connection.cursor() as cursor:
+            cursor.executemany(_INTO, documents)
+        epoch, xid, position = last or (0, 0, 0)
+        total = newest + len(documents), count + len(documents)
+        connection.execute(_NOTE, (*where, epoch, str(xid), position, *total, generation))
+    return Step(len(rows) + len(waiting), more=more)
+
+
+def page(
+    connection: Connection, scope: Scope, shelf: Shelf, after: int, limit: int
+) -> list[tuple[int, Document]]:
+    """Return documents behind a number, in order."""
+    found = fetch(connection, _PAGE, (scope, shelf, after, limit))
+    return [(row[0], Document(*row[1:])) for row in found]
+
+
+def holdings(connection: Connection, scope: Scope, shelf: Shelf) -> Holdings:
+    """Return the state of a shelf."""
+    found = fetch(connection, _SHELF, (scope, shelf))
+    return Holdings(found[0][5], *found[0][3:5]) if found else Holdings(0, 0, 0)
+
+
+def lag(connection: Connection, scope: Scope, shelf: Shelf) -> int:
+    """Return how many events of a shelf's kinds are not on it yet."""
+    statement = _LAG.format(behind=BEHIND, which=SHELVED[shelf].condition)
+    mark = _state(connection, scope, shelf)[0]
+    return int(planned(connection, statement, place(scope, mark, 0))[0][0])
+
+
+def lock(connection: Connection, known: Known, scope: Scope) -> None:
+    """Keep all others out of what is derived of a scope until the end of the transaction."""
+    number = known.lock_of(scope, LOCK_NAME)
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
+
+
+def drop(
+    connection: Connection, known: Known, scope: Scope, sessions: list[int], seqs: list[int]
+) -> list[Row]:
+    """Take out what comes of events that are being erased; return the tables that held them.
+
+    Rows are folded anew if any of the events was remembered.
+    """
+    lock(connection, known, scope)
+    found = fetch(connection, _DROP, (scope, sessions, seqs))
+    for shelf in sorted({row[0] for row in found}):
+        count = sum(row[0] == shelf for row in found)
+        connection.execute(_LEFT, (count, scope, shelf))
+    asked = (scope, sessions, seqs, list(REMEMBERED_KINDS))
+    if fetch(connection, _ANY_REMEMBERED, asked)[0][0]:
+        memory_rows.drop(connection, scope)
+    return [row[1:] for row in found]
+
+
+def empty(connection: Connection, scope: Scope) -> list[Row]:
+    """Take out all documents of a scope; return the table that held each of them."""
+    found = fetch(
+        connection,
+        "DELETE FROM memory_documents AS d WHERE d.scope = %s RETURNING d.tableoid::regclass::text",
+        (scope,),
+    )
+    connection.execute(f"{_EMPTIED} WHERE scope = %s", (scope,))
+    return found
+
+
+def empty_all(connection: Connection) -> int:
+    """Take out all documents, of every scope; return how many there were."""
+    connection.execute("LOCK TABLE memory_documents, memory_shelves IN ACCESS EXCLUSIVE MODE")
+    connection.execute("SET LOCAL enable_seqscan = on")
+    count = fetch(connection, "SELECT count(*) FROM memory_documents", ())[0][0]
+    # Their files go with them.
+    connection.execute("TRUNCATE memory_documents")
+    connection.execute(_EMPTIED)
+    return int(count)
+
+
+def _unknown(connection: Connection, scope: Scope, rows: list[Row]) -> list[Row]:
+    """Return those that were not entered before they had settled."""
+    places = [row[1] for row in rows], [row[2] for row in rows]
+    known = {(row[0], row[1]) for row in fetch(connection, _ENTERED, (scope, *places))}
+    return [row for row in rows if (row[1], row[2]) not in known]
+
+
+def _state(connection: Connection, scope: Scope, shelf: Shelf) -> tuple[Mark, int, int, int]:
+    """Return mark, newest number, count and generation of a shelf."""
+    found = fetch(connection, _SHELF, (scope, shelf))
+    if not found:
+        return (), 0, 0, secrets.randbits(GENERATION_BITS)
+    return tuple(found[0][:3]), *found[0][3:]

@@ -1,0 +1,325 @@
+"""A file beside the ledger: derived from it, and made anew whenever it is unsound.
+
+Whoever writes to it takes its turn first, then reads the events, so that nobody enters what was
+erased meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import apsw
+
+from treering.storage.sqlite.database import MEMORY, PATIENCE_S
+from treering.storage.sqlite.faults import translate
+from treering.storage.sqlite.opening import (
+    PrivateCopy,
+    connect_read_only,
+    create_private,
+    shares_live_log,
+)
+from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.turnstile import Turnstile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from treering.storage.sqlite.database import Database
+
+CACHE_KIB: Final = 16_384
+_FACTS: Final = """
+CREATE TABLE facts (
+  name TEXT PRIMARY KEY,
+  value ANY NOT NULL
+) STRICT;
+"""
+
+Result = TypeVar("Result")
+
+
+class Unsound(Exception):
+    """What the file holds does not belong to the ledger, or cannot be read."""
+
+
+class CompanionFile:
+    """One connection to the file, used by one thread at a time."""
+
+    def __init__(self, database: Database, *, suffix: str, layout: int, tables: str) -> None:
+        """Have the file at the ledger's path and ``suffix``; one of another layout is made anew."""
+        self._database = database
+        self._layout = layout
+        self._tables = tables
+        self._in_memory = database.in_memory
+        self.path = MEMORY if self._in_memory else database.path + suffix
+        self.lock = threading.RLock()
+        self._connection: apsw.Connection | None = None
+        self._inode: int | None = None
+        self._outdated = False
+        """Whether the connection is to be opened anew before it is used again."""
+        self._copy: PrivateCopy | None = None
+        self._private = False
+        """Whether the file is in memory alone because nothing may be written."""
+        lock_path = None if self._in_memory else Path(self.path + ".lock")
+        self._turnstile = Turnstile(lock_path, patience_s=PATIENCE_S)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is one already."""
+        if self._in_memory or self._private:
+            return self._connection is not None
+        return Path(self.path).is_file()
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the file may be read and not written."""
+        if not self._database.read_only:
+            return False
+        with self.lock:
+            self._open()
+            return not self._private
+
+    def read(self, work: Callable[[apsw.Connection], Result]) -> Result | None:
+        """Do ``work`` on one state of the file; None if it was unsound and is now made anew."""
+        with self.lock:
+            try:
+                return self._read(work)
+            except (Unsound, apsw.Error) as error:
+                self._give_up(error)
+        return None
+
+    def write(
+        self, work: Callable[[apsw.Connection], Result], *, patience_s: float = PATIENCE_S
+    ) -> Result:
+        """Do ``work`` in one transaction, alone of all processes; on a fresh file if need be."""
+        with self.lock:
+            try:
+                return self._write(work, patience_s)
+            except (Unsound, apsw.Error) as error:
+                self._give_up(error)
+            try:
+                return self._write(work, patience_s)
+            except Unsound as error:
+                raise AssertionError from error
+            except apsw.Error as error:
+                raise translate(error, self.path) from error
+
+    def fold(self, patience_ms: int) -> bool:
+        """Fold the log into the file and cut it; return False if somebody still reads it."""
+        with self.lock:
+            connection = self._open()
+            if self._in_memory:
+                return True
+            connection.set_busy_timeout(patience_ms)
+            try:
+                return not fetch_value(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                connection.set_busy_timeout(int(PATIENCE_S * 1_000))
+
+    def write_anew(self, patience_s: float) -> None:
+        """Write every page anew, so that none has anything left of what was deleted."""
+        with self.lock, self._turn(patience_s):
+            self._open().execute("VACUUM")
+
+    def link_at(self, position: int) -> bytes | None:
+        """Return the link of the ledger's event at a position."""
+        with self._database.reading() as ledger:
+            link: bytes | None = fetch_value(
+                ledger, "SELECT link FROM events WHERE position = ?", (position,)
+            )
+        return link
+
+    def check_link(self, position: int, link: bytes | None) -> None:
+        """Raise Unsound if the ledger has another there: it was put back from a copy."""
+        if self.link_at(position) != link:
+            raise Unsound
+
+    def reopen_later(self) -> None:
+        """Open the file anew when it is next used; one in memory cannot be."""
+        self._outdated = not (self._in_memory or self._private)
+
+    def remove(self) -> None:
+        """Throw the file away."""
+        with self.lock, self._turn(PATIENCE_S):
+            self._close()
+            if not self._in_memory:
+                for suffix in ("", "-wal", "-shm"):
+                    Path(self.path + suffix).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self.lock:
+            self._close()
+            self._turnstile.close()
+            if self._copy is not None:
+                self._copy.remove()
+
+    def _read(self, work: Callable[[apsw.Connection], Result]) -> Result:
+        connection = self._open()
+        connection.execute("SAVEPOINT looking")
+        try:
+            return work(connection)
+        finally:
+            connection.execute("RELEASE looking")
+
+    def _write(self, work: Callable[[apsw.Connection], Result], patience_s: float) -> Result:
+        with self._turn(patience_s):
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return result
+
+    @contextlib.contextmanager
+    def _turn(self, patience_s: float) -> Iterator[None]:
+        if self._database.read_only:
+            yield
+            return
+        self._turnstile.patience_s = patience_s
+        self._turnstile.enter()
+        try:
+            yield
+        finally:
+            self._turnstile.leave()
+
+    def _give_up(self, error: Exception) -> None:
+        """Throw away what is unsound. Raises what has another cause."""
+        if isinstance(error, apsw.Error) and not _is_damage(error):
+            raise translate(error, self.path) from error
+        if self._database.read_only:
+            # Left as it is; we go on with one of our own.
+            self._close()
+            self._private = True
+        else:
+            self.remove()
+
+    # Opening.
+
+    def _open(self) -> apsw.Connection:
+        if self._connection is not None and (self._outdated or self._is_replaced()):
+            self._close()
+        if self._connection is None:
+            if self._database.read_only:
+                self._connection = self._open_read_only()
+            else:
+                self._connection = self._open_own()
+        return self._connection
+
+    def _is_replaced(self) -> bool:
+        if self._in_memory or self._database.read_only:
+            return False
+        try:
+            return os.stat(self.path).st_ino != self._inode  # noqa: PTH116  (the path is text)
+        except FileNotFoundError:
+            return True
+
+    def _open_own(self) -> apsw.Connection:
+        if not self._in_memory:
+            create_private(self.path)
+        connection = apsw.Connection(
+            self.path, flags=int(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        )
+        try:
+            if not self._in_memory:
+                self._inode = os.stat(self.path).st_ino  # noqa: PTH116
+            self._settle(connection)
+        except BaseException:
+            connection.close(True)
+            raise
+        return connection
+
+    def _settle(self, connection: apsw.Connection) -> None:
+        connection.set_busy_timeout(int(PATIENCE_S * 1_000))
+        # Pages that are let go are written over with zeros.
+        connection.pragma("secure_delete", True)
+        connection.pragma("temp_store", "memory")
+        connection.pragma("cache_size", -CACHE_KIB)
+        connection.pragma("synchronous", "normal")
+        if not self._in_memory and not self._private:
+            connection.pragma("journal_mode", "wal")
+        if fetch_value(connection, "SELECT count(*) FROM sqlite_schema") == 0:
+            self._lay_out(connection)
+        self._check(connection)
+
+    def _lay_out(self, connection: apsw.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Looked at again under the lock: another process may have been faster.
+            if fetch_value(connection, "SELECT count(*) FROM sqlite_schema") == 0:
+                connection.execute(_FACTS + self._tables)
+                connection.executemany(
+                    "INSERT INTO facts (name, value) VALUES (?, ?)",
+                    [
+                        ("layout", self._layout),
+                        ("ledger", self._database.ledger_id()),
+                        ("erased_through", 0),
+                    ],
+                )
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+    def _check(self, connection: apsw.Connection) -> None:
+        facts: dict[str, Any] = dict(fetch_all(connection, "SELECT name, value FROM facts"))
+        belongs = (self._layout, self._database.ledger_id())
+        if (facts.get("layout"), facts.get("ledger")) != belongs:
+            raise Unsound
+
+    def _open_read_only(self) -> apsw.Connection:
+        """Return the file as it is, or an empty one of our own if there is none."""
+        if self._private or not Path(self.path).is_file():
+            self._private = True
+            connection = apsw.Connection("")
+            self._settle(connection)
+            return connection
+        if shares_live_log(self.path):
+            connection = connect_read_only(self.path)
+            connection.set_busy_timeout(int(PATIENCE_S * 1_000))
+        else:
+            self._copy = PrivateCopy(self.path)
+            connection = apsw.Connection(self._copy.path)
+        self._connection = connection
+        self._check(connection)
+        return connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(apsw.Error):
+                self._connection.close(True)
+            self._connection = None
+        self._outdated = False
+
+    # Forks. The ledger's own database tells us, before it lets go of its own.
+
+    def before_fork(self) -> None:
+        """Wait for what is under way, let go of the file, and keep every other thread out."""
+        self.lock.acquire()
+        if not self._in_memory and not self._private:
+            self._close()
+            self._turnstile.close()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Go on as the only thread there is."""
+        self.lock = threading.RLock()
+
+
+def _is_damage(error: apsw.Error) -> bool:
+    """Whether the file cannot be read, or lacks what every such file has."""
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return True
+    return isinstance(error, apsw.SQLError) and (
+        "no such" in str(error) or "vtable constructor failed" in str(error)
+    )

@@ -1,0 +1,161 @@
+"""Names that are forgotten: of sessions, of users, and of whatever else was theirs alone.
+
+A name is set to NULL in place, as content is, and its key is replaced: that of a session by the
+key of what it is called from then on, any other by dice. So a name that is used again begins
+anew, and finds nothing of what was.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from treering.ledger.records import Share, forgotten_name
+from treering.model.kinds import ERASURE_KINDS, KINDS, SOURCES
+from treering.storage.encoding import EXPIRED, name_key
+from treering.storage.sqlite.reader import find_scope
+from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, session_name
+from treering.storage.sqlite.tool_calls import name_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import apsw
+
+    from treering.model.scopes import Scope
+    from treering.storage.sqlite.batch import Batch
+    from treering.storage.sqlite.known import Known
+    from treering.storage.sqlite.writer import Writer
+
+SAID: Final = ("conversation.user", "inbox.received")
+"""Kinds that say what a user said."""
+KEY_BYTES: Final = 16
+
+_COUNT: Final = """
+INSERT INTO ledger (name, value)
+VALUES ('forgettings', 1)
+ON CONFLICT (name) DO UPDATE SET value = value + 1
+"""
+_SHARES: Final = f"""
+SELECT
+  {session_name("s")},
+  sum(e.user IN ({{users}})),
+  sum(e.user IN ({{users}}) AND e.kind IN ({{said}})),
+  sum(e.user NOT IN ({{users}}) OR (e.user IS NULL AND e.kind IN ({{said}})))
+FROM events AS e
+JOIN sessions AS s ON s.id = e.session
+WHERE e.scope = ? AND e.flags < {EXPIRED}
+GROUP BY e.session
+HAVING sum(e.user IN ({{users}})) > 0
+"""
+# What is gone keeps the names of runs, where nobody was forgotten.
+_USED: Final = f"""
+SELECT kind FROM events WHERE position > :after
+UNION SELECT source FROM events WHERE position > :after
+UNION SELECT origin FROM events WHERE position > :after
+UNION SELECT turn FROM events WHERE position > :after
+UNION SELECT agent FROM events WHERE position > :after
+UNION SELECT user FROM events WHERE position > :after
+UNION SELECT run FROM events WHERE position > :after
+  AND (flags < {EXPIRED} OR session NOT IN (SELECT session FROM events WHERE kind = :forgotten))
+"""
+_UNUSED: Final = f"""
+SELECT id, name
+FROM names
+WHERE name IS NOT NULL AND id NOT IN (SELECT kind FROM ({_USED}) WHERE kind IS NOT NULL)
+"""
+
+
+def shares(connection: apsw.Connection, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
+    """Return the sessions that have events about ``users``, and how many."""
+    numbers = _ids(connection, users)
+    place = find_scope(connection, scope)[0]
+    if not numbers or not place:
+        return {}
+    statement = _SHARES.format(users=numbers, said=_ids(connection, SAID) or "0")
+    return {
+        name: Share(events=events, said=said, others=others or 0)
+        for name, events, said, others in fetch_all(connection, statement, (place,))
+    }
+
+
+def _ids(connection: apsw.Connection, names: Iterable[str]) -> str:
+    return ", ".join(str(one) for name in names if (one := name_id(connection, name)))
+
+
+def forget_name(batch: Batch, known: Known, session: int) -> int:
+    """Forget what a session is called, if nothing is left in it; return 1 if it was named."""
+    connection = batch.connection
+    vouching = ", ".join(str(known.name(connection, kind)) for kind in sorted(ERASURE_KINDS))
+    row = fetch_one(
+        connection,
+        "SELECT s.genesis, scopes.key FROM sessions AS s JOIN scopes ON scopes.id = s.scope"
+        " WHERE s.id = ? AND s.name IS NOT NULL AND NOT EXISTS (SELECT 1 FROM events AS e"
+        f" WHERE e.session = s.id AND e.flags < {EXPIRED} AND e.kind NOT IN ({vouching}))",
+        (session,),
+    )
+    if row is None:
+        return 0
+    genesis, scope_key = row
+    connection.execute(
+        "UPDATE sessions SET name = NULL, salt = NULL, key = ? WHERE id = ?",
+        (name_key(scope_key, forgotten_name(genesis)), session),
+    )
+    note_forgetting(batch, known)
+    return 1
+
+
+def note_forgetting(batch: Batch, known: Known) -> None:
+    """Have every process read names anew before it writes, and bytes driven out."""
+    batch.connection.execute(_COUNT)
+    batch.connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")
+    batch.dirty = True
+    known.drop_names()
+
+
+def forget_names(writer: Writer) -> int:
+    """Forget all names that nothing refers to any more; return how many.
+
+    They are looked for beforehand, so that nobody has to wait while all events are read.
+    """
+    with writer.database.reading() as connection, connection:
+        newest: int = fetch_value(connection, "SELECT max(position) FROM events") or 0
+        forgotten = name_id(connection, "ledger.forgotten")
+        found = fetch_all(connection, _UNUSED, {"after": 0, "forgotten": forgotten})
+    unused = {number for number, name in found if name not in KINDS and name not in SOURCES}
+    if not unused:
+        return 0
+
+    def work(batch: Batch, _: None) -> None:
+        used = fetch_all(batch.connection, _USED, {"after": newest, "forgotten": forgotten})
+        unused.difference_update(number for (number,) in used)
+        batch.connection.executemany(
+            "UPDATE names SET name = NULL, key = ? WHERE id = ?",
+            [(os.urandom(KEY_BYTES), number) for number in sorted(unused)],
+        )
+        note_forgetting(batch, writer.known)
+
+    writer.transact(work, None)
+    return len(unused)
+
+
+def by_genesis(connection: apsw.Connection, scope: int, genesis: bytes) -> int:
+    """Return the session that starts with ``genesis``, whatever it is called; 0 if none does."""
+    return (
+        fetch_value(
+            connection,
+            "SELECT id FROM sessions WHERE genesis = ? AND scope = ?",
+            (genesis, scope),
+        )
+        or 0
+    )
+
+
+def name_by_genesis(connection: apsw.Connection, scope: int, genesis: bytes) -> str | None:
+    """Return what the session is called here that starts with ``genesis``; None if none does."""
+    name: str | None = fetch_value(
+        connection,
+        f"SELECT {session_name('s')} FROM sessions AS s WHERE s.genesis = ? AND s.scope = ?",
+        (genesis, scope),
+    )
+    return name

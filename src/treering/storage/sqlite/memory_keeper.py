@@ -1,0 +1,223 @@
+"""What is derived from events for the memory, beside a ledger in a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import apsw
+
+from treering.errors import StorageError
+from treering.memory.records import REMEMBERED_KINDS, Holdings
+from treering.model.followers import Step
+from treering.storage.sqlite import memory_rows, memory_shelves
+from treering.storage.sqlite.memory_file import MemoryFile
+from treering.storage.sqlite.memory_neighbours import Neighbours
+from treering.storage.sqlite.memory_reader import MemoryReader, position_of
+from treering.storage.sqlite.reader import find_scope
+from treering.storage.sqlite.sql import fetch_one, fetch_value
+from treering.storage.sqlite.tool_calls import name_id
+from treering.storage.sqlite.vouchers import unseen_erasures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.ledger.ports import Vault
+    from treering.memory.records import Document, Entry, Row, Rows, Shelf
+    from treering.model.events import Event
+    from treering.model.followers import Mark
+    from treering.model.receipts import Physical
+    from treering.model.scopes import Scope
+    from treering.storage.sqlite.database import Database
+
+DOCUMENTS_MAX: Final = 50_000
+"""Documents of one page."""
+FOLD_PATIENCE_MS: Final = 2_000
+_COUNTS: Final = """
+SELECT
+  (SELECT count(*) FROM rows WHERE scope = ?),
+  (SELECT coalesce(sum(documents), 0) FROM shelves WHERE scope = ?)
+"""
+_UNTIDY: Final = "SELECT value FROM facts WHERE name = 'untidy'"
+
+
+class MemoryKeeper(MemoryReader):
+    """Keeps rows and documents in a file of their own, and up with the events."""
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        super().__init__(database, vault)
+        self._memory = MemoryFile(database)
+        self._neighbours = Neighbours(self._memory)
+        database.companions.append(self._memory)
+
+    def memory_rows(self, scope: Scope) -> Rows:
+        """Return what was folded and kept."""
+        return memory_rows.read(self._memory, self._scope_number(scope))
+
+    def keep_memory_rows(
+        self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, anew: bool
+    ) -> bool:
+        """Keep rows that events between two marks changed; False if others were faster."""
+        number = self._scope_number(scope)
+        if self._database.read_only or not number:
+            return False
+        first, last = position_of(since), position_of(until)
+
+        def work(connection: apsw.Connection) -> bool:
+            self._apply_erasures(connection)
+            return memory_rows.keep(
+                self._memory, connection, number, rows, since=first, until=last, anew=anew
+            )
+
+        return self._memory.write(work)
+
+    def follow_documents(
+        self,
+        scope: Scope,
+        shelf: Shelf,
+        read: Callable[[Sequence[Event]], Sequence[Entry]],
+        *,
+        embedder: str,
+    ) -> Step:
+        """Have a shelf follow the next stretch of its events, as ``read`` tells them."""
+        number = self._scope_number(scope)
+        if not number or self._memory.is_frozen or self._is_up(number, shelf):
+            return Step(0, more=False)
+
+        def work(connection: apsw.Connection) -> Step:
+            self._apply_erasures(connection)
+            place = (scope, number, shelf)
+            return memory_shelves.follow(self._memory, connection, self, place, read, embedder)
+
+        return self._memory.write(work)
+
+    def documents(
+        self, scope: Scope, shelf: Shelf, *, after: int, limit: int
+    ) -> list[tuple[int, Document]]:
+        """Return documents with their numbers, in the order they were entered."""
+        number, most = self._scope_number(scope), min(limit, DOCUMENTS_MAX)
+        if not self._memory.exists:
+            return []
+        found = self._memory.read(lambda c: memory_shelves.page(c, number, shelf, after, most))
+        return found or []
+
+    def holdings(self, scope: Scope, shelf: Shelf) -> Holdings:
+        """Return the state of a shelf."""
+        number = self._scope_number(scope)
+        if not self._memory.exists:
+            return Holdings(0, 0, 0)
+        found = self._memory.read(lambda c: memory_shelves.holdings(c, number, shelf))
+        return found or Holdings(0, 0, 0)
+
+    def documents_lag(self, scope: Scope, shelf: Shelf) -> int:
+        """Return how many events of a shelf's kinds are not on it yet."""
+        number, after = self._scope_number(scope), 0
+        if self._memory.exists:
+            file = self._memory
+            after = file.read(lambda c: memory_shelves.followed(file, c, number, shelf)) or 0
+        return self.shelf_lag(scope, shelf, after)
+
+    def drop_documents(self, scope: Scope | None = None) -> int:
+        """Take all documents out, to be entered anew; return how many there were."""
+        number = None if scope is None else self._scope_number(scope)
+        if not self._memory.exists or self._memory.is_frozen:
+            return 0
+
+        def work(connection: apsw.Connection) -> int:
+            _note_untidy(connection)
+            count = memory_shelves.empty(connection, number)
+            self._sweep(connection)
+            return count
+
+        return self._memory.write(work)
+
+    def nearest(
+        self, scope: Scope, shelf: Shelf, vector: bytes, *, embedder: str, limit: int
+    ) -> list[tuple[int, float]] | None:
+        """Return numbers of documents and cosines, by an index of neighbours; None without one."""
+        if self._database.in_memory or self._database.read_only or not self._memory.exists:
+            return None
+        number = self._scope_number(scope)
+        return self._neighbours.nearest(number, shelf, vector, embedder=embedder, limit=limit)
+
+    def memory_counts(self, scope: Scope) -> dict[str, int]:
+        """Return how many rows and documents there are of a scope."""
+        number, found = self._scope_number(scope), None
+        if self._memory.exists:
+            found = self._memory.read(lambda c: fetch_one(c, _COUNTS, (number, number)))
+        rows, documents = found or (0, 0)
+        return {"memory_rows": rows, "documents": documents}
+
+    def remove_memory(self) -> None:
+        """Throw away all that was derived."""
+        if self._memory.exists:
+            self._memory.remove()
+        self._sweep(None)
+
+    def close_memory(self) -> None:
+        """Let go of the file."""
+        self._memory.close()
+
+    def finish_memory(self) -> tuple[Physical, int | None]:
+        """Drive what was erased out of the file; say whether it is done, and up to which position.
+
+        None if there is no file, and nothing to be done.
+        """
+        if not self._memory.exists:
+            self._sweep(None)
+            return "done", None
+        try:
+            through = self._memory.write(self._apply_erasures, patience_s=FOLD_PATIENCE_MS / 1_000)
+            self._tidy()
+            folded = self._memory.fold(FOLD_PATIENCE_MS)
+        except (StorageError, apsw.Error):
+            # What was erased is gone from the ledger; from here it goes at the next opportunity.
+            return "pending", None
+        return ("done" if folded else "pending"), through
+
+    def _apply_erasures(self, connection: apsw.Connection) -> int:
+        """Take out what the events since the last time say was erased, in every scope."""
+        newest, gone = unseen_erasures(connection, self._database)
+        if gone:
+            with self._database.reading() as ledger:
+                remembered = {name_id(ledger, kind) for kind in REMEMBERED_KINDS}
+        for scope, events in gone.items():
+            taken = memory_shelves.take_out(connection, scope, events)
+            if not remembered.isdisjoint(events.values()):
+                taken += memory_rows.drop(connection, scope)
+            if taken:
+                _note_untidy(connection)
+        if gone:
+            self._sweep(connection)
+        return newest
+
+    def _sweep(self, connection: apsw.Connection | None) -> None:
+        if not self._database.in_memory and not self._database.read_only:
+            self._neighbours.sweep(connection)
+
+    def _tidy(self) -> None:
+        """Write the file anew if anything was deleted since it was last written anew."""
+        untidy = self._memory.read(lambda c: fetch_value(c, _UNTIDY))
+        if untidy:
+            self._memory.write_anew(FOLD_PATIENCE_MS / 1_000)
+            # Whoever has deleted something meanwhile has counted up.
+            self._memory.write(
+                lambda c: c.execute(
+                    "UPDATE facts SET value = 0 WHERE name = 'untidy' AND value = ?", (untidy,)
+                )
+            )
+
+    def _is_up(self, scope: int, shelf: Shelf) -> bool:
+        """Whether a shelf has nothing to follow, so that nobody has to wait for a turn."""
+        if not self._memory.exists:
+            return False
+        file = self._memory
+        last = file.read(lambda c: memory_shelves.followed(file, c, scope, shelf))
+        return last == self.last_position() != 0
+
+    def _scope_number(self, scope: Scope) -> int:
+        with self._database.reading() as ledger:
+            return find_scope(ledger, scope)[0]
+
+
+def _note_untidy(connection: apsw.Connection) -> None:
+    connection.execute("UPDATE facts SET value = value + 1 WHERE name = 'untidy'")

@@ -1,0 +1,234 @@
+"""An index of neighbours beside a ledger: which vectors are near another, without a look at all.
+
+It is derived from the documents of one shelf and one embedder, and holds good for one generation:
+whatever is taken out of the shelf, the index goes as a whole. It is built a little with each
+question, for that takes long; until it is up nobody is answered from it.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import msgspec
+
+from treering.memory.records import Shelf
+from treering.memory.vectors import SCALE_BYTES, unpack
+from treering.model.codec import encode
+from treering.storage.sqlite import memory_shelves
+from treering.storage.sqlite.opening import create_private
+from treering.storage.sqlite.sql import fetch_all
+
+if TYPE_CHECKING:
+    import apsw
+
+    from treering.memory.records import Document
+    from treering.storage.sqlite.memory_file import MemoryFile
+
+HNSW_DOCUMENTS: Final = 200_000
+"""A shelf with fewer is looked through as fast."""
+BUILD_S: Final = 0.5
+"""How long one question may take to build on."""
+BATCH_DOCUMENTS: Final = 200
+BREADTH: Final = 40
+"""Vectors that a new one is compared with, before its neighbours are chosen."""
+SAVED_EVERY: Final = 500
+"""Vectors that are entered before the file is written again."""
+CHUNKS_MAX: Final = 8
+"""Vectors of one document: each has its key."""
+CANDIDATES: Final = 4
+"""For each document that is asked for, so many vectors are measured exactly."""
+_SUFFIX: Final = ".hnsw"
+_STATE: Final = ".hnsw.json"
+
+
+class _State(msgspec.Struct, frozen=True):
+    """What an index holds: documents of one embedder and one generation, up to a number."""
+
+    embedder: str
+    dimensions: int
+    generation: int
+    newest: int
+    vectors: int
+
+
+class _Built(msgspec.Struct):
+    """An index in memory, and what it holds."""
+
+    index: Any
+    state: _State
+    saved: int
+    """How many vectors the file has."""
+
+
+class Neighbours:
+    """Indexes of the shelves beside one file of the memory. Used under that file's lock."""
+
+    def __init__(self, file: MemoryFile) -> None:
+        self._file = file
+        self._built: dict[tuple[int, Shelf], _Built] = {}
+
+    def nearest(
+        self, scope: int, shelf: Shelf, vector: bytes, *, embedder: str, limit: int
+    ) -> list[tuple[int, float]] | None:
+        """Return numbers of documents and cosines, the nearest first; None if there is no index."""
+        with self._file.lock:
+            held = self._file.read(lambda c: memory_shelves.holdings(c, scope, shelf))
+            if held is None or held.count < HNSW_DOCUMENTS:
+                return None
+            wanted = _State(embedder, len(vector) - SCALE_BYTES, held.generation, held.newest, 0)
+            built = self._opened(scope, shelf, wanted)
+            if built is None or not self._build(built, scope, shelf, held.newest):
+                return None
+            return self._search(built, vector, limit)
+
+    def sweep(self, connection: apsw.Connection | None) -> None:
+        """Remove the indexes of what is on no shelf any more; all of them if there are none."""
+        path = Path(self._file.path)
+        for shelf in get_args(Shelf):
+            for found in path.parent.glob(f"*-{shelf}{_SUFFIX}"):
+                scope = found.name.removeprefix(f"{path.name}-").removesuffix(f"-{shelf}{_SUFFIX}")
+                if not scope.isdigit():
+                    continue  # It stands beside another ledger.
+                state = _read_state(found.with_suffix(_STATE))
+                if (
+                    connection is None
+                    or state is None
+                    or state.generation != _generation(connection, int(scope), shelf)
+                ):
+                    found.unlink(missing_ok=True)
+                    found.with_suffix(_STATE).unlink(missing_ok=True)
+
+    def _opened(self, scope: int, shelf: Shelf, wanted: _State) -> _Built | None:
+        """Return the index that is there, or an empty one; None if the library is missing."""
+        try:
+            from usearch.index import Index  # noqa: PLC0415  (an extra, and slow to import)
+        except ImportError:
+            return None
+        built = self._built.get((scope, shelf))
+        if built is None or not _fits(built.state, wanted):
+            path = self._path(scope, shelf)
+            state = _read_state(path.with_suffix(_STATE))
+            index = Index(ndim=wanted.dimensions, metric="cos", dtype="i8", expansion_add=BREADTH)
+            built = _Built(index, msgspec.structs.replace(wanted, newest=0), 0)
+            if state is not None and _fits(state, wanted) and _load(index, path, state.vectors):
+                built = _Built(index, state, state.vectors)
+            self._built[scope, shelf] = built
+        return built
+
+    def _build(self, built: _Built, scope: int, shelf: Shelf, newest: int) -> bool:
+        """Enter documents for a while; return whether all are in."""
+        deadline = time.monotonic() + BUILD_S
+        while built.state.newest < newest:
+            after = built.state.newest
+            page = partial(
+                memory_shelves.page, scope=scope, shelf=shelf, after=after, limit=BATCH_DOCUMENTS
+            )
+            found = self._file.read(page)
+            if not found:
+                return False
+            _enter(built, [one for one in found if one[1].embedder == built.state.embedder])
+            built.state = msgspec.structs.replace(
+                built.state, newest=found[-1][0], vectors=len(built.index)
+            )
+            if time.monotonic() > deadline:
+                break
+        is_up = built.state.newest >= newest
+        waiting = built.state.vectors - built.saved
+        if waiting >= SAVED_EVERY or (waiting and is_up and not built.saved):
+            self._file.write(lambda c: self._save(c, built, scope, shelf))
+        return is_up
+
+    def _save(self, connection: apsw.Connection, built: _Built, scope: int, shelf: Shelf) -> None:
+        """Write the index beside the file, unless documents have left since it was built."""
+        if _generation(connection, scope, shelf) != built.state.generation:
+            return
+        path = self._path(scope, shelf)
+        state = path.with_suffix(_STATE)
+        # An index without a state is never read: so none is taken for another's.
+        state.unlink(missing_ok=True)
+        for file in (path, state):
+            create_private(str(file))
+        built.index.save(str(path))
+        state.write_bytes(encode(msgspec.to_builtins(built.state)))
+        built.saved = built.state.vectors
+
+    def _search(self, built: _Built, vector: bytes, limit: int) -> list[tuple[int, float]] | None:
+        import numpy as np  # noqa: PLC0415  (only who remembers needs it)
+
+        dimensions = built.state.dimensions
+        [asked], _ = unpack([vector], dimensions)
+        count = min(limit * CANDIDATES, len(built.index))
+        keys = built.index.search(asked, count).keys if count else []
+        numbers = sorted({int(key) // CHUNKS_MAX for key in keys})
+        found = self._file.read(
+            lambda c: fetch_all(
+                c,
+                "SELECT number, vectors FROM documents"
+                " WHERE number IN (SELECT value FROM json_each(CAST(? AS TEXT)))",
+                (encode(numbers),),
+            )
+        )
+        if found is None:
+            return None
+        vectors, counts = unpack([row[1] for row in found], dimensions)
+        cosines = vectors @ asked
+        ends = np.cumsum(counts)
+        best = [
+            (row[0], float(cosines[end - count : end].max()))
+            for row, end, count in zip(found, ends, counts, strict=True)
+        ]
+        return sorted(best, key=lambda one: (-one[1], one[0]))[:limit]
+
+    def _path(self, scope: int, shelf: Shelf) -> Path:
+        return Path(f"{self._file.path}-{scope}-{shelf}{_SUFFIX}")
+
+
+def _enter(built: _Built, documents: list[tuple[int, Document]]) -> None:
+    import numpy as np  # noqa: PLC0415
+
+    packed = [document.vectors for _, document in documents]
+    vectors, counts = unpack(packed, built.state.dimensions)
+    keys, kept, first = [], [], 0
+    for (number, _), count in zip(documents, counts, strict=True):
+        chunks = range(min(count, CHUNKS_MAX))
+        keys += [number * CHUNKS_MAX + chunk for chunk in chunks]
+        kept += [first + chunk for chunk in chunks]
+        first += count
+    if keys:
+        built.index.add(np.array(keys, np.uint64), vectors[kept], threads=1)
+
+
+def _load(index: Any, path: Path, vectors: int) -> bool:
+    """Read an index from its file; return False, and leave it empty, if it is not whole."""
+    try:
+        index.load(str(path))
+    except (OSError, RuntimeError, ValueError):
+        index.reset()
+        return False
+    if len(index) == vectors:
+        return True
+    index.reset()
+    return False
+
+
+def _fits(state: _State, wanted: _State) -> bool:
+    """Whether an index holds what is wanted, if perhaps not all of it."""
+    return (state.embedder, state.dimensions, state.generation) == (
+        wanted.embedder,
+        wanted.dimensions,
+        wanted.generation,
+    ) and state.newest <= wanted.newest
+
+
+def _generation(connection: apsw.Connection, scope: int, shelf: Shelf) -> int:
+    return memory_shelves.holdings(connection, scope, shelf).generation
+
+
+def _read_state(path: Path) -> _State | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_State)
+    except (OSError, msgspec.MsgspecError):
+        return None

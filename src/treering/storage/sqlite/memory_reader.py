@@ -1,0 +1,142 @@
+"""Reading for the memory: events of its kinds as they are followed, and events by position."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.model.codec import encode
+from treering.model.followers import Stretch
+from treering.storage.encoding import GONE, bounded, name_key
+from treering.storage.memory_shelves import FOLDED_KINDS, MEMORIES
+from treering.storage.runs import state_after
+from treering.storage.sqlite.reader import find_scope
+from treering.storage.sqlite.rows import EVENT, PAYLOAD_BYTES, POSITION, WITH_CONTENT
+from treering.storage.sqlite.sessions import SessionReader
+from treering.storage.sqlite.sql import fetch_all, fetch_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import apsw
+
+    from treering.memory.records import Shelf
+    from treering.model.events import Event
+    from treering.model.followers import Mark
+    from treering.model.scopes import Scope
+    from treering.storage.sqlite.sql import Row
+
+LOOKED_AT_MAX: Final = 20_000
+"""Positions of all scopes that one step looks at: those of other kinds are passed over quickly."""
+
+_LIVE: Final = f"""
+SELECT {EVENT}
+FROM events AS e NOT INDEXED
+CROSS {WITH_CONTENT}
+WHERE e.position > :after AND e.position <= :until AND e.scope = :scope AND e.flags & {GONE} = 0
+"""
+_IN_ORDER: Final = "ORDER BY e.position LIMIT :limit"
+REMEMBERED: Final = f"""
+{_LIVE} AND e.kind IN ({{folded}})
+  AND (e.run IS NULL OR EXISTS (
+    SELECT 1 FROM runs AS r
+    WHERE r.session = e.session AND r.run = e.run AND r.state = {state_after("run.ended")}
+  ))
+{_IN_ORDER}
+"""
+ON_SHELF: Final[dict[Shelf, str]] = {
+    "events": f"{_LIVE} AND e.kind NOT IN ({{folded}}) {_IN_ORDER}",
+    "memories": f"{_LIVE} AND e.kind IN ({{told}}) {_IN_ORDER}",
+}
+_LAG: Final = f"""
+SELECT count(*)
+FROM events AS e NOT INDEXED
+WHERE e.position > :after AND e.scope = :scope AND e.flags & {GONE} = 0
+"""
+LAG: Final[dict[Shelf, str]] = {
+    "events": f"{_LAG} AND e.kind NOT IN ({{folded}})",
+    "memories": f"{_LAG} AND e.kind IN ({{told}})",
+}
+AT_POSITIONS: Final = f"""
+SELECT {EVENT}
+FROM json_each(CAST(? AS TEXT)) AS one
+CROSS JOIN events AS e ON e.position = one.value
+CROSS {WITH_CONTENT}
+WHERE e.scope = ? AND e.flags & {GONE} = 0
+"""
+
+
+class MemoryReader(SessionReader):
+    """Answers what the memory asks of the events."""
+
+    def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
+        """Return events that what is remembered is folded from, and what vouches for erasures."""
+        found, last, more = self._of_kinds(REMEMBERED, scope, position_of(mark), limit)
+        return Stretch(self._to_events(found), [row[:1] for row in found], (last,), more)
+
+    def shelved_after(
+        self, scope: Scope, shelf: Shelf, position: int, *, limit: int
+    ) -> tuple[list[tuple[int, Event]], int, bool]:
+        """Return events of a shelf, each with its session's number; where to go on; if to."""
+        found, last, more = self._of_kinds(ON_SHELF[shelf], scope, position, limit)
+        return (
+            [(row[1], event) for row, event in zip(found, self._to_events(found), strict=True)],
+            last,
+            more,
+        )
+
+    def shelf_lag(self, scope: Scope, shelf: Shelf, position: int) -> int:
+        """Return how many events of a shelf's kinds stand behind a position."""
+        with self._database.reading() as connection:
+            place = {"after": position, "scope": find_scope(connection, scope)[0]}
+            return int(fetch_value(connection, self._filled(connection, LAG[shelf]), place))
+
+    def events_at_positions(self, scope: Scope, positions: Sequence[int]) -> list[Event]:
+        """Return events of a scope by position, as far as they are there and not erased."""
+        with self._database.reading() as connection:
+            number = find_scope(connection, scope)[0]
+            found = fetch_all(connection, AT_POSITIONS, (encode(list(positions)), number))
+        by_position = {row[POSITION]: row for row in found}
+        return self._to_events([by_position[one] for one in positions if one in by_position])
+
+    def _of_kinds(
+        self, statement: str, scope: Scope, after: int, limit: int
+    ) -> tuple[list[Row], int, bool]:
+        """Return rows of a stretch, where it ends, and whether there is more behind it."""
+        with self._database.reading() as connection, connection:
+            newest = fetch_value(connection, "SELECT max(position) FROM events") or 0
+            last = min(newest, after + LOOKED_AT_MAX)
+            place = {
+                "after": after,
+                "until": last,
+                "scope": find_scope(connection, scope)[0],
+                "limit": limit,
+            }
+            found = fetch_all(connection, self._filled(connection, statement), place)
+        kept = bounded(found, PAYLOAD_BYTES)
+        if len(kept) == limit or len(kept) < len(found):
+            last = kept[-1][POSITION]
+        last = max(last, after)
+        return kept, last, last < newest
+
+    def _filled(self, connection: apsw.Connection, statement: str) -> str:
+        """Return a statement with the numbers of the kinds in it."""
+        return statement.format(
+            folded=_numbers(connection, FOLDED_KINDS), told=_numbers(connection, MEMORIES)
+        )
+
+
+def position_of(mark: Mark) -> int:
+    """Return the position that a mark is all of; 0 for the beginning."""
+    return mark[0] if mark else 0
+
+
+def _numbers(connection: apsw.Connection, kinds: Sequence[str]) -> str:
+    """Return the numbers of kinds, as far as there are events of them, with commas between."""
+    key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
+    marks = ", ".join("?" * len(kinds))
+    found = fetch_all(
+        connection,
+        f"SELECT id FROM names WHERE key IN ({marks})",
+        [name_key(key, kind) for kind in kinds],
+    )
+    return ", ".join(str(row[0]) for row in found)

@@ -1,0 +1,146 @@
+"""The shelves of the memory in a file: documents follow the events, and leave with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.memory.records import Document, Holdings
+from treering.model.codec import encode
+from treering.model.followers import Step
+from treering.storage.memory_shelves import STEP_EVENTS, entries
+from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import apsw
+
+    from treering.memory.records import Entry, Shelf
+    from treering.model.events import Event
+    from treering.model.scopes import Scope
+    from treering.storage.sqlite.memory_file import MemoryFile
+    from treering.storage.sqlite.memory_reader import MemoryReader
+
+_INTO: Final = """
+INSERT INTO documents (
+  scope, shelf, position, session, seq, ts_ms, kind, embedder, terms, vectors
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_NOTE: Final = """
+INSERT INTO shelves (scope, shelf, position, link, newest, documents, departures)
+VALUES (:scope, :shelf, :position, :link, :newest, :documents, 0)
+ON CONFLICT (scope, shelf) DO UPDATE SET
+  position = excluded.position,
+  link = excluded.link,
+  newest = max(newest, excluded.newest),
+  documents = documents + excluded.documents
+"""
+_PAGE: Final = """
+SELECT number, position, session, seq, ts_ms, kind, embedder, terms, vectors
+FROM documents INDEXED BY documents_by_shelf
+WHERE scope = ? AND shelf = ? AND number > ?
+ORDER BY number
+LIMIT ?
+"""
+_ERASED: Final = """
+SELECT number, shelf
+FROM documents
+WHERE scope = ? AND position IN (SELECT value FROM json_each(CAST(? AS TEXT)))
+"""
+_HELD: Final = """
+SELECT f.value + coalesce(s.departures, 0), coalesce(s.newest, 0), coalesce(s.documents, 0)
+FROM facts AS f
+LEFT JOIN shelves AS s ON s.scope = ? AND s.shelf = ?
+WHERE f.name = 'generation'
+"""
+
+
+def follow(
+    file: MemoryFile,
+    connection: apsw.Connection,
+    reader: MemoryReader,
+    place: tuple[Scope, int, Shelf],
+    read: Callable[[Sequence[Event]], Sequence[Entry]],
+    embedder: str,
+) -> Step:
+    """Enter the next stretch of a shelf's events. Call inside a write transaction."""
+    scope, number, shelf = place
+    after = followed(file, connection, number, shelf)
+    told, last, more = reader.shelved_after(scope, shelf, after, limit=STEP_EVENTS)
+    sessions = {event.position: session for session, event in told}
+    found = entries([event for _, event in told], read)
+    connection.executemany(
+        _INTO,
+        [
+            (
+                *(number, shelf, event.position, sessions[event.position], event.seq),
+                *(event.ts_ms, event.kind, embedder if entry.vectors else ""),
+                *(entry.terms, entry.vectors),
+            )
+            for event, entry in found
+        ],
+    )
+    if last > after:
+        noted: dict[str, Any] = {
+            "scope": number,
+            "shelf": shelf,
+            "position": last,
+            "link": file.link_at(last),
+            "newest": connection.last_insert_rowid() if found else 0,
+            "documents": len(found),
+        }
+        connection.execute(_NOTE, noted)
+    return Step(len(told), more=more)
+
+
+def followed(file: MemoryFile, connection: apsw.Connection, scope: int, shelf: Shelf) -> int:
+    """Return how far a shelf has come. Raises Unsound if the ledger is another one there."""
+    row = fetch_one(
+        connection,
+        "SELECT position, link FROM shelves WHERE scope = ? AND shelf = ?",
+        (scope, shelf),
+    )
+    if row is None:
+        return 0
+    file.check_link(row[0], row[1])
+    return int(row[0])
+
+
+def page(
+    connection: apsw.Connection, scope: int, shelf: Shelf, after: int, limit: int
+) -> list[tuple[int, Document]]:
+    """Return documents behind a number, in order."""
+    found = fetch_all(connection, _PAGE, (scope, shelf, after, limit))
+    return [(row[0], Document(*row[1:])) for row in found]
+
+
+def holdings(connection: apsw.Connection, scope: int, shelf: Shelf) -> Holdings:
+    """Return the state of a shelf."""
+    row = fetch_one(connection, _HELD, (scope, shelf))
+    return Holdings(*row) if row else Holdings(0, 0, 0)
+
+
+def take_out(connection: apsw.Connection, scope: int, positions: Iterable[int]) -> int:
+    """Take out the documents of events that were erased; return how many there were."""
+    found = fetch_all(connection, _ERASED, (scope, encode(list(positions))))
+    connection.executemany("DELETE FROM documents WHERE number = ?", [row[:1] for row in found])
+    for shelf in sorted({row[1] for row in found}):
+        connection.execute(
+            "UPDATE shelves SET departures = departures + 1, documents = documents - ?"
+            " WHERE scope = ? AND shelf = ?",
+            (sum(row[1] == shelf for row in found), scope, shelf),
+        )
+    return len(found)
+
+
+def empty(connection: apsw.Connection, scope: int | None) -> int:
+    """Take out all documents of a scope, or of all; return how many there were."""
+    where, values = ("", ()) if scope is None else (" WHERE scope = ?", (scope,))
+    count: int = fetch_value(connection, f"SELECT count(*) FROM documents{where}", values)
+    connection.execute(f"DELETE FROM documents{where}", values)
+    connection.execute(
+        "UPDATE shelves SET departures = departures + 1, documents = 0, newest = 0, position = 0,"
+        f" link = NULL{where}",
+        values,
+    )
+    return count

@@ -1,0 +1,73 @@
+"""What vouches for erasures, and what they have blanked: files beside the ledger go by it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.model.kinds import ERASURE_KINDS
+from treering.storage.encoding import GONE
+from treering.storage.sqlite.companion_file import Unsound
+from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.tool_calls import name_id
+
+if TYPE_CHECKING:
+    import apsw
+
+    from treering.storage.sqlite.database import Database
+
+_LAST: Final = 2**62
+_VOUCHERS: Final = """
+SELECT e.scope, e.session, c.payload
+FROM events AS e NOT INDEXED
+JOIN contents AS c ON c.position = e.position
+WHERE e.position > ? AND e.position <= ? AND e.kind IN ({kinds})
+ORDER BY e.position
+"""
+_ERASED: Final = f"""
+SELECT position, kind FROM events INDEXED BY events_by_seq
+WHERE session = ? AND seq BETWEEN ? AND ? AND flags & {GONE}
+"""
+
+
+def vouchers(ledger: apsw.Connection, after: int, until: int) -> list[Any]:
+    """Return scope, session and payload of what vouches for erasures between two positions."""
+    kinds = [name_id(ledger, kind) for kind in sorted(ERASURE_KINDS)]
+    known = ", ".join(str(kind) for kind in kinds if kind)
+    return fetch_all(ledger, _VOUCHERS.format(kinds=known), (after, until)) if known else []
+
+
+def unseen_erasures(
+    companion: apsw.Connection, database: Database
+) -> tuple[int, dict[int, dict[int, int]]]:
+    """Return the newest position, and what was erased since a companion was last told.
+
+    It is noted as told: call inside the transaction that takes it out. The kinds of what was erased
+    come by scope and position. Raises Unsound if the ledger is shorter than it was.
+    """
+    after = fetch_value(companion, "SELECT value FROM facts WHERE name = 'erased_through'")
+    gone: dict[int, dict[int, int]] = {}
+    with database.reading() as ledger, ledger:
+        newest: int = fetch_value(ledger, "SELECT max(position) FROM events") or 0
+        if newest < after:
+            raise Unsound
+        for scope, session, payload in vouchers(ledger, after, newest):
+            for first, last in _ranges(payload):
+                found = fetch_all(ledger, _ERASED, (session, first, last))
+                gone.setdefault(scope, {}).update(found)
+    if newest > after:
+        companion.execute("UPDATE facts SET value = ? WHERE name = 'erased_through'", (newest,))
+    return newest, gone
+
+
+def _ranges(payload: bytes | None) -> list[tuple[int, int]]:
+    """Return the seqs that a voucher names; all of its session, if that is not told here."""
+    try:
+        return msgspec.json.decode(payload or b"", type=_Told).ranges
+    except msgspec.MsgspecError:
+        return [(0, _LAST)]
+
+
+class _Told(msgspec.Struct):
+    ranges: list[tuple[int, int]]

@@ -1,0 +1,118 @@
+"""A person forgotten on a server: no file has their words or names, and whoever may erase may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from psycopg.errors import InsufficientPrivilege
+
+import treering
+from builders import ELSEWHERE, HERE, said
+from postgres_places import Place
+
+if TYPE_CHECKING:
+    from postgres_server import Server
+    from treering import Ledger
+
+ADA: Final = "ada-5719"
+WORDS: Final = (ADA, "heron", "jetty-run", "jetty-turn")
+
+
+def raw_bytes(place: Place) -> bytes:
+    """Return all that the server keeps in files, but for its log of what was written."""
+    place.sql("CHECKPOINT")
+    cluster = place.server._cluster
+    [(number,)] = place.sql("SELECT oid FROM pg_database WHERE datname = current_database()")
+    folders = (Path(cluster, "base", str(number)), Path(cluster, "global"))
+    files = [file for folder in folders for file in folder.iterdir() if file.is_file()]
+    return b"".join(file.read_bytes() for file in files)
+
+
+def tell(ledger: Ledger, scope: str = HERE) -> None:
+    """Record somebody with all that can name them."""
+    main = ledger.main_session("telegram", ADA, scope=scope, agent="lyria")
+    with main.turn() as turn:
+        turn.user("I moor where the heron stands")
+        turn.assistant("heron " * 2_000)
+    main.fork("heron-fork").record("ops.decision", "wait for the heron")
+    ledger.append([
+        said("heron", scope=scope, user_id=ADA, session_id="heron-talk", event_id=f"note-of-{ADA}",
+             run_id="jetty-run", turn_id="jetty-turn"),
+        said("over", scope=scope, kind="run.ended", session_id="heron-talk", run_id="jetty-run"),
+    ])  # fmt: skip
+    ledger.index(scope)
+
+
+def test_neither_words_nor_names_are_left_in_any_file(server: Server) -> None:
+    server.create_database("forgetting")
+    place = Place(server, database="forgetting")
+    place.administration.init(partitions=2)
+    with treering.open(place.url) as ledger:
+        tell(ledger)
+        ledger.append([said("kept pelican", user_id="bob", session_id="s9")])
+        place.sql("ANALYZE")
+        before = raw_bytes(place)
+        assert [word for word in WORDS if word.encode() not in before] == []
+
+        receipt = ledger.forget(HERE, user=ADA)
+
+        content = raw_bytes(place)
+        assert receipt.physical == "done"
+        assert [word for word in WORDS if word.encode() in content] == []
+        assert b"kept pelican" in content
+        assert ledger.verify().intact
+        assert place.administration.status().erasure_pending == []
+
+
+@pytest.mark.parametrize("sort", ["application", "held"])
+def test_whoever_may_redact_may_forget_within_their_scope(place: Place, sort: str) -> None:
+    with treering.open(place.url) as ledger:
+        tell(ledger)
+        tell(ledger, ELSEWHERE)
+    role = place.role(None if sort == "application" else HERE)
+
+    with treering.open(place.url_of(role)) as ledger:
+        receipt = ledger.forget(HERE, user=ADA)
+        assert receipt.sessions_erased == 3
+        assert ledger.verify(HERE).intact
+    with treering.open(place.url) as ledger:
+        assert {h.user_id for h in ledger.query(ELSEWHERE).items} == {ADA, None}
+        assert ledger.verify().intact
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE sessions SET name = NULL, salt = NULL, key = 'x'",
+        "UPDATE sessions SET name = NULL WHERE name = 'heron-talk'",
+        "UPDATE heads SET key = 'x'",
+        "UPDATE runs SET run_id = 'forgotten:1'",
+        "UPDATE events SET run_id = 'forgotten:1' WHERE run_id IS NOT NULL",
+    ],
+)
+@pytest.mark.parametrize("sort", ["application", "held"])
+def test_a_role_forgets_no_name_of_what_is_still_there(
+    place: Place, sort: str, statement: str
+) -> None:
+    role = place.role(None if sort == "application" else HERE)
+    with treering.open(place.url) as ledger:
+        tell(ledger)
+
+    with pytest.raises(InsufficientPrivilege):
+        place.sql(statement, role=role, stating=HERE)
+
+
+def test_a_name_that_nobody_ordered_to_be_forgotten_is_missed(place: Place) -> None:
+    with treering.open(place.url) as ledger:
+        ledger.append([said("one", user_id=ADA), said("two", session_id="s2")])
+        ledger.forget(HERE, user=ADA)
+        assert ledger.verify().intact
+    place.sql("UPDATE sessions SET name = NULL, salt = NULL WHERE name = 's2'")
+
+    with treering.open(place.url) as ledger:
+        broken = ledger.verify().first_broken
+
+    assert broken is not None
+    assert "vouches" in broken.detail
