@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from functools import partial
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from treering.capture.secrets import Guard
     from treering.ledger.drafts import GuardMode
     from treering.ledger.ports import EventStore
+    from treering.memory.ports import Embedder
     from treering.model.intakes import IntakeReceipt
     from treering.model.tools import SyntheticPolicy
     from treering.spine.ports import Sink
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
     from treering.storage.postgres.administration import Administration
 
+
+EMBEDDER_VARIABLE: Final = "TREERING_EMBEDDER"
 
 _CONNINFO: Final = re.compile(r"(host|hostaddr|port|dbname|user|service|password) ?=")
 """How libpq's other sort of address begins."""
@@ -42,6 +45,7 @@ def open(  # noqa: A001  (the public door is treering.open)
     keys: str | os.PathLike[str] | None = None,
     sinks: Sequence[Sink] = (),
     synthetic: SyntheticPolicy | None = None,
+    embedder: Embedder | str | None = None,
 ) -> Ledger:
     """Open the ledger at ``location``, which is made if it is not there.
 
@@ -52,6 +56,10 @@ def open(  # noqa: A001  (the public door is treering.open)
     but may lose the last moments at a power cut. ``guard`` says where secrets are looked for:
     ``"safe"`` masks them in summaries and refs, ``"mask"`` in payloads too, ``"reject"`` refuses
     such events, ``"off"`` looks nowhere. ``keys`` is the folder of the keys of encrypted scopes.
+
+    ``embedder`` turns texts into vectors, for the memory and for searches by meaning: ``"static"``,
+    the table that comes with the package, is used where neither it nor ``TREERING_EMBEDDER`` names
+    another (``"minilm"``, ``"endpoint:<model>@<url>"``, ``"off"``, or an object of yours).
 
     Runs of processes that are gone are closed; ``sinks`` and ``synthetic``, as of
     ``Ledger.spine``, have their say in that if they are given here.
@@ -66,7 +74,12 @@ def open(  # noqa: A001  (the public door is treering.open)
             raise InvalidInput(f"invalid {name}: {value}", hint=f"use {' or '.join(allowed)}")
     drafter = Drafter(guard=_guard, mode=guard, clock=now_ms)
     store = _store(path, durability, mode, partial(keys_folder, keys))
-    ledger = Ledger(store, drafter=drafter, clock=now_ms)
+    ledger = Ledger(
+        store,
+        drafter=drafter,
+        clock=now_ms,
+        embedder=lru_cache(maxsize=1)(partial(_embedder, embedder)),
+    )
     try:
         ledger.spine(sinks, synthetic=synthetic)
         if mode == "rw":
@@ -194,6 +207,15 @@ def _path(location: str | os.PathLike[str]) -> str:
             hint="name a file by its path, or a server as postgresql://user@host/database",
         )
     return path
+
+
+def _embedder(chosen: Embedder | str | None) -> Embedder | None:
+    """Return the embedder that was chosen; only when something is to be remembered or found."""
+    if chosen is not None and not isinstance(chosen, str):
+        return chosen
+    from treering.embedders.choice import embedder_named  # noqa: PLC0415
+
+    return embedder_named(chosen or os.environ.get(EMBEDDER_VARIABLE))
 
 
 def _guard() -> Guard:

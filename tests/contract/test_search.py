@@ -227,9 +227,9 @@ def test_a_query_that_says_nothing_is_refused_with_a_hint(ledger: Ledger, query:
     assert refused.value.hint
 
 
-def test_only_words_are_offered_and_a_limit_is_a_number_of_hits(ledger: Ledger) -> None:
+def test_a_mode_is_one_of_three_and_a_limit_is_a_number_of_hits(ledger: Ledger) -> None:
     with pytest.raises(treering.InvalidInput, match="mode"):
-        ledger.search("x", scope=HERE, mode="hybrid")
+        ledger.search("x", scope=HERE, mode="fuzzy")
     for limit in (0, -1, 10_000, "3"):
         with pytest.raises(treering.InvalidInput, match="limit"):
             ledger.search("x", scope=HERE, limit=limit)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from builders import ELSEWHERE, HERE, called, run_of, said
 from treering import InvalidInput, NotFound
 from treering.ledger import titles
 from treering.ledger.outlines import Sketch, head_of
-from treering.ledger.pruning import closing
+from treering.ledger.pruning import PRUNED
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ def test_what_is_erased_of_an_idle_session_does_not_wake_it(ledger: Ledger) -> N
 
 def test_a_pruned_session_is_listed_only_when_asked_for(ledger: Ledger) -> None:
     pruned = opened(ledger, "s1")
-    pruned.append([closing(pruned)])
+    pruned.close(PRUNED)
     opened(ledger, "s2")
 
     assert listed(ledger) == ["s2"]

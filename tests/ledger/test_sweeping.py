@@ -16,7 +16,7 @@ from treering.capture.secrets import Guard
 from treering.ledger.drafts import Drafter
 from treering.ledger.erasure import AGENT, expire_session
 from treering.ledger.ledger import Ledger
-from treering.ledger.pruning import REMAINS, closing, sweep
+from treering.ledger.pruning import PRUNED, REMAINS, sweep
 from treering.ledger.records import Selection
 from treering.model.scopes import Scope
 
@@ -130,7 +130,8 @@ def test_a_session_is_closed_where_it_is_expected_to_be_or_not_at_all(ledger: Le
         session.close(expected_seq=last.seq - 1)
 
     assert state(session) == "open"
-    assert session.close(expected_seq=last.seq).seq == last.seq + 1
+    assert session.close(expected_seq=last.seq).seq == last.seq + 2
+    assert kinds(session)[last.seq :] == ["episode.written", "session.closed"]
 
 
 # Idle sessions.
@@ -149,8 +150,9 @@ def test_a_session_that_was_idle_for_half_an_hour_is_closed(
 
     assert (receipt.closed, receipt.pruned, receipt.count) == (["early"], [], 0)
     assert (state(early), state(late)) == ("closed", "open")
-    last = list(early.headers())[-1]
+    told, last = list(early.headers())[-2:]
     assert (last.kind, last.refs) == ("session.closed", {"reason": "idle"})
+    assert told.kind == "episode.written"
     assert len(early.history()) == 4
     assert ledger.sweep(HERE).closed == []
 
@@ -518,8 +520,7 @@ def test_a_sweep_that_died_after_the_closing_is_finished_by_the_next(
     session = session_of(ledger)
     take_turn(session)
     calendar.turn(days=100)
-    session.write_episode()
-    session.append([closing(session)])
+    session.close(PRUNED)
     if erased:
         erase_some(ledger, erased)
 
@@ -537,7 +538,7 @@ def test_a_sweep_that_died_after_the_closing_is_finished_by_the_next(
 def test_a_sweep_that_prunes_nothing_finishes_nothing(ledger: Ledger, calendar: Calendar) -> None:
     session = session_of(ledger)
     take_turn(session)
-    session.append([closing(session)])
+    session.close(PRUNED)
 
     assert ledger.sweep(HERE, prune_days=None).pruned == []
     assert len(content(session)) == 4
@@ -549,7 +550,7 @@ def test_what_a_sweep_that_died_left_is_not_taken_from_a_fork(
     session = session_of(ledger)
     take_turn(session)
     calendar.turn(days=100)
-    session.append([closing(session)])
+    session.close(PRUNED)
     child = session.fork("child")
     take_turn(child)
 

@@ -6,14 +6,12 @@ session.compact(100_000, summariser=EndpointSummariser("http://localhost:8080/v1
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 import msgspec
 
 from treering.context.transcripts import SUMMARY_PROMPT, transcript
-from treering.errors import InvalidInput, Unavailable
+from treering.embedders.posting import Endpoint
+from treering.model.parts import UsageReported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +32,15 @@ class _Choice(msgspec.Struct):
     message: _Said
 
 
+class _Used(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+
+
 class _Answer(msgspec.Struct):
     choices: list[_Choice] = []
+    usage: _Used | None = None
 
 
 class EndpointSummariser:
@@ -53,25 +58,28 @@ class EndpointSummariser:
         timeout_s: float = TIMEOUT_S,
         characters_max: int = TRANSCRIPT_CHARACTERS_MAX,
     ) -> None:
-        if urlsplit(url).scheme not in {"http", "https"}:
-            raise InvalidInput(
-                f"invalid endpoint: {url}", hint="give its address, as http://localhost:8080/v1"
-            )
         self.name = model
-        self._url = f"{url.rstrip('/')}/chat/completions"
-        self._api_key = api_key
-        self._timeout_s = timeout_s
+        self._endpoint = Endpoint(
+            url=f"{url.rstrip('/')}/chat/completions",
+            wanted="summary",
+            api_key=api_key,
+            timeout_s=timeout_s,
+            answer_bytes_max=ANSWER_BYTES_MAX,
+        )
         self._characters_max = characters_max
+        self.usage: UsageReported | None = None
+        """What the last call used, as far as the endpoint says."""
 
     def __repr__(self) -> str:
-        return f"EndpointSummariser({self._url!r}, {self.name!r})"
+        return f"EndpointSummariser({self._endpoint.url!r}, {self.name!r})"
 
     def __call__(self, messages: Sequence[ModelMessage], earlier: str | None, tokens: int) -> str:
         """Return what the model makes of ``messages``. Raises Unavailable if it cannot be asked."""
+        self.usage = None
         told = transcript(messages, self._characters_max)
         if earlier:
             told = f"[summary of what went before]: {earlier}\n{told}"
-        answer = self._ask(
+        answer = self._endpoint.ask(
             {
                 "model": self.name,
                 "max_tokens": tokens,
@@ -79,27 +87,14 @@ class EndpointSummariser:
                     {"role": "system", "content": SUMMARY_PROMPT},
                     {"role": "user", "content": told},
                 ],
-            }
+            },
+            _Answer,
+        )
+        used = answer.usage or _Used()
+        self.usage = UsageReported(
+            model=self.name,
+            input_tokens=used.prompt_tokens,
+            output_tokens=used.completion_tokens,
+            total_tokens=used.total_tokens,
         )
         return (answer.choices[0].message.content or "") if answer.choices else ""
-
-    def _ask(self, body: dict[str, object]) -> _Answer:
-        headers = {"Content-Type": "application/json"}
-        if self._api_key is not None:
-            headers["Authorization"] = f"Bearer {self._api_key}"
-        request = Request(self._url, msgspec.json.encode(body), headers)  # noqa: S310  (checked)
-        try:
-            with urlopen(request, timeout=self._timeout_s) as response:  # noqa: S310
-                return msgspec.json.decode(response.read(ANSWER_BYTES_MAX), type=_Answer)
-        except HTTPError as error:
-            why = f"it answered {error.code}"
-            raise self._unavailable(why) from error
-        except (URLError, OSError) as error:
-            raise self._unavailable(str(getattr(error, "reason", error))) from error
-        except msgspec.MsgspecError as error:
-            raise self._unavailable("it answered something that is no completion") from error
-
-    def _unavailable(self, why: str) -> Unavailable:
-        return Unavailable(
-            f"no summary from {self._url}: {why}", hint="check the address, the model and the key"
-        )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput, InvalidKind, TooLarge
 from treering.ledger import chain
-from treering.ledger.records import check_readable
+from treering.ledger.records import check_readable, forgotten_name
 from treering.model.codec import REFS_BYTES_MAX, SPILL_BYTES_MAX
 from treering.model.fields import TIME_MS_MAX, check_id, check_name, check_summary, check_time
 from treering.model.kinds import KINDS, SOURCES, VISIBILITIES
@@ -28,11 +28,19 @@ _UNCHANGED: Final = "take it from where it is unchanged"
 def check_session(session: SessionRecord) -> None:
     """Raise InvalidInput unless a session can begin where ``session`` says."""
     name = check_name(session.session_id, "session_id")
-    if len(session.salt) != chain.SALT_BYTES or len(session.scope_key) != _KEY_BYTES:
-        raise InvalidInput(f"session {name} has a salt or key of another size", hint=_UNCHANGED)
+    forgotten = not session.salt and name == forgotten_name(session.genesis)
+    sizes = (0 if forgotten else chain.SALT_BYTES, _KEY_BYTES, _DIGEST_BYTES)
+    if (len(session.salt), len(session.scope_key), len(session.genesis)) != sizes:
+        raise InvalidInput(
+            f"session {name} has a salt, key or genesis of another size", hint=_UNCHANGED
+        )
     if session.cut is not None:
         _check_cut(name, session.cut)
-    if chain.genesis(session.salt, session.scope, name, session.cut) != session.genesis:
+    # Whether an event vouches for a name that is gone is seen when all are here.
+    if (
+        not forgotten
+        and chain.genesis(session.salt, session.scope, name, session.cut) != session.genesis
+    ):
         raise InvalidInput(
             f"session {name} comes from another scope, was renamed, or forked elsewhere",
             hint=_UNCHANGED,

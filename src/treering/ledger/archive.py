@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import Clock, EventStore
     from treering.ledger.records import Place
+    from treering.ledger.remembering import Remembering
     from treering.model.events import Event, Header
     from treering.model.queries import Page
     from treering.model.searches import SearchResult
@@ -31,8 +32,11 @@ if TYPE_CHECKING:
 class Archive:
     """What a ledger holds. Reading it writes nothing that is not derived."""
 
-    def __init__(self, store: EventStore, *, drafter: Drafter, clock: Clock) -> None:
+    def __init__(
+        self, store: EventStore, *, drafter: Drafter, clock: Clock, remembering: Remembering
+    ) -> None:
         self._store = store
+        self._remembering = remembering
         self._drafter = drafter
         self._clock = clock
 
@@ -156,12 +160,14 @@ class Archive:
         include_failed: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> SearchResult:
-        """Find events of a scope by their words; the best first, grouped by session.
+        """Find events of a scope; the best first, grouped by session.
 
-        All words have to be there, in any order and whatever their case or accents:
-        ``deploy* "no such table" -draft kind:tool.call agent: session: tool: file: after:3d
-        before:2026-03-05``. A word that few events have is also found inside of names in code,
-        and so are several that none has together.
+        ``mode="words"``: all words have to be there, in any order and whatever their case or
+        accents: ``deploy* "no such table" -draft kind:tool.call agent: session: tool: file:
+        after:3d before:2026-03-05``. A word that few events have is also found inside of names in
+        code, and so are several that none has together. ``"hybrid"`` takes a question as it is
+        asked, and finds what answers it by words, by meaning and by what stands around it;
+        ``"semantic"`` by meaning alone. Operators narrow all of them.
         Runs that failed or were interrupted are left out, unless ``include_failed`` says otherwise.
         ``progress`` is told of events that the index is caught up with.
         """
@@ -175,6 +181,7 @@ class Archive:
             include_failed=include_failed,
             now_ms=self._clock(),
             progress=progress,
+            holding=lambda: self._remembering.holdings.of(parse_scope(scope)),
         )
 
     def index(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput, TreeringError
 from treering.ledger.admission import check_record, check_session, without_parent
-from treering.ledger.records import shared_seq
+from treering.ledger.records import forgotten_name, shared_seq
 from treering.ledger.verification import link_of, verify
 from treering.model.scopes import Scope
 
@@ -71,12 +71,13 @@ class Arrivals:
         return self._finds(Scope(scope), cut)
 
     def _finds(self, scope: Scope, cut: Cut) -> bool:
-        parent = next(self._store.session_records(scope, cut.parent), None)
-        return (
-            parent is not None
-            and parent.genesis == cut.genesis
-            and self._store.link_at(scope, cut.genesis, cut.seq) == cut.link
-        )
+        if self._store.link_at(scope, cut.genesis, cut.seq) != cut.link:
+            return False
+        gone = forgotten_name(cut.genesis)
+        if cut.parent == gone:
+            return True  # Here it may still have the name that was forgotten there.
+        found = (next(self._store.session_records(scope, n), None) for n in (cut.parent, gone))
+        return any(parent is not None and parent.genesis == cut.genesis for parent in found)
 
     def take(self, record: Record, refuse: Refuse) -> None:
         """Take the next record of a session; if it is not stored in the end, ``refuse`` is told.

@@ -8,14 +8,16 @@ from treering.errors import InvalidInput
 from treering.model.codec import decode, encode
 from treering.model.fields import check_list, check_name, check_text
 from treering.model.parts import SessionOpened
-from treering.model.sessions import ERASED_CHARTER, MODES, Charter, Isolation
+from treering.model.sessions import ERASED_CHARTER, MODES, Charter, Isolation, charter_of
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.ledger.handles import Handle
+    from treering.ledger.ports import EventStore
     from treering.model.events import NewEvent
+    from treering.model.scopes import Scope
     from treering.model.sessions import Mode
 
 
@@ -92,6 +94,18 @@ def opening(session: Handle, charter: Charter, *, ts_ms: int | None = None) -> N
         refs=part.as_refs(),
         ts_ms=ts_ms,
     )
+
+
+def kept_charter(store: EventStore, scope: Scope, session_id: str) -> Charter | None:
+    """Return what a session was opened as, if its opening was erased to forget somebody in it.
+
+    The event that vouches for that says it, without whoever was forgotten.
+    """
+    for event in reversed(store.covers(scope, session_id)):
+        payload = event.payload if isinstance(event.payload, dict) else {}
+        if event.kind == "ledger.forgotten" and "charter" in payload:
+            return charter_of(payload["charter"])
+    return None
 
 
 def check_title(title: str) -> str:

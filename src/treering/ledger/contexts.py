@@ -60,6 +60,11 @@ class Working:
         self.memory_ids: list[str] = []
         """Memories that what it returns is made of; put their ids in, to have them recorded."""
 
+    @property
+    def run_id(self) -> str | None:
+        """Return the run that the call is made for; None if it is only looked at."""
+        return self._run_id
+
     def events(self, *, last: int = WORKING_EVENTS) -> list[Event]:
         """Return the last events that the model could be shown, those of this turn included."""
         if last <= 0:

@@ -109,14 +109,17 @@ def _plans(
 ) -> dict[str, _Plan]:
     """Return what is to be copied of each scope, from where its sessions end on both sides."""
     plans: dict[str, _Plan] = {}
+    starts: dict[bytes, str] = {}
     for session in source.session_records(scope):
         plans.setdefault(session.scope, _Plan()).coming[session.session_id] = session
+        starts[session.genesis] = session.session_id
         tally.sessions += 1
         tally.missing += max(session.head_seq - shared_seq(session), 0)
     tally.scopes = len(plans)
     for there in target.session_records(scope):
         plan = plans.get(there.scope, _Plan())
-        here = plan.coming.get(there.session_id)
+        # One whose name was forgotten, here or there, is still known by its beginning.
+        here = plan.coming.get(starts.get(there.genesis, there.session_id))
         if here is None:
             continue
         shared = shared_seq(here)
@@ -141,6 +144,8 @@ def _difference(
     """Say where and how the target's session is another than the source's, if it is."""
     if here.genesis != there.genesis:
         return 0, "the target has another session of this name"
+    if here.salt and not there.salt:
+        return 0, "the target has forgotten the session"
     if here.head_link == there.head_link:
         return None
     shorter, longer = (here, target) if here.head_seq < there.head_seq else (there, source)

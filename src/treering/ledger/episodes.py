@@ -2,62 +2,284 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from treering.context.citations import cite, text_of, within
+from treering.context.episodes import tell
 from treering.context.pairing import pair
-from treering.context.summaries import summarise
+from treering.errors import Conflict
+from treering.ledger.amending import LOOKS_MAX, PAGE, retell, retell_later, standing
 from treering.ledger.lineage import ENDLESS
 from treering.ledger.windows import read_window
+from treering.model.codec import canonical
+from treering.model.episodes import EPISODE, Sentence
+from treering.model.events import REDACTED
+from treering.model.messages import AssistantMessage
+from treering.model.parts import UsageReported
 from treering.spine.entries import Entry
+from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.context.episodes import Telling
+    from treering.context.summaries import Summariser
+    from treering.ledger.amending import Append
     from treering.ledger.lineage import Lineage
-    from treering.model.events import Event
+    from treering.model.events import Event, Header
+    from treering.model.messages import ModelMessage
     from treering.model.tools import SyntheticPolicy
 
 EPISODE_TOKENS_MAX: Final = 600
 EVENTS_MAX: Final = 20_000
 """Events that one episode looks at, the latest ones."""
+ASKS_MAX: Final = 3
+"""How often a summariser is asked for one episode, if what it told is undone or erased."""
+NAMES: Final = ("sender", "author", "name", "from")
+"""Where a message of a group may say who speaks."""
 
 
-def episode(lineage: Lineage, policy: SyntheticPolicy, *, user: str | None) -> Entry | None:
-    """Return the episode of what was said since the last one; None if nothing was."""
-    last = lineage.committed_before(ENDLESS, kinds={"episode.written"}, limit=1)
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """The summary of a stretch, and who wrote it."""
+
+    sentences: tuple[Sentence, ...]
+    by: str
+    failure: dict[str, str] | None = None
+    """Why a summariser was not heard, if it failed."""
+    usage: UsageReported | None = None
+    """What a summariser says that it used."""
+
+
+def episode(
+    lineage: Lineage,
+    policy: SyntheticPolicy,
+    *,
+    user: str | None,
+    in_group: bool = False,
+    walled: bool = False,
+    summariser: Summariser | None = None,
+) -> list[Entry]:
+    """Return the events that tell what was said since the last episode; none if nothing was.
+
+    ``summariser`` writes the summary; the built-in one needs no model. What it used is told first,
+    if it says so.
+    """
+    last = lineage.committed_before(ENDLESS, kinds={EPISODE}, limit=1)
     # What a fork shares is told by the session that it was said in.
-    told_seq = max(_through(last[0]) if last else 0, lineage.own_after_seq())
+    own_seq = lineage.own_after_seq()
+    told_seq = max(_through(last[0]) if last else 0, own_seq)
     window = read_window(lineage, tokens=None, events=EVENTS_MAX, after_seq=told_seq, past="whole")
     events = [*window.lead, *window.events]
-    messages, _ = pair(events, policy)
+    paired, _ = pair(events, policy)
+    messages = [_without_outputs(message) for message in paired if message.text != REDACTED]
     if not messages:
-        return None
-    found = summarise(messages, limit=EPISODE_TOKENS_MAX)
-    by_section: dict[str, list[str]] = {}
-    for line in found.evidence:
-        by_section.setdefault(line.section, []).append(line.text)
-    payload: dict[str, Any] = {
-        "user": user,
+        return []
+    telling = tell(messages, _speakers(events) if in_group else {}, limit=EPISODE_TOKENS_MAX)
+    account = _account(messages, telling, summariser)
+    person = user or next((event.user_id for event in events if event.user_id), None)
+    opened = lineage.headers_after(own_seq, 1)
+    payload = {
+        "user": None if in_group else person,
+        "walled": walled,
+        "session_started_ms": opened[0].ts_ms if opened else events[0].ts_ms,
         "started_ms": events[0].ts_ms,
         "ended_ms": events[-1].ts_ms,
-        "summary": found.text,
-        "key_decisions": by_section.get("Decisions", []),
-        "action_items": by_section.get("Open", []),
-        "outcome": "\n".join(by_section.get("Outcome", [])),
+        **_content(telling, account),
         "duration_minutes": round(max(events[-1].ts_ms - events[0].ts_ms, 0) / 60_000, 2),
         "message_count": len(messages),
-        "evidence": [
-            {"section": line.section, "text": line.text, "event_ids": list(line.event_ids)}
-            for line in found.evidence
-        ],
         "from_seq": events[0].seq,
         "through_seq": events[-1].seq,
     }
     noun = "message" if len(messages) == 1 else "messages"
-    return Entry(
-        kind="episode.written",
+    written = Entry(
+        kind=EPISODE,
         summary=f"episode of {len(messages)} {noun}",
         payload=payload,
         refs={"from_seq": events[0].seq, "through_seq": events[-1].seq},
     )
+    return [written] if account.usage is None else [_reported(account.usage), written]
+
+
+def told(
+    lineage: Lineage,
+    tell_again: Callable[[int], list[Entry]],
+    *,
+    expected_seq: int | None,
+    append: Append,
+    redact: Callable[[str], object],
+) -> Header | None:
+    """Record what is left to tell of a session; None if there is nothing.
+
+    ``tell_again`` is asked anew, with the number of the look, whenever some of what it told was
+    undone, erased or told by somebody else meanwhile. Raises Conflict if that does not end, or if
+    the session is not at ``expected_seq``.
+    """
+    for look in range(LOOKS_MAX):
+        read = standing(lineage)
+        entries = tell_again(look)
+        if not entries:
+            return None
+        if expected_seq is not None:
+            at = msgspec.structs.replace(read, seq=expected_seq)
+            header = retell(lineage, entries, at, append=append, redact=redact)
+        else:
+            header = None
+            with contextlib.suppress(_ToldMeanwhileError):
+                behind = _unless_told(lineage, read.seq, append)
+                header = retell_later(lineage, entries, read, append=behind, redact=redact)
+        if header is not None:
+            return header
+    raise Conflict(
+        "the session was undone, erased or told again and again",
+        current_seq=lineage.head_seq(),
+        hint="try again later",
+    )
+
+
+def told_and_closed(
+    lineage: Lineage,
+    tell_again: Callable[[], list[Entry]],
+    closing: Entry,
+    *,
+    expected_seq: int | None,
+    append: Append,
+    redact: Callable[[str], object],
+    check: Callable[[], None],
+) -> tuple[Header, bool]:
+    """Record what is left to tell of a session and that it is closed: both at once, or neither.
+
+    Return the closing, and whether what was told stands: it is erased if some of what it tells was
+    erased meanwhile. Raises Conflict if the session is not at ``expected_seq``, or if others write
+    to it again and again.
+    """
+    for look in range(LOOKS_MAX):
+        read = standing(lineage)
+        check()
+        entries = tell_again()
+        if lineage.erased_since(read.ancestors):
+            continue
+        try:
+            headers = append(
+                [*entries, closing], read.seq if expected_seq is None else expected_seq
+            )
+        except Conflict:
+            if expected_seq is not None or look == LOOKS_MAX - 1:
+                raise
+            continue
+        written = next((header for header in headers if header.kind == EPISODE), None)
+        stands = written is None or not lineage.erased_since(read.ancestors)
+        if written is not None and not stands:
+            # The erasure may have looked for retellings before this one was there.
+            redact(written.event_id)
+        return headers[-1], stands
+    raise Conflict(
+        "the past that the session shares was erased again and again",
+        current_seq=lineage.head_seq(),
+        hint="try again later",
+    )
+
+
+class _ToldMeanwhileError(ValueError):
+    """Somebody else has written an episode of the same stretch."""
+
+
+def _unless_told(lineage: Lineage, read_seq: int, append: Append) -> Append:
+    """Return what appends behind what others said since ``read_seq``, unless that is an episode."""
+
+    def behind(entries: Sequence[Entry], seq: int) -> list[Header]:
+        after = read_seq
+        while after < seq and (page := lineage.headers_after(after, PAGE)):
+            if any(header.kind == EPISODE for header in page):
+                raise _ToldMeanwhileError
+            after = page[-1].seq
+        return append(entries, seq)
+
+    return behind
+
+
+def _account(
+    messages: Sequence[ModelMessage], telling: Telling, summariser: Summariser | None
+) -> Account:
+    """Return the summary that the summariser writes; by structure, if there is none or it fails."""
+    if summariser is None:
+        return Account(sentences=telling.sentences, by="structure")
+    failure: dict[str, str]
+    try:
+        name = shorten(str(getattr(summariser, "name", None) or "model"))
+        text = summariser(messages, None, EPISODE_TOKENS_MAX)
+        if isinstance(text, str) and text.strip():
+            canonical([name, text], "the summary")
+            sentences = within(cite(text, messages), EPISODE_TOKENS_MAX)
+            if sentences:
+                return Account(sentences=sentences, by=name, usage=_usage(summariser))
+            failure = {"class": "ValueError", "message": "nothing that was said supports it"}
+        else:
+            failure = {"class": "ValueError", "message": "the summariser gave no text"}
+    except Exception as error:  # noqa: BLE001 - an episode needs no model, and none may stop it.
+        failure = describe(error)
+    return Account(
+        sentences=telling.sentences, by="structure", failure=failure, usage=_usage(summariser)
+    )
+
+
+def _usage(summariser: Summariser) -> UsageReported | None:
+    found = getattr(summariser, "usage", None)
+    return found if isinstance(found, UsageReported) else None
+
+
+def _reported(usage: UsageReported) -> Entry:
+    told = usage.as_refs()
+    return Entry(kind="usage.reported", summary="usage reported", payload=told, refs=told)
+
+
+def _content(telling: Telling, account: Account) -> dict[str, Any]:
+    """Return what an episode says, and each line of it with its events."""
+    lines = [("Summary", one.text, one.event_ids) for one in account.sentences]
+    lines += [(line.section, line.text, line.event_ids) for line in telling.lines]
+    outcome = telling.outcome
+    if outcome is not None:
+        lines.append(("Outcome", outcome.text, outcome.event_ids))
+    if telling.tone.event_ids:
+        lines.append(("Tone", telling.tone.mood, telling.tone.event_ids))
+    told: dict[str, Any] = {
+        "summary": text_of(account.sentences),
+        "by": account.by,
+        "topics": list(telling.topics),
+        "tone": telling.tone.mood,
+        "key_decisions": [line.text for line in telling.lines if line.section == "Decisions"],
+        "action_items": [line.text for line in telling.lines if line.section == "Open"],
+        "outcome": outcome.text if outcome is not None else "",
+        "evidence": [
+            {"section": section, "text": text, "event_ids": list(ids)}
+            for section, text, ids in lines
+        ],
+    }
+    return told if account.failure is None else told | {"failure": account.failure}
+
+
+def _without_outputs(message: ModelMessage) -> ModelMessage:
+    """Return a message without what tools gave: nobody said it, and it may give orders."""
+    if not isinstance(message, AssistantMessage) or not message.results:
+        return message
+    results = tuple(
+        msgspec.structs.replace(result, output="failed" if result.is_error else "ok")
+        for result in message.results
+    )
+    return msgspec.structs.replace(message, results=results)
+
+
+def _speakers(events: Sequence[Event]) -> dict[str, str]:
+    """Return who said what in a group, by event, as far as that is known."""
+    found = {}
+    for event in events:
+        if event.kind == "conversation.user":
+            payload = event.payload if isinstance(event.payload, dict) else {}
+            named = [payload.get(name) for name in NAMES] + [event.user_id, "Someone"]
+            found[event.event_id] = shorten(next(n for n in named if isinstance(n, str) and n), 60)
+    return found
 
 
 def _through(event: Event) -> int:

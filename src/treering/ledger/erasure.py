@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from treering.errors import InvalidInput
 from treering.ledger.lineage import ENDLESS
@@ -15,7 +15,7 @@ from treering.model.receipts import ExpireReceipt, RedactReceipt, Target
 from treering.model.retention import DEFAULT_RETENTION, check_retention, cutoffs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import EventStore
@@ -38,6 +38,9 @@ KEPT: Final = {
     **dict.fromkeys(
         ("session.undone", "session.redone"), "says what a model is shown and is kept forever"
     ),
+    **dict.fromkeys(
+        ("memory.superseded", "memory.forgotten"), "says what no longer holds and is kept forever"
+    ),
 }
 """Kinds that do not expire, and why."""
 
@@ -45,6 +48,9 @@ NUMBERS_ONLY: Final = frozenset({"session.undone", "session.redone"})
 """Kinds that are not redacted: there is nothing in them, and without them the undone comes back."""
 
 Replacement = Literal["null", "placeholder"]
+
+Provenance: TypeAlias = "Callable[[Scope, Sequence[str]], Iterable[str]]"
+"""Given ids of events, returns those of events that were learnt from them."""
 
 
 def redact(
@@ -55,8 +61,12 @@ def redact(
     event_id: str | None,
     session_id: str | None,
     replacement: Replacement,
+    provenance: Provenance | None = None,
 ) -> RedactReceipt:
-    """Erase the content of one event or one session; rows, order and chain stay."""
+    """Erase the content of one event or one session; rows, order and chain stay.
+
+    What was learnt from it goes with it, as ``provenance`` tells.
+    """
     if (event_id is None) == (session_id is None):
         raise InvalidInput(
             "a redaction is aimed at one event or one session", hint="give event_id or session_id"
@@ -72,11 +82,18 @@ def redact(
         redacted, blobs, _ = _redact(store, drafter, told, replacement)
         retellings_redacted += redacted
         erased += blobs
+    memories_redacted = 0
+    for learnt in [] if provenance is None else provenance(scope, _ids(store, selection)):
+        told = Selection(scope=scope, event_id=learnt)
+        redacted, blobs, _ = _redact(store, drafter, told, replacement)
+        memories_redacted += redacted
+        erased += blobs
     return RedactReceipt(
         target=Target(event_id=event_id, session_id=session_id, scope=scope),
         replacement=replacement,
         redacted_count=count,
         retellings_redacted=retellings_redacted,
+        memories_redacted=memories_redacted,
         blobs_erased=erased,
         blobs_shared=shared,
         physical=store.finish_erasure(),
@@ -93,6 +110,20 @@ def _retold(store: EventStore, selection: Selection) -> Iterator[str]:
     if event is not None:
         seq = event.seq
         yield from retellings(store, scope, event.session_id, first_seq=seq, last_seq=seq)
+
+
+def _ids(store: EventStore, selection: Selection) -> list[str]:
+    """Return the ids of the events that were aimed at."""
+    if selection.session_id is None:
+        return [selection.event_id or ""]
+    found: list[str] = []
+    after = 0
+    while page := store.session_headers(
+        selection.scope, selection.session_id, after_seq=after, limit=ROUND_EVENTS_MAX
+    ):
+        found += [header.event_id for header in page]
+        after = page[-1].seq
+    return found
 
 
 def redact_all(store: EventStore, drafter: Drafter, scope: Scope) -> tuple[int, int]:
@@ -113,7 +144,7 @@ def _redact(
     store: EventStore, drafter: Drafter, selection: Selection, replacement: Replacement
 ) -> tuple[int, int, int]:
     """Erase in rounds; return how many events and blobs that took, and how many others hold."""
-    vouch = _voucher(drafter, selection.scope, "ledger.redacted", "redacted", replacement)
+    vouch = voucher(drafter, selection.scope, "ledger.redacted", "redacted", replacement)
     count = erased = shared = 0
     more = True
     while more:
@@ -159,7 +190,7 @@ def expire(
     erased = shared = 0
     if not dry_run:
         counted: Counter[str] = Counter()
-        vouch = _voucher(drafter, scope, "ledger.expired", "expired", "expired")
+        vouch = voucher(drafter, scope, "ledger.expired", "expired", "expired")
         more = True
         while more:
             done = store.erase(selection, erasure="expired", limit=ROUND_EVENTS_MAX, vouch=vouch)
@@ -201,7 +232,7 @@ def expire_session(
     The caller sees to it that the bytes leave the files.
     """
     selection = Selection(scope=scope, session_id=session_id, until_seq=until_seq, spare=spare)
-    vouch = _voucher(drafter, scope, "ledger.expired", "expired", "expired")
+    vouch = voucher(drafter, scope, "ledger.expired", "expired", "expired")
     count, more = 0, True
     while more:
         done = store.erase(selection, erasure="expired", limit=ROUND_EVENTS_MAX, vouch=vouch)
@@ -210,9 +241,16 @@ def expire_session(
     return count
 
 
-def _voucher(
-    drafter: Drafter, scope: Scope, kind: str, verb: str, erasure: Erasure
+def voucher(
+    drafter: Drafter,
+    scope: Scope,
+    kind: str,
+    verb: str,
+    erasure: Erasure,
+    **more: Any,
 ) -> Callable[[Cover], Draft]:
+    """Return what makes the event that vouches for an erasure; ``more`` is what it says beside."""
+
     def vouch(cover: Cover) -> Draft:
         noun = "event" if cover.count == 1 else "events"
         return drafter.vouch(
@@ -227,6 +265,7 @@ def _voucher(
                     "count": cover.count,
                     "digest": cover.digest.hex(),
                     "ranges": [list(stretch) for stretch in cover.ranges],
+                    **more,
                 },
             )
         )

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Mark, Stretch
     from treering.model.events import Header
+    from treering.model.followers import Mark, Stretch
     from treering.model.scopes import Scope
 
 PAGE: Final = 500

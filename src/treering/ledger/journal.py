@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.ledger import erasure
+from treering.ledger.charters import kept_charter
 from treering.ledger.following import Follower
 from treering.model.scopes import Scope
 from treering.model.sessions import (
@@ -67,7 +68,9 @@ class LedgerJournal:
         opening = first[0]
         cut = self._store.cut(scope, session_id) if opening.seq > 1 else None
         if opening.redacted or opening.seq > (cut.seq + 1 if cut else 1):
-            return ERASED_GROUP if session_id.startswith(GROUP_PREFIX) else ERASED_CHARTER
+            kept = kept_charter(self._store, scope, session_id)
+            erased = ERASED_GROUP if session_id.startswith(GROUP_PREFIX) else ERASED_CHARTER
+            return kept or erased
         opens = opening.kind in {"session.opened", "session.forked"}
         return charter_of(opening.payload if opens else None)
 

@@ -6,8 +6,9 @@ from typing import IO, TYPE_CHECKING, Self
 
 import msgspec
 
+from treering.derive.event_texts import event_texts
 from treering.errors import InvalidInput, NotFound
-from treering.ledger import encryption, erasure
+from treering.ledger import encryption, erasure, forgetting
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.archive import Archive
 from treering.ledger.bookmarks import Bookmarks
@@ -18,8 +19,11 @@ from treering.ledger.importing import read_export
 from treering.ledger.journal import LedgerJournal
 from treering.ledger.outlines import SessionQuery, list_sessions
 from treering.ledger.pruning import PRUNE_DAYS, sweep
+from treering.ledger.remembering import LedgerRecorder, Remembering
+from treering.ledger.search_texts import masked
 from treering.ledger.sessions import Session
 from treering.ledger.verification import verify
+from treering.memory.records import SHELVES
 from treering.model.fields import (
     check_count,
     check_events,
@@ -30,11 +34,13 @@ from treering.model.fields import (
     check_time,
 )
 from treering.model.queries import PAGE_ITEMS_DEFAULT
+from treering.model.receipts import VectorsReceipt
 from treering.model.retention import check_retention
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 from treering.model.sessions import IDLE_MINUTES
 from treering.spine.kernel import Kernel
 from treering.spine.spine import Spine
+from treering.spine.words import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +51,9 @@ if TYPE_CHECKING:
     from treering.ledger.families import Family
     from treering.ledger.jsonl import Payloads
     from treering.ledger.ports import Clock, EventStore
-    from treering.model.events import Header, NewEvent
+    from treering.memory.memory import Memory
+    from treering.memory.ports import Embedder
+    from treering.model.events import Event, Header, NewEvent
     from treering.model.queries import Page
     from treering.model.receipts import (
         AnchorReceipt,
@@ -53,6 +61,7 @@ if TYPE_CHECKING:
         DestroyReceipt,
         ExpireReceipt,
         ExportReceipt,
+        ForgetReceipt,
         ImportReceipt,
         KeyGeneration,
         KeyReceipt,
@@ -71,10 +80,19 @@ if TYPE_CHECKING:
 class Ledger(Archive):
     """An open ledger. Safe to share between threads; notices forks. Made by ``treering.open``."""
 
-    def __init__(self, store: EventStore, *, drafter: Drafter, clock: Clock) -> None:
-        super().__init__(store, drafter=drafter, clock=clock)
+    def __init__(
+        self,
+        store: EventStore,
+        *,
+        drafter: Drafter,
+        clock: Clock,
+        embedder: Callable[[], Embedder | None] = lambda: None,
+    ) -> None:
         self._journal = LedgerJournal(store, drafter, clock)
         self._kernel = Kernel(self._journal)
+        recorder = LedgerRecorder(store, self._kernel, self._journal, drafter)
+        remembering = Remembering(store, recorder, embedder, new_id)
+        super().__init__(store, drafter=drafter, clock=clock, remembering=remembering)
         self._spine = Spine(self._kernel)
 
     def __enter__(self) -> Self:
@@ -92,6 +110,7 @@ class Ledger(Archive):
         """Interrupt the runs that are still under way here, and let go of the database."""
         try:
             self._kernel.close()
+            self._remembering.close()
         finally:
             self._store.close()
 
@@ -100,7 +119,12 @@ class Ledger(Archive):
 
         Sinks do not hear of what is recorded by it. Closing it closes this one.
         """
-        return Ledger(self._store, drafter=self._drafter.masking(), clock=self._clock)
+        return Ledger(
+            self._store,
+            drafter=self._drafter.masking(),
+            clock=self._clock,
+            embedder=self._remembering.embedder,
+        )
 
     # Writing.
 
@@ -305,6 +329,10 @@ class Ledger(Archive):
             dry_run=dry_run,
         )
 
+    def memory(self, scope: str) -> Memory:
+        """Return the memory of a scope: facts and episodes, learnt, recalled and faded."""
+        return self._remembering.memory(parse_scope(scope))
+
     def bookmarks(self, scope: str) -> Bookmarks:
         """Return the notes that importers keep in a scope, of how far they have read."""
         return Bookmarks(self._store, parse_scope(scope))
@@ -336,14 +364,22 @@ class Ledger(Archive):
         session_id: str | None = None,
         replacement: Replacement = "placeholder",
     ) -> RedactReceipt:
-        """Erase the content of one event or one session, physically; rows and chain stay."""
+        """Erase the content of one event or one session, physically; rows and chain stay.
+
+        What retells it goes with it, and so do the tellings of facts that cite it.
+        """
+        name = parse_scope(scope)
+        one = None if event_id is None else check_id(event_id)
+        session = None if session_id is None else check_name(session_id, "session_id")
+        self._remembering.uphold(name, session_id=session, event_id=one)
         return erasure.redact(
             self._store,
             self._drafter,
-            parse_scope(scope),
-            event_id=None if event_id is None else check_id(event_id),
-            session_id=None if session_id is None else check_name(session_id, "session_id"),
+            name,
+            event_id=one,
+            session_id=session,
             replacement=replacement,
+            provenance=self._remembering.citing,
         )
 
     def expire(
@@ -366,6 +402,32 @@ class Ledger(Archive):
             policy=policy,
             now_ms=self._clock() if now_ms is None else check_time(now_ms),
             dry_run=dry_run,
+        )
+
+    def forget(
+        self,
+        scope: str,
+        *,
+        user: str,
+        dry_run: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> ForgetReceipt:
+        """Erase one person from a scope, physically: what is about them, and what they are called.
+
+        Their own sessions go as a whole, with their names; in others, what is about them, and what
+        retells it. Runs of theirs that are under way are interrupted. The chain still holds.
+        ``progress`` is told how many more events are gone. Raises NotFound if nobody is known by
+        that name.
+        """
+        return forgetting.forget(
+            self._store,
+            self._drafter,
+            parse_scope(scope),
+            self.memory(scope).names(user),
+            interrupt=self._kernel.interrupt,
+            provenance=self._remembering.citing,
+            dry_run=dry_run,
+            progress=progress,
         )
 
     def erasure_state(self) -> Physical:
@@ -444,10 +506,40 @@ class Ledger(Archive):
     def rebuild(self) -> RebuildReceipt:
         """Throw away all that is derived from the events, and make it anew."""
         searched = self._store.searched_scopes()
+        shelved = self._remembering.shelved(self._scopes())
         receipt = self._store.rebuild()
         for scope in searched:
             self.index(scope)
+        self._remembering.make_anew(self._scopes(), shelved, self._texts)
         return receipt
+
+    def rebuild_vectors(
+        self, scope: str | None = None, *, progress: Callable[[int], None] | None = None
+    ) -> VectorsReceipt:
+        """Turn all texts into vectors again, in one scope or all, by the embedder in use.
+
+        Until then, what another embedder made is found by its words only. ``progress`` is told of
+        events that are done.
+        """
+        scopes = self._scopes() if scope is None else [parse_scope(scope)]
+        shelved = self._remembering.shelved(scopes)
+        for one in scopes:
+            self._store.drop_documents(one)
+        self._remembering.make_anew(scopes, shelved, self._texts, progress)
+        embedder = self._remembering.embedder()
+        return VectorsReceipt(
+            scopes=len(scopes),
+            documents=sum(
+                self._store.holdings(one, shelf).count for one in scopes for shelf in SHELVES
+            ),
+            embedder=None if embedder is None else embedder.name,
+        )
+
+    def _scopes(self) -> list[Scope]:
+        return sorted({Scope(one.scope) for one in self._store.session_records()})
+
+    def _texts(self, event: Event) -> list[str]:
+        return event_texts(masked(self._drafter.guard(), event))
 
     def anchor(self, stream: IO[bytes]) -> AnchorReceipt:
         """Write the root over all session heads to ``stream``, for ``verify`` to check later."""

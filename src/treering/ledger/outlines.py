@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import InvalidInput, KeyMissing
-from treering.ledger.records import SessionHead
+from treering.ledger.charters import kept_charter
+from treering.ledger.records import FORGOTTEN, SessionHead
 from treering.ledger.titles import Titles
+from treering.memory.records import MEMORY_SESSION
 from treering.model.cursors import pack, unpack
-from treering.model.kinds import ERASURE_KINDS
+from treering.model.kinds import ERASURE_KINDS, KINDS
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page
 from treering.model.scopes import Scope
 from treering.model.sessions import (
@@ -36,9 +38,12 @@ FIRST_EVENTS: Final = 20
 LAST_EVENTS: Final = 50
 """Events at its end among which its state and its model are looked for."""
 TITLE_CHARACTERS_MAX: Final = 80
-_AFTERWARDS: Final = ERASURE_KINDS | {"episode.written", "session.titled"}
+_REMEMBERED: Final = frozenset(
+    name for name in KINDS if name.startswith(("memory.", "user.", "episode."))
+)
+_AFTERWARDS: Final = ERASURE_KINDS | _REMEMBERED | {"session.titled"}
 """What may happen to a closed session without opening it again."""
-_UPKEEP: Final = ERASURE_KINDS | {"episode.written", "session.closed"}
+_UPKEEP: Final = ERASURE_KINDS | _REMEMBERED | {"session.closed"}
 """What sweeps and erasures write to a session that nobody else writes to."""
 
 
@@ -90,7 +95,8 @@ def list_sessions(
 def heads(store: EventStore, scope: Scope, *, before: int | None = None) -> Iterator[SessionHead]:
     """Return the sessions of a scope at their last event, the last written to first."""
     while page := store.session_heads(scope, before_position=before, limit=HEADS_PAGE):
-        yield from page
+        # What the memory records by itself is nobody's conversation.
+        yield from (head for head in page if not head.session_id.startswith(MEMORY_SESSION))
         before = page[-1].position
 
 
@@ -156,7 +162,8 @@ class Sketch:
     def _charter(self, name: str, first: Sequence[Header]) -> Charter:
         """Return what a session was opened as, as far as that can be read."""
         if not first or first[0].kind not in {"session.opened", "session.forked"}:
-            return Charter()
+            gone = first and first[0].seq > 1
+            return (gone and kept_charter(self._store, self._scope, name)) or Charter()
         # Without the key of a sealed scope a list still has ids, states and times.
         with contextlib.suppress(KeyMissing):
             for event in self._store.events_at(self._scope, name, [first[0].seq]):
@@ -173,6 +180,8 @@ class Sketch:
         if name in self._running:
             return "running"
         touched = self._latest(name, last, but=_AFTERWARDS)
+        if touched is None and name.startswith(FORGOTTEN):
+            return "pruned"
         if touched is not None and touched.kind == "session.closed":
             refs = touched.refs if isinstance(touched.refs, dict) else {}
             return "pruned" if refs.get("pruned") is True else "closed"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from treering.memory.ports import MemoryStore
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -15,17 +17,16 @@ if TYPE_CHECKING:
         Erased,
         Erasure,
         KeyRecord,
-        Mark,
         Place,
         Record,
         Selection,
         SessionHead,
         SessionRecord,
-        Stretch,
+        Share,
     )
-    from treering.ledger.tool_calls import Step
     from treering.model.codec import Json
     from treering.model.events import Event, Header
+    from treering.model.followers import Mark, Step, Stretch
     from treering.model.queries import Query
     from treering.model.receipts import Physical, RebuildReceipt
     from treering.model.retention import Retention
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
 
 
-class EventStore(Protocol):
+class EventStore(MemoryStore, Protocol):
     """Keeps events. Every database behind it passes the same contract tests."""
 
     @property
@@ -296,6 +297,15 @@ class EventStore(Protocol):
 
     def close(self) -> None:
         """Let go of the database."""
+
+    def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
+        """Return the sessions that have events about ``users``, and how many."""
+
+    def forget_names(self) -> int:
+        """Forget the names that nothing refers to any more; return how many."""
+
+    def projection_counts(self, scope: Scope) -> dict[str, int]:
+        """Return how many entries each projection beside the events has of a scope, by its name."""
 
 
 class Vault(Protocol):

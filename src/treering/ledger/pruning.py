@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.ledger.records import SessionHead
     from treering.ledger.sessions import Session
-    from treering.model.events import NewEvent
     from treering.model.sessions import SessionOutline
 
 PRUNE_DAYS: Final = 90
@@ -38,6 +37,10 @@ REMAINS: Final = frozenset(KEPT) | {
     name for name in KINDS if name.startswith(("session.", "episode.", "memory.", "user."))
 }
 """What is left of a pruned session: what became of it, and what is remembered of it."""
+
+IDLE: Final = SessionClosed(reason="idle")
+PRUNED: Final = SessionClosed(reason="pruned", pruned=True)
+"""How a sweep closes a session; the reason is a word that anybody may give, the mark is not."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -110,12 +113,6 @@ def sweep(
         physical=store.finish_erasure() if expired else "done",
         sessions_kept_imported=sum(why == "imported" for why in kept.values()),
     )
-
-
-def closing(session: Session) -> NewEvent:
-    """Return the event that closes a session which is pruned: nobody else can say so by a word."""
-    part = SessionClosed(reason="pruned", pruned=True)
-    return session.new_event("session.closed", "session closed: pruned", refs=part.as_refs())
 
 
 def _youngest_first(store: EventStore, scope: Scope) -> Iterator[SessionHead]:
@@ -202,13 +199,9 @@ def _has_content(store: EventStore, scope: Scope, session_id: str) -> bool:
 
 
 def _put_away(session: Session, verdict: Verdict, seq: int) -> Verdict:
-    """Close a session, told in an episode if it is to be pruned; only if it is still at ``seq``."""
+    """Close a session, told in an episode; only if it is still at ``seq``."""
     try:
-        if verdict.deed == "close":
-            session.close("idle", expected_seq=seq)
-        else:
-            episode = session.write_episode(expected_seq=seq)
-            session.append([closing(session)], expected_seq=episode.seq if episode else seq)
+        session.close(IDLE if verdict.deed == "close" else PRUNED, expected_seq=seq)
     except KeyMissing:
         return Verdict("keep", "sealed")
     except (Conflict, RunActive):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -16,14 +16,11 @@ Erasure = Literal["null", "placeholder", "expired"]
 Unread = Literal["destroyed", "missing", "damaged"]
 """Why a sealed payload cannot be read: its key was destroyed or is not here, or it was changed."""
 
-Mark = tuple[int, ...]
-"""A place in the order in which events are followed; the empty one is before them all."""
-
-Item = TypeVar("Item")
-
-
 FIELDS: Final = Header.__struct_fields__[2:18]
 """The names of a draft's ``fields``."""
+
+FORGOTTEN: Final = "forgotten:"
+"""What begins the name of something whose own was forgotten."""
 
 
 class Draft(msgspec.Struct, gc=False):
@@ -108,17 +105,6 @@ def check_readable(record: Record) -> None:
             )
 
 
-class Stretch(msgspec.Struct, Generic[Item], frozen=True, gc=False):
-    """Events as they are followed, each with its mark."""
-
-    items: list[Item]
-    marks: list[Mark]
-    last: Mark
-    """The mark looked at last, whether or not an event of the scope stands there."""
-    more: bool
-    """There may be more behind ``last`` already."""
-
-
 class Place(msgspec.Struct, frozen=True, gc=False):
     """Where an event stands, or stood before it was erased."""
 
@@ -160,6 +146,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Keys the scope's hashes, so that a copy knows the ids of what has expired."""
     session_id: str
     salt: bytes
+    """Empty once its name is forgotten."""
     genesis: bytes
     head_seq: int
     head_link: bytes
@@ -170,6 +157,11 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
 def shared_seq(session: SessionRecord) -> int:
     """Return the seq behind which a session's own events begin."""
     return 0 if session.cut is None else session.cut.seq
+
+
+def forgotten_name(genesis: bytes) -> str:
+    """Return what a session is called whose name was forgotten; nobody can guess that back."""
+    return f"{FORGOTTEN}{genesis[:8].hex()}"
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +187,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The last seq of a session that is erased; None is its last."""
     spare: frozenset[str] = frozenset()
     """Kinds of a session that are left as they are."""
+    users: frozenset[str] | None = None
+    """Of a session, only the events about one of these; None is all."""
+    with_name: bool = False
+    """The session's name goes with the last of its events."""
 
 
 class Cover(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,6 +204,17 @@ class Cover(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 over the links of the erased events, in order."""
 
 
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session holds of some users."""
+
+    events: int
+    """About them."""
+    said: int
+    """Those of them that they said themselves."""
+    others: int
+    """About other users, or said by somebody who is not named."""
+
+
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
     """What one round of erasure did."""
 
@@ -217,3 +224,7 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     blobs_shared: int
     more: bool
     """There is more to erase; go another round."""
+    projections: dict[str, int] = {}
+    """How many entries were taken out of what is derived from the events, by its name."""
+    named: int = 0
+    """Sessions that lost their names."""

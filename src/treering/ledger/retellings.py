@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from treering.model.queries import PAGE_ITEMS_MAX, Place, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from treering.ledger.ports import EventStore
     from treering.model.events import Header
@@ -26,25 +27,35 @@ def retellings(
 
     Those of sessions that were forked from it behind that are among them.
     """
-    waiting = [(session_id, first_seq, last_seq)]
+    return retellings_of(store, scope, session_id, [(first_seq, last_seq)])
+
+
+def retellings_of(
+    store: EventStore, scope: Scope, session_id: str, stretches: Sequence[tuple[int, int]]
+) -> Iterator[str]:
+    """Return the same for several stretches of a session, given by first and last seq, in order."""
+    waiting = [(session_id, stretches)]
     while waiting:
-        name, first, last = waiting.pop()
+        name, told = waiting.pop()
         for header in _all(store, scope, name):
-            if not header.redacted and _tells(header, first, last):
+            if not header.redacted and _tells(header, told):
                 yield header.event_id
         for fork in store.forks(scope, name):
             cut = store.cut(scope, fork)
-            if cut is not None and cut.seq >= first:
-                waiting.append((fork, first, min(last, cut.seq)))
+            shared = [(a, min(b, cut.seq)) for a, b in told if a <= cut.seq] if cut else []
+            if shared:
+                waiting.append((fork, shared))
 
 
-def _tells(header: Header, first: int, last: int) -> bool:
-    """Whether a retelling is of anything between two seqs; one that does not say, of all before."""
+def _tells(header: Header, stretches: Sequence[tuple[int, int]]) -> bool:
+    """Whether a retelling is of anything in ``stretches``; if it does not say, of all before it."""
     refs = header.refs if isinstance(header.refs, dict) else {}
     through, start = refs.get("through_seq"), refs.get("from_seq")
     through = through if type(through) is int else header.seq - 1
     start = start if type(start) is int else 0
-    return through >= first and start <= last
+    # The first stretch that does not end before it starts decides.
+    at = bisect_left(stretches, start, key=lambda stretch: stretch[1])
+    return at < len(stretches) and stretches[at][0] <= through
 
 
 def _all(store: EventStore, scope: Scope, session_id: str) -> Iterator[Header]:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from treering.derive.search_snippets import sight, snippet_of
 from treering.derive.search_texts import search_text, texts_of, tool_of
 from treering.errors import Busy, InvalidInput, KeyMissing
+from treering.ledger.search_meaning import search_by_meaning
 from treering.ledger.search_readings import wider, with_whole_ids
 from treering.ledger.search_texts import masked
 from treering.model.queries import Query
 from treering.model.search_queries import parse_search
 from treering.model.searches import (
     HITS_MAX,
+    SEARCH_MODES,
     Candidates,
     SearchHit,
     SearchResult,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from treering.derive.search_snippets import Sighting
     from treering.derive.search_texts import SearchText
     from treering.ledger.ports import EventStore, Guard
+    from treering.memory.holding import Holding
     from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.model.search_queries import SearchQuery
@@ -78,13 +81,38 @@ def search(
     include_failed: bool,
     now_ms: int,
     progress: Callable[[int], None] | None,
+    holding: Callable[[], Holding],
 ) -> SearchResult:
-    """Find events of a scope by their words."""
-    if mode != "words":
-        raise InvalidInput(f"invalid mode: {mode}", hint='only mode="words" is offered so far')
+    """Find events of a scope by their words, by their meaning, or by both."""
+    if mode not in SEARCH_MODES:
+        raise InvalidInput(f"invalid mode: {mode}", hint=f"use {' or '.join(SEARCH_MODES)}")
     if type(limit) is not int or not 1 <= limit <= HITS_MAX:
         raise InvalidInput(f"invalid limit: {limit!r}", hint=f"ask for 1 to {HITS_MAX} hits")
     started = time.perf_counter()
+    # What is said in a sealed scope is kept nowhere else: there is nothing to find it by.
+    if mode != "words" and not store.is_sealed(scope):
+        hits = search_by_meaning(
+            store,
+            guard,
+            holding(),
+            text,
+            scope,
+            blend="semantic" if mode == "semantic" else "hybrid",
+            limit=limit,
+            include_failed=include_failed,
+            now_ms=now_ms,
+            progress=progress,
+        )
+        return SearchResult(
+            scope=scope,
+            query=text,
+            mode="semantic" if mode == "semantic" else "hybrid",
+            sessions=_grouped(store, guard, scope, hits, Counter()),
+            total=len(hits),
+            at_least=len(hits) >= limit,
+            lag=store.documents_lag(scope, "events"),
+            took_ms=round((time.perf_counter() - started) * 1_000, 3),
+        )
     query = with_whole_ids(store, parse_search(text, scope, now_ms=now_ms))
 
     def look(query: SearchQuery) -> tuple[Candidates, list[Candidate], list[SearchHit]]:

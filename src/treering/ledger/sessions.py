@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treering.errors import Conflict, InvalidInput, NotFound, TreeringError
+from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.ledger.amending import (
-    LOOKS_MAX,
     redone,
-    retell,
     retell_later,
     standing,
     turn_back,
@@ -21,7 +19,7 @@ from treering.ledger.amending import (
 from treering.ledger.charters import check_title
 from treering.ledger.compaction import KEEP_MESSAGES, compact
 from treering.ledger.contexts import DIALECT_DEFAULT
-from treering.ledger.episodes import episode
+from treering.ledger.episodes import ASKS_MAX, episode, told, told_and_closed
 from treering.ledger.forking import fork_name, forked, last_end, seq_of, turn_end_of
 from treering.ledger.handles import Handle
 from treering.ledger.turnings import redoable, undoable
@@ -128,21 +126,37 @@ class Session(Handle):
         name = check_title(title)
         return self.record("session.titled", "session titled", payload={"title": name})
 
-    def close(self, reason: str = "closed", *, expected_seq: int | None = None) -> Header:
-        """Record that the session is closed. Whatever is recorded later opens it again.
+    def close(
+        self, reason: str | SessionClosed = "closed", *, expected_seq: int | None = None
+    ) -> Header:
+        """Record that the session is closed, and before it an episode of what was not told yet.
 
-        Raises RunActive if a turn is under way, and Conflict if ``expected_seq`` is given and the
-        session is elsewhere.
+        Both are recorded, or neither. Whatever is recorded later opens it again. Raises RunActive
+        if a turn is under way, and Conflict if ``expected_seq`` is given and the session is
+        elsewhere, or if others write to it again and again.
         """
-        self._check_quiet("close")
-        part = SessionClosed(reason=shorten(reason))
-        entry = Entry(
+        part = (
+            reason if isinstance(reason, SessionClosed) else SessionClosed(reason=shorten(reason))
+        )
+        closing = Entry(
             kind="session.closed",
             summary=f"session closed: {part.reason}",
             refs=part.as_refs(),
             origin=None,
         )
-        return self._append([entry], expected_seq=expected_seq)[0]
+        self.open()
+        header, stands = told_and_closed(
+            self._lineage,
+            self._episode,
+            closing,
+            expected_seq=expected_seq,
+            append=self._append_behind,
+            redact=self._redact,
+            check=lambda: self._check_quiet("close"),
+        )
+        if not stands:
+            self.write_episode()
+        return header
 
     # Other pasts.
 
@@ -283,32 +297,34 @@ class Session(Handle):
                 told = {"code": "not_compacted", **describe(error)}
                 self.record("ops.warning", "session not compacted", payload=told)
 
-    def write_episode(self, *, expected_seq: int | None = None) -> Header | None:
+    def write_episode(
+        self, *, summariser: Summariser | None = None, expected_seq: int | None = None
+    ) -> Header | None:
         """Record what the session was about since the last episode; None if nothing was said.
 
-        What is undone or erased while it is written is in no episode: then it is written again.
-        Raises Conflict if ``expected_seq`` is given and the session is elsewhere.
+        ``summariser`` writes the summary; the built-in one needs no model, and tells it if the
+        summariser fails. What is undone or erased while it is written is in no episode: then it is
+        written again. Raises Conflict if ``expected_seq`` is given and the session is elsewhere.
         """
-        for _ in range(LOOKS_MAX):
-            read = standing(self._lineage)
-            entry = episode(self._lineage, self._kernel.results.policy, user=self.user)
-            if entry is None:
-                return None
-            record = retell_later
-            if expected_seq is not None:
-                read, record = msgspec.structs.replace(read, seq=expected_seq), retell
-            header = record(
-                self._lineage, [entry], read, append=self._append_behind, redact=self._redact
-            )
-            if header is not None:
-                return header
-        raise Conflict(
-            f"session {self.session_id} was undone or erased again and again",
-            current_seq=self._lineage.head_seq(),
-            hint="try again later",
+        return told(
+            self._lineage,
+            lambda look: self._episode(summariser if look < ASKS_MAX else None),
+            expected_seq=expected_seq,
+            append=self._append_behind,
+            redact=self._redact,
         )
 
     # Its own.
+
+    def _episode(self, summariser: Summariser | None = None) -> list[Entry]:
+        return episode(
+            self._lineage,
+            self._kernel.results.policy,
+            user=self.user,
+            in_group=self.charter.mode == "group",
+            walled=self.isolation is not None and not self.isolation.cross_user_memory,
+            summariser=summariser,
+        )
 
     def _shared_seq(self, at: str | None, *, whole_turn: bool) -> int:
         """Return the last seq that a fork shares."""

@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from treering.model.tool_records import ToolRecord, ToolStatistics
 
 
-class Step(msgspec.Struct, frozen=True):
-    """How far one step of catching up came."""
-
-    events: int
-    """Events that were looked at."""
-    more: bool
-    """There is more to look at: take another."""
-
-
 def limit_of(first: int | None, last: int | None) -> int:
     """Return how many are asked for. Raises InvalidInput if both are given."""
     if first is not None and last is not None:

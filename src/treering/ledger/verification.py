@@ -10,7 +10,7 @@ import msgspec
 
 from treering.errors import Corrupt
 from treering.ledger import chain
-from treering.ledger.records import shared_seq
+from treering.ledger.records import forgotten_name, shared_seq
 from treering.model.receipts import Broken, Verification
 from treering.model.scopes import Scope
 
@@ -152,7 +152,10 @@ def _check_beginning(store: EventStore, session: SessionRecord) -> tuple[Fault, 
     cut = session.cut
     if cut is not None and not cut.genesis:
         return "missing", "the session that it was forked from is gone"
-    if chain.genesis(session.salt, session.scope, session.session_id, cut) != session.genesis:
+    if not session.salt:
+        if not _is_forgotten(store, session):
+            return "link", "the session's name is gone, and no event vouches for that"
+    elif chain.genesis(session.salt, session.scope, session.session_id, cut) != session.genesis:
         return "link", "the session's scope or name, or where it was forked, was changed"
     if cut is None:
         return None
@@ -162,6 +165,13 @@ def _check_beginning(store: EventStore, session: SessionRecord) -> tuple[Fault, 
     if there != cut.link:
         return "link", f"seq {cut.seq} of {cut.parent} is not the one that it was forked at"
     return None
+
+
+def _is_forgotten(store: EventStore, session: SessionRecord) -> bool:
+    """Whether an event of a session says that its name was forgotten."""
+    return session.session_id == forgotten_name(session.genesis) and any(
+        is_whole(event) for event in store.covers(Scope(session.scope), session.session_id)
+    )
 
 
 def _check_head(
@@ -344,9 +354,15 @@ class _Proof:
 _ERASURES: Final = {
     "ledger.redacted": ("null", "placeholder"),
     "ledger.expired": ("expired",),
-    "ledger.forgotten": (),
+    "ledger.forgotten": ("expired",),
 }
 """What each kind of erasure event can vouch for."""
+
+
+def is_whole(event: Event) -> bool:
+    """Whether an event says that its whole session is forgotten, or about to be."""
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    return event.kind == "ledger.forgotten" and payload.get("whole") is True
 
 
 def covered(payload: dict[str, Any]) -> list[tuple[int, int]]:

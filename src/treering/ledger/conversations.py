@@ -1,0 +1,123 @@
+"""What was said in a session, read from its events: only what counts, and only its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from treering.context.texts import output_in, said_in
+from treering.derive.fact_extraction import CORRECTION_REACH, Utterance
+from treering.derive.fact_sentences import own_sentences
+from treering.derive.visible import Hidden, redone_by, undone_by
+from treering.ledger.lineage import ENDLESS, Lineage
+from treering.memory.conversations import Conversation, Spoken
+
+if TYPE_CHECKING:
+    from treering.ledger.ports import EventStore
+    from treering.model.events import Event
+    from treering.model.scopes import Scope
+    from treering.model.sessions import Charter
+
+LONG_CHARACTERS: Final = 4_000
+"""Of a longer text only the user's own words are read: the rest was pasted or printed."""
+FIRST_HEADERS: Final = 20
+"""So many of the first events are asked whose session it is."""
+PAGE_FIRST: Final = 32
+PAGE_LAST: Final = 1_000
+
+_ROLES: Final[dict[str, Literal["user", "assistant", "tool"]]] = {
+    "conversation.user": "user",
+    "conversation.assistant": "assistant",
+    "tool.result": "tool",
+}
+_KINDS: Final = frozenset({*_ROLES, "session.undone", "session.redone"})
+
+
+def read_conversation(
+    store: EventStore, scope: Scope, session_id: str, charter: Charter, *, after_seq: int
+) -> Conversation:
+    """Return what was said behind ``after_seq``, as far as it counts.
+
+    Runs that failed, turns that were undone and what was erased are left out; what a fork shares
+    is its parent's. It ends before the first run that is under way. Turns that were undone when
+    they were read first, and are not any more, are read now.
+    """
+    lineage = Lineage(store, scope, session_id)
+    # In this order, a run that ends or begins meanwhile is read now or later, but never missed.
+    head_seq = lineage.head_seq()
+    running = [run.first_seq - 1 for run in store.open_runs(scope, session_id)]
+    until_seq = min([head_seq, *running])
+    in_group = charter.mode == "group"
+    reading = _Reading(lineage, after_seq=after_seq, user=None if in_group else _user(lineage))
+    reading.read(until_seq)
+    return Conversation(
+        session_id=session_id,
+        in_group=in_group,
+        earlier=reading.earlier[:CORRECTION_REACH][::-1],
+        spoken=reading.spoken[::-1],
+        until_seq=max(until_seq, after_seq),
+    )
+
+
+class _Reading:
+    """Goes through a session from its end backwards."""
+
+    def __init__(self, lineage: Lineage, *, after_seq: int, user: str | None) -> None:
+        self._lineage = lineage
+        self._after_seq = after_seq
+        self._user = user
+        self._own_seq = lineage.own_after_seq()
+        self._floor = max(after_seq, self._own_seq)
+        self._hidden = Hidden()
+        self.spoken: list[Spoken] = []
+        self.earlier: list[Spoken] = []
+
+    def read(self, until_seq: int) -> None:
+        """Read what is new, and a little of what was said before."""
+        before, limit = until_seq + 1, PAGE_FIRST
+        while before > self._own_seq + 1 and len(self.earlier) < CORRECTION_REACH:
+            page = self._lineage.committed_before(before, kinds=_KINDS, limit=limit)
+            if not page:
+                break
+            for event in reversed(page):
+                if event.seq > self._own_seq and self._hidden.passes(event):
+                    self._take(event)
+            before = min(page[0].seq, self._hidden.before or ENDLESS)
+            limit = min(limit * 2, PAGE_LAST)
+
+    def _take(self, event: Event) -> None:
+        self._lower(event)
+        one = _spoken(event, self._user)
+        if one is not None:
+            (self.spoken if one.seq > self._floor else self.earlier).append(one)
+
+    def _lower(self, event: Event) -> None:
+        """Go back behind turns that were undone when the session was last read, if they are not."""
+        undone_seq = redone_by(event)
+        if undone_seq is None or not undone_seq <= self._after_seq < event.seq:
+            return
+        for undone in map(undone_by, self._lineage.events_at([undone_seq])):
+            if undone is not None:
+                self._floor = max(min(self._floor, undone.from_seq - 1), self._own_seq)
+
+
+def _user(lineage: Lineage) -> str | None:
+    """Return whose session it is, as its first events say."""
+    first = lineage.headers_after(lineage.own_after_seq(), FIRST_HEADERS)
+    return next((header.user_id for header in first if header.user_id), None)
+
+
+def _spoken(event: Event, user: str | None) -> Spoken | None:
+    role = _ROLES.get(event.kind)
+    if role is None or event.redacted:
+        return None
+    text = output_in(event) if role == "tool" else said_in(event)
+    if len(text) > LONG_CHARACTERS:
+        text = "\n".join(own_sentences(text)) if role == "user" else ""
+    if not text.strip():
+        return None
+    return Spoken(
+        utterance=Utterance(event_id=event.event_id, role=role, text=text, ts_ms=event.ts_ms),
+        seq=event.seq,
+        # What an agent or a tool says in a group is said to nobody in particular.
+        user=(event.user_id or user) if role == "user" else user,
+    )

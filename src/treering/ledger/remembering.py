@@ -1,0 +1,198 @@
+"""The ledger as the memory knows it: it records events, and knows sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.derive.remembered import hashed
+from treering.errors import NotFound
+from treering.ledger.conversations import read_conversation
+from treering.ledger.outlines import heads
+from treering.memory.events import upheld
+from treering.memory.holding import Holdings
+from treering.memory.memory import Memory
+from treering.model.queries import PAGE_ITEMS_MAX, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from treering.ledger.drafts import Drafter
+    from treering.ledger.journal import LedgerJournal
+    from treering.ledger.ports import EventStore
+    from treering.memory.conversations import Conversation
+    from treering.memory.ports import Embedder
+    from treering.model.events import Event, Header, NewEvent
+    from treering.model.queries import Place
+    from treering.model.scopes import Scope
+    from treering.model.sessions import Charter
+    from treering.spine.kernel import Kernel
+
+_READ: Final = "extraction:"
+
+
+class LedgerRecorder:
+    """Records what the memory changes, through the same kernel as everything else."""
+
+    def __init__(
+        self, store: EventStore, kernel: Kernel, journal: LedgerJournal, drafter: Drafter
+    ) -> None:
+        self._store = store
+        self._kernel = kernel
+        self._journal = journal
+        self._drafter = drafter
+
+    def append(self, events: Sequence[NewEvent]) -> list[Header]:
+        """Record all of ``events`` durably and in order, or none of them."""
+        return self._kernel.append(list(events))
+
+    def charter(self, scope: Scope, session_id: str) -> Charter | None:
+        """Return what a session was opened as; None if it is not there."""
+        return self._journal.charter(scope, session_id)
+
+    def find(self, scope: Scope, event_id: str) -> Event | None:
+        """Return the event with this id, or None."""
+        return self._store.find(scope, event_id)
+
+    def places(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """Return session and time of the events with these ids, as far as there are such."""
+        known = self._store.known(scope, event_ids)
+        return {one: (place.session_id, place.ts_ms) for one, place in known.items()}
+
+    def gone(self, scope: Scope, event_ids: Sequence[str]) -> set[str]:
+        """Return those of the events with these ids whose content was erased or has expired."""
+        found = {one: self._store.find(scope, one) for one in event_ids}
+        return {one for one, event in found.items() if event is None or event.redacted}
+
+    def redact(self, scope: Scope, event_id: str) -> None:
+        """Erase the content of an event."""
+        self._journal.redact(scope, event_id)
+
+    def masked(self, text: str) -> str:
+        """Return ``text`` with its secrets masked; the same if there are none."""
+        return self._drafter.guard().mask_text(text)
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return self._journal.now_ms()
+
+    def sessions(self, scope: Scope) -> list[tuple[str, int]]:
+        """Return the sessions that somebody talked in, and their last seq; the latest is last."""
+        return [(head.session_id, head.head_seq) for head in heads(self._store, scope)][::-1]
+
+    def conversation(self, scope: Scope, session_id: str, *, after_seq: int) -> Conversation:
+        """Return what was said in a session behind ``after_seq``. Raises NotFound."""
+        charter = self.charter(scope, session_id)
+        if charter is None:
+            raise NotFound(
+                f"no session {session_id} in scope {scope}", hint="see treering sessions"
+            )
+        return read_conversation(self._store, scope, session_id, charter, after_seq=after_seq)
+
+    def read_through(self, scope: Scope, session_id: str) -> int:
+        """Return the seq up to which a session was read for facts; 0 if it was not."""
+        follower = self._follower(scope, session_id)
+        kept = None if follower is None else self._store.cursor(scope, follower)
+        return int(kept) if kept and kept.isascii() and kept.isdigit() else 0
+
+    def note_read(self, scope: Scope, session_id: str, seq: int) -> None:
+        """Keep durably up to which seq a session was read for facts."""
+        follower = self._follower(scope, session_id)
+        if follower is not None:
+            self._store.set_cursor(scope, follower, str(seq))
+
+    def usage(self, scope: Scope, *, since_ms: int, after: Place | None) -> list[Header]:
+        """Return a page of what was reported as used since a time, behind ``after``, in order."""
+        query = Query(
+            scope=scope,
+            kinds=("usage.reported",),
+            since_ms=since_ms,
+            limit=PAGE_ITEMS_MAX,
+            after=after,
+        )
+        return self._store.headers(query)
+
+    def _follower(self, scope: Scope, session_id: str) -> str | None:
+        # By its genesis: a session whose name was forgotten, and is used anew, is another one.
+        for record in self._store.session_records(scope, session_id):
+            return _READ + hashed(record.genesis.hex())
+        return None
+
+
+class Remembering:
+    """Makes memories of scopes that share what is held."""
+
+    def __init__(
+        self,
+        store: EventStore,
+        recorder: LedgerRecorder,
+        embedder: Callable[[], Embedder | None],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._recorder = recorder
+        self._new_id = new_id
+        self.embedder = embedder
+        self.holdings = Holdings(store, embedder, store.is_sealed)
+
+    def memory(self, scope: Scope) -> Memory:
+        """Return the memory of a scope."""
+        return Memory(
+            self._store,
+            self._recorder,
+            lambda: self.holdings.of(scope),
+            scope,
+            new_id=self._new_id,
+        )
+
+    def citing(self, scope: Scope, event_ids: Iterable[str]) -> list[str]:
+        """Return the ids of the memory's events that cite one of these events."""
+        held = self.holdings.of(scope)
+        with held.lock:
+            held.recollection.refresh()
+            return held.recollection.citing(event_ids)
+
+    def shelved(self, scopes: Iterable[Scope]) -> list[Scope]:
+        """Return those scopes whose events can be found by meaning by now."""
+        return [one for one in scopes if self._store.holdings(one, "events").count]
+
+    def make_anew(
+        self,
+        scopes: Iterable[Scope],
+        shelved: Sequence[Scope],
+        texts: Callable[[Event], list[str]],
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Fold what is remembered again, and put it and the events of ``shelved`` on shelves."""
+        self.holdings.let_go()
+        for scope in scopes:
+            held = self.holdings.of(scope)
+            with held.lock:
+                held.refresh(progress)
+                held.recollection.keep()
+                if scope in shelved and not held.is_sealed:
+                    held.events.copy.catch_up(texts, progress=progress)
+
+    def uphold(self, scope: Scope, *, session_id: str | None, event_id: str | None) -> None:
+        """Say again what no longer holds, before the events that say so are erased.
+
+        Else what was superseded by something that is erased would come back.
+        """
+        held = self.holdings.of(scope)
+        with held.lock:
+            held.recollection.refresh()
+            rows = {
+                row.settled: row
+                for row in held.recollection.state.facts.values()
+                if row.state in {"superseded", "forgotten"}
+            }
+            events = [
+                upheld(scope, rows[position], event.user_id)
+                for position, event in held.recollection.tellings(list(rows)).items()
+                if event.session_id == session_id or event.event_id == event_id
+            ]
+        if events:
+            self._recorder.append(events)
+
+    def close(self) -> None:
+        """Keep what was folded for whoever comes next."""
+        self.holdings.keep()

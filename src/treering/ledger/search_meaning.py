@@ -1,0 +1,166 @@
+"""Search by meaning: words and vectors together, with what stands around each event.
+
+The events of a scope are put on its shelf first, then ranked; what is shown is read from them.
+Operators narrow what is found, as in a search by words; other words need not all be there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.derive.event_texts import event_texts
+from treering.derive.search_narrowing import admits
+from treering.derive.search_snippets import sight, snippet_of
+from treering.derive.search_texts import texts_of, tool_of
+from treering.errors import InvalidInput
+from treering.ledger.lineage import ENDLESS
+from treering.ledger.search_texts import masked
+from treering.model.kinds import RUN_ENDS
+from treering.model.search_queries import OPERATORS, SearchQuery, Term, parse_search
+from treering.model.search_words import words_in
+from treering.model.searches import SearchHit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering.ledger.ports import EventStore, Guard
+    from treering.memory.events_shelf import Blend, Ranked
+    from treering.memory.holding import Holding
+    from treering.model.events import Event
+    from treering.model.scopes import Scope
+
+PAGE: Final = 50
+"""Events that are read at once."""
+RANKED_MAX: Final = 2_000
+"""The best so many are looked at when many of them do not count."""
+FLOOR: Final = 0.5
+"""What has less than this part of the best score is no answer, only near one."""
+RECENCY: Final = 0.02
+"""What an event of today has over an old one: of equals the newer comes first."""
+WORDS_MARKED_MAX: Final = 32
+_DAY_MS: Final = 86_400_000
+_RECENT_DAYS: Final = 30
+_PARTS_MAX: Final = 2.3
+"""The most that all parts of a score can come to."""
+_OPERATION: Final = re.compile(rf"(?:^|(?<=\s))-?(?:{'|'.join(OPERATORS)}):(?:\"[^\"]*\"|\S+)")
+
+
+def search_by_meaning(
+    store: EventStore,
+    guard: Guard,
+    holding: Holding,
+    text: str,
+    scope: Scope,
+    *,
+    blend: Blend,
+    limit: int,
+    include_failed: bool,
+    now_ms: int,
+    progress: Callable[[int], None] | None,
+) -> list[SearchHit]:
+    """Return the events that answer, the best first."""
+    if blend == "semantic" and holding.embedder is None:
+        raise InvalidInput(
+            "without an embedder nothing is found by its meaning",
+            hint="set TREERING_EMBEDDER=static, or use words or hybrid",
+        )
+    query, words = _read(text, scope, now_ms)
+    with holding.lock:
+        shelf = holding.events
+        shelf.copy.catch_up(lambda event: event_texts(masked(guard, event)), progress=progress)
+        ranked = shelf.rank(words, blend, RANKED_MAX)
+        places = [(at, int(shelf.copy.column("position")[at])) for at in ranked.order]
+    hits: list[SearchHit] = []
+    runs = _Runs(store, scope)
+    for at in range(0, len(places), PAGE):
+        page = places[at : at + PAGE]
+        found = {
+            event.position: event
+            for event in store.events_at_positions(scope, [position for _, position in page])
+        }
+        for number, position in page:
+            event = found.get(position)
+            if event is None or not admits(query, event):
+                continue
+            if include_failed or not runs.failed(event):
+                hits.append(_hit(masked(guard, event), query, ranked, number, now_ms))
+        if len(hits) >= limit or (hits and hits[-1].score < FLOOR * hits[0].score):
+            break
+    floor = FLOOR * max((hit.score for hit in hits), default=0.0)
+    found = [hit for hit in hits if hit.score >= floor][:limit]
+    return sorted(found, key=lambda hit: (-hit.score, -hit.ts_ms, hit.event_id))
+
+
+def _read(text: str, scope: Scope, now_ms: int) -> tuple[SearchQuery, str]:
+    """Return what a query's operators say, with the words to be marked, and its other words."""
+    operations = " ".join(_OPERATION.findall(text))
+    words = _OPERATION.sub(" ", text)
+    narrowed = (
+        parse_search(operations, scope, now_ms=now_ms) if operations else SearchQuery(scope=scope)
+    )
+    terms = dict.fromkeys(found.word for found in words_in(words))
+    marked = tuple(Term(words=(word,)) for word in list(terms)[:WORDS_MARKED_MAX])
+    return msgspec.structs.replace(narrowed, terms=marked), words
+
+
+class _Runs:
+    """Knows which runs failed or were interrupted."""
+
+    def __init__(self, store: EventStore, scope: Scope) -> None:
+        self._store = store
+        self._scope = scope
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def failed(self, event: Event) -> bool:
+        if event.run_id is None:
+            return False
+        key = (event.session_id, event.run_id)
+        if key not in self._known:
+            self._known[key] = not self._counts(event) and self._ended_badly(key)
+        return self._known[key]
+
+    def _counts(self, event: Event) -> bool:
+        """Whether the event's run has ended well: the index of runs tells, where it is so."""
+        found = self._store.committed_events(
+            self._scope,
+            event.session_id,
+            kinds={event.kind},
+            before_seq=event.seq + 1,
+            until_seq=ENDLESS,
+            run_id=None,
+            limit=1,
+        )
+        return bool(found) and found[-1].seq == event.seq
+
+    def _ended_badly(self, run: tuple[str, str]) -> bool:
+        headers = self._store.run_headers(self._scope, *run)
+        ends = [RUN_ENDS[one.kind] for one in headers if one.kind in RUN_ENDS]
+        return bool(ends) and ends[-1] != "ended"
+
+
+def _hit(event: Event, query: SearchQuery, ranked: Ranked, number: int, now_ms: int) -> SearchHit:
+    text = next(texts_of(event), event.summary)
+    snippet, spans = snippet_of(text, sight(text, query.terms).spans)
+    days = max(now_ms - event.ts_ms, 0) / _DAY_MS
+    why = {"recency": RECENCY * math.exp(-days / _RECENT_DAYS)}
+    if ranked.ranking is not None:
+        for name in ("words", "vector", "neighbours", "passage", "session"):
+            why[name] = float(getattr(ranked.ranking, name)[number]) / _PARTS_MAX
+    return SearchHit(
+        event_id=event.event_id,
+        session_id=event.session_id,
+        seq=event.seq,
+        ts_ms=event.ts_ms,
+        kind=event.kind,
+        agent_id=event.agent_id,
+        tool=tool_of(event),
+        run_id=event.run_id,
+        score=round(min(sum(why.values()), 1.0), 4),
+        snippet=snippet,
+        spans=spans,
+        why={name: round(part, 4) for name, part in why.items()},
+    )

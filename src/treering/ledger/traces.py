@@ -1,0 +1,194 @@
+"""Traces: where a scope knows a person, session by session.
+
+A session is theirs if they opened it, alone: all of it goes when they are forgotten. In any other
+only what is about them does, and its opening, where that names them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.ledger.verification import is_whole
+from treering.model.codec import decode, encode
+from treering.model.queries import PAGE_ITEMS_MAX, Place, Query
+from treering.model.sessions import GROUP_PREFIX, Charter, charter_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.ledger.ports import EventStore
+    from treering.ledger.records import Cut, Share
+    from treering.model.events import Event
+    from treering.model.scopes import Scope
+
+OPENINGS: Final = ("session.opened", "session.forked")
+LINKS: Final = ("user.linked", "user.unlinked", "user.merged")
+"""Kinds that say what a user is called elsewhere; their payloads name users."""
+_NAMING: Final = ("user", "merged")
+_MAIN_PREFIX: Final = "main:"
+
+
+class Traces(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scope holds of a person."""
+
+    whole: list[str]
+    """Sessions that are theirs."""
+    parts: list[str]
+    """Other sessions with events about them."""
+    openings: dict[str, tuple[str, dict[str, Any]]]
+    """Ids of openings of other sessions that name them, and what they say without them."""
+    forks: dict[str, int]
+    """Sessions of others that share the past of theirs, and up to which seq."""
+    links: list[str]
+    """Ids of events that say what they are called elsewhere."""
+
+    @property
+    def found(self) -> bool:
+        """Whether there are any."""
+        return bool(self.whole or self.parts or self.openings or self.links)
+
+
+class _Opening(msgspec.Struct, frozen=True):
+    """How a session began."""
+
+    event_id: str
+    user: str | None
+    charter: Charter
+
+    @property
+    def people(self) -> set[str]:
+        """Return whom it names."""
+        named = set(self.charter.participants)
+        return named if self.user is None else named | {self.user}
+
+
+def find_traces(store: EventStore, scope: Scope, users: Sequence[str]) -> Traces:
+    """Return where ``users``, who are one person, are known in a scope."""
+    survey = _Survey(store, scope, frozenset(users))
+    whole = survey.whole()
+    openings = {
+        name: (opening.event_id, survey.without(opening.charter, whole))
+        for name, opening in survey.openings.items()
+        if name not in whole and survey.is_named(name, whole)
+    }
+    cuts = survey.cuts
+    return Traces(
+        whole=sorted(whole),
+        parts=sorted(survey.shares.keys() - whole),
+        openings=openings,
+        forks={
+            name: cut.seq for name, cut in cuts.items() if name not in whole and cut.parent in whole
+        },
+        links=[
+            event.event_id
+            for event in _events(store, scope, LINKS)
+            if event.user_id not in survey.users and survey.users & _names_in(event.payload)
+        ],
+    )
+
+
+class _Survey:
+    """Looks through the sessions of a scope once."""
+
+    def __init__(self, store: EventStore, scope: Scope, users: frozenset[str]) -> None:
+        self._is_sealed = store.is_sealed(scope)
+        self.users = users
+        self.shares: dict[str, Share] = store.shares(scope, sorted(users))
+        self.openings: dict[str, _Opening] = {}
+        for event in _events(store, scope, OPENINGS):
+            opening = _Opening(event.event_id, event.user_id, charter_of(event.payload))
+            self.openings.setdefault(event.session_id, opening)
+        self.cuts: dict[str, Cut] = {}
+        self._named: set[str] = set()
+        for session in store.session_records(scope):
+            if session.cut is not None:
+                self.cuts[session.session_id] = session.cut
+            if session.salt:
+                self._named.add(session.session_id)
+        # What was not finished when somebody was forgotten is finished now.
+        self._begun = {
+            event.session_id
+            for event in _events(store, scope, ("ledger.forgotten",))
+            if is_whole(event) and event.session_id in self._named
+        }
+
+    def whole(self) -> set[str]:
+        """Return the sessions that are theirs, and those that came of these and are nobody's."""
+        known = self.shares.keys() | self.openings.keys() | self._named
+        whole = self._begun | {name for name in known if self._is_theirs(name)}
+        coming = True
+        while coming:
+            more = {
+                name
+                for name in self.openings.keys() | self.cuts.keys()
+                if name not in whole and self._origins(name) & whole and self._is_nobodys(name)
+            }
+            whole |= more
+            coming = bool(more)
+        return whole
+
+    def is_named(self, name: str, whole: set[str]) -> bool:
+        """Whether the opening of a session names them, or a session of theirs."""
+        return bool(self.openings[name].people & self.users or self._origins(name) & whole)
+
+    def without(self, charter: Charter, whole: set[str]) -> dict[str, Any]:
+        """Return a charter that does not name them; in a sealed scope, only what is safe to say."""
+        spawned = charter.spawned_by not in whole and not self._is_sealed
+        told = msgspec.structs.replace(
+            charter,
+            participants=()
+            if self._is_sealed
+            else tuple(one for one in charter.participants if one not in self.users),
+            key=None if self._is_sealed else charter.key,
+            title=None if self._is_sealed else charter.title,
+            spawned_by=charter.spawned_by if spawned else None,
+            spawned_call=charter.spawned_call if spawned else None,
+        )
+        fields: dict[str, Any] = decode(encode(told))
+        return fields
+
+    def _is_theirs(self, name: str) -> bool:
+        if self._is_group(name):
+            return False
+        opening, share = self.openings.get(name), self.shares.get(name)
+        if name.startswith(_MAIN_PREFIX) and name.split(":", 2)[-1] in self.users:
+            return name in self._named
+        if opening is not None and opening.user is not None:
+            return opening.user in self.users
+        people = set() if opening is None else opening.people
+        if not people <= self.users or (share is not None and share.others):
+            return False
+        return bool(people) or (share is not None and share.said > 0)
+
+    def _is_nobodys(self, name: str) -> bool:
+        """Whether a session is no group's and names nobody else."""
+        opening, share = self.openings.get(name), self.shares.get(name)
+        people = set() if opening is None else opening.people
+        alone = people <= self.users and (share is None or not share.others)
+        return alone and not self._is_group(name)
+
+    def _is_group(self, name: str) -> bool:
+        opening = self.openings.get(name)
+        mode = None if opening is None else opening.charter.mode
+        return mode == "group" or name.startswith(GROUP_PREFIX)
+
+    def _origins(self, name: str) -> set[str]:
+        """Return the sessions that a session came of: by a fork, or as a subagent's."""
+        opening, cut = self.openings.get(name), self.cuts.get(name)
+        spawned = None if opening is None else opening.charter.spawned_by
+        return {one for one in (spawned, None if cut is None else cut.parent) if one is not None}
+
+
+def _names_in(payload: Any) -> set[str]:
+    """Return the users that a link between names speaks of."""
+    told = payload if isinstance(payload, dict) else {}
+    return {told[field] for field in _NAMING if isinstance(told.get(field), str)}
+
+
+def _events(store: EventStore, scope: Scope, kinds: tuple[str, ...]) -> Iterator[Event]:
+    query = Query(scope=scope, kinds=kinds, limit=PAGE_ITEMS_MAX)
+    while page := store.events(query):
+        yield from page
+        query = msgspec.structs.replace(query, after=Place(page[-1].ts_ms, page[-1].position))

@@ -1,0 +1,37 @@
+"""Who asks what, and whose memories are looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treering.derive.remembered import hashed
+from treering.memory.recalled import WEIGHTS, Weights
+
+if TYPE_CHECKING:
+    from treering.memory.holding import Holding
+
+
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks what."""
+
+    query: str | None
+    """None asks for what matters most, whatever it is about."""
+    user: str | None
+    wall: str | None
+    limit: int
+    episodes: int
+    now_ms: int
+    weights: Weights = WEIGHTS
+    archived: bool = False
+    """Whether those that faded count as much as the others."""
+    as_of_ms: int | None = None
+    """What was believed then, and nothing that was learnt since."""
+
+
+def users_asked(holding: Holding, asking: Asking) -> set[str | None]:
+    """Return whose memories are looked at, hashed; None for those of nobody in particular."""
+    if asking.user is None:
+        return {None}
+    return {None, *holding.recollection.state.family(hashed(asking.user))}

@@ -1,0 +1,216 @@
+"""Extraction: facts are found in what was said, by rules or by a model, and go through the gate.
+
+A session is read from where it was last left. Every fact has an id that follows from its words and
+the event that says them, so reading twice, or after a crash, changes nothing, and what was rejected
+or erased stays so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.derive.claim_relations import relation
+from treering.derive.fact_extraction import CORRECTION_REACH, extract_facts, same_statement_id
+from treering.derive.remembered import hashed
+from treering.errors import InvalidInput
+from treering.memory.conversations import Found, stretches, whole
+from treering.model.memories import EVIDENCE_MAX, ExtractReceipt, Learned, NewFact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from treering.derive.fact_extraction import Utterance
+    from treering.memory.conversations import Stretch
+    from treering.memory.holding import Holding
+    from treering.memory.learning import Learner
+    from treering.memory.model_reading import ModelReading
+    from treering.memory.ports import Recorder
+    from treering.model.events import Event
+    from treering.model.scopes import Scope
+
+BUDGET_TOKENS: Final = 100_000
+"""What models may use for a scope in a month, unless somebody says otherwise."""
+RULES: Final = "rules"
+LOOKS_MAX: Final = 3
+"""How often learning is tried if events are erased meanwhile."""
+
+
+class Extracting:
+    """Reads conversations of one scope, once, and counts what comes of it."""
+
+    def __init__(
+        self,
+        holding: Callable[[], Holding],
+        recorder: Recorder,
+        learner: Learner,
+        scope: Scope,
+        *,
+        model: ModelReading | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self._holding = holding
+        self._recorder = recorder
+        self._learner = learner
+        self._scope = scope
+        self._model = model
+        self._progress = progress
+        self._sessions = 0
+        self._messages = 0
+        self._candidates = 0
+        """Those that rules gave."""
+        self._learned: list[Learned] = []
+        self._stopped: str | None = None
+
+    def read_all(self, *, again: bool) -> ExtractReceipt:
+        """Read every session of the scope but those that agents began for themselves."""
+        for session_id, head_seq in self._recorder.sessions(self._scope):
+            if self._stopped is not None:
+                break
+            through = self._recorder.read_through(self._scope, session_id)
+            if again or through < head_seq:
+                charter = self._recorder.charter(self._scope, session_id)
+                if charter is None or charter.spawned_by is None:
+                    self.read(session_id, again=again)
+        return self.receipt()
+
+    def read(self, session_id: str, *, again: bool) -> ExtractReceipt:
+        """Read what is new in a session; ``again``, all of it. Raises NotFound."""
+        through = self._recorder.read_through(self._scope, session_id)
+        conversation = self._recorder.conversation(
+            self._scope, session_id, after_seq=0 if again else through
+        )
+        self._sessions += bool(conversation.spoken)
+        parts: Iterator[Stretch] = iter([whole(conversation)])
+        if self._model is not None and conversation.spoken:
+            parts = stretches(conversation, CORRECTION_REACH)
+        for stretch in parts:
+            found = self._found(stretch)
+            if self._stopped is not None:
+                break
+            self._learn(found, session_id)
+            # The place is kept behind the facts: a crash in between has them found again.
+            if stretch.until_seq > through:
+                self._recorder.note_read(self._scope, session_id, stretch.until_seq)
+            self._messages += len(stretch.spoken)
+            if self._progress is not None and stretch.spoken:
+                self._progress(len(stretch.spoken))
+        return self.receipt()
+
+    def receipt(self) -> ExtractReceipt:
+        """Return what reading came to so far."""
+        model = self._model
+        return ExtractReceipt(
+            scope=self._scope,
+            sessions=self._sessions,
+            messages=self._messages,
+            candidates=self._candidates + (0 if model is None else model.proposed),
+            learned=self._learned,
+            by=RULES if model is None else model.name,
+            calls=0 if model is None else model.calls,
+            spent_tokens=0 if model is None else model.spent_tokens,
+            stopped=self._stopped,
+        )
+
+    # Finding.
+
+    def _found(self, stretch: Stretch) -> list[Found]:
+        if self._model is not None:
+            if not self._model.affords(stretch):
+                self._stopped = "budget"
+                return []
+            found = self._model.read(stretch)
+            if found is not None:
+                return _attributed(found, stretch)
+        found = _attributed(_by_rules(stretch), stretch)
+        self._candidates += len(found)
+        return found
+
+    # Learning.
+
+    def _learn(self, found: Sequence[Found], session_id: str) -> None:
+        facts = self._untold([_fact(one, session_id) for one in found])
+        for look in range(LOOKS_MAX):
+            cited = dict.fromkeys(one for fact in facts for one in fact.evidence)
+            gone = self._recorder.gone(self._scope, list(cited))
+            facts = [fact for fact in facts if gone.isdisjoint(fact.evidence)]
+            try:
+                self._learned += self._learner.learn(facts)
+            except InvalidInput:
+                # Something that they cite may have been erased just now.
+                if look == LOOKS_MAX - 1:
+                    raise
+            else:
+                return
+
+    def _untold(self, facts: Sequence[NewFact]) -> list[NewFact]:
+        """Return facts without those that were made of the same words before.
+
+        They may have been told as part of another fact that was known, or in other words, and
+        rejected since.
+        """
+        if not facts:
+            return []
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            recollection = held.recollection
+            citing = recollection.state.citing
+            tellings = [
+                recollection.tellings(citing.get(hashed(fact.evidence[0]), [])) for fact in facts
+            ]
+            known = recollection.state.facts
+            return [
+                fact
+                for fact, told in zip(facts, tellings, strict=True)
+                if fact.fact_id in known or not any(_tells(event, fact) for event in told.values())
+            ]
+
+
+def _by_rules(stretch: Stretch) -> list[Found]:
+    """Return what rules find, each person's words by themselves."""
+    speakers: dict[str | None, list[Utterance]] = {}
+    for one in (*stretch.earlier, *stretch.spoken):
+        speakers.setdefault(one.user, []).append(one.utterance)
+    return [
+        Found(candidate, user)
+        for user, utterances in speakers.items()
+        for candidate in extract_facts(utterances)
+    ]
+
+
+def _attributed(found: Sequence[Found], stretch: Stretch) -> list[Found]:
+    """Return what is new and of somebody who is known, in the order it was said."""
+    order = {one.utterance.event_id: at for at, one in enumerate(stretch.spoken)}
+    kept: list[tuple[int, Found]] = []
+    for one in found:
+        said_at = max(order.get(event_id, -1) for event_id in one.candidate.evidence)
+        # In a group, nobody is told by a name that is missing.
+        is_known = one.user is not None or not stretch.in_group or one.candidate.role == "tool"
+        if said_at >= 0 and is_known:
+            kept.append((said_at, one))
+    return [one for _, one in sorted(kept, key=lambda pair: pair[0])]
+
+
+def _fact(found: Found, session_id: str) -> NewFact:
+    candidate = found.candidate
+    return NewFact(
+        text=candidate.text,
+        user=found.user,
+        category=candidate.category,
+        importance=candidate.importance,
+        confidence=candidate.confidence,
+        evidence=candidate.evidence[:EVIDENCE_MAX],
+        session=session_id,
+        origin=candidate.role,
+        fact_id=same_statement_id(candidate.evidence[0], candidate.text),
+    )
+
+
+def _tells(event: Event, fact: NewFact) -> bool:
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    text, evidence = payload.get("text"), payload.get("evidence") or []
+    if not isinstance(text, str) or event.user_id != fact.user:
+        return False
+    if not set(fact.evidence) <= set(evidence):
+        return False
+    return relation(fact.text, text, 0.0) in {"same", "refines"}

@@ -1,0 +1,156 @@
+"""Facts as values: what is folded of them, told with the events that hold their texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.derive.fading import faded
+from treering.derive.remembered import Told, believed, telling_at
+from treering.model.memories import Fact, FactChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from treering.derive.remembered import FactRow
+    from treering.memory.holding import Holding
+    from treering.memory.ports import MemoryStore, Recorder
+    from treering.model.events import Event
+    from treering.model.memories import FactState
+
+CONFIRMED_BY: Final = 2
+"""A fact that so many events tell is confirmed."""
+
+
+def fact_of(
+    row: FactRow,
+    event: Event,
+    *,
+    now_ms: int,
+    gone: Iterable[str] = (),
+    state: FactState | None = None,
+) -> Fact:
+    """Return a fact as the event tells it; ``state`` is how it stood, if not as it stands."""
+    content = msgspec.convert(event.payload, Told)
+    standing = state or row.state
+    superseded = standing == "superseded"
+    return msgspec.convert(
+        {
+            "id": row.id,
+            "scope": event.scope,
+            "user": event.user_id,
+            "text": content.text,
+            "category": content.category,
+            "importance": content.importance,
+            "confidence": content.confidence,
+            "faded": faded(
+                content.confidence,
+                importance=content.importance / 10,
+                uses=row.uses,
+                accessed_ms=row.accessed_ms,
+                now_ms=now_ms,
+            ),
+            "state": standing,
+            "reason": row.reason,
+            "confirmed": row.accepted or len(row.cites) >= CONFIRMED_BY,
+            "source_session": content.source_session,
+            "group": row.wall is not None,
+            "evidence": list(content.evidence),
+            "evidence_gone": [one for one in content.evidence if one in gone],
+            "created_ms": row.recorded_ms,
+            "last_accessed_ms": row.accessed_ms,
+            "access_count": row.uses,
+            "valid_from_ms": row.valid_from_ms if state is None else content.valid_from_ms,
+            "valid_to_ms": row.valid_to_ms if superseded else content.valid_to_ms,
+            "recorded_ms": row.recorded_ms,
+            "superseded_ms": row.superseded_ms if superseded else None,
+            "superseded_by": row.superseded_by if superseded else None,
+            "event_id": event.event_id,
+            "revisions": len(row.tellings) - 1,
+        },
+        Fact,
+    )
+
+
+def facts_of(
+    holding: Holding, rows: Sequence[FactRow], recorder: Recorder, *, as_of_ms: int | None = None
+) -> list[Fact]:
+    """Return facts in the order of ``rows``; those that were erased meanwhile are left out."""
+    now_ms = recorder.now_ms()
+    positions = [
+        row.position if as_of_ms is None else telling_at(row, as_of_ms).position for row in rows
+    ]
+    tellings = holding.recollection.tellings(positions)
+    found = [
+        (row, tellings[position])
+        for row, position in zip(rows, positions, strict=True)
+        if position in tellings
+    ]
+    gone = _gone(holding, recorder, [event for _, event in found])
+    return [
+        fact_of(
+            row,
+            event,
+            now_ms=now_ms,
+            gone=gone,
+            state=None if as_of_ms is None else believed(row, as_of_ms),
+        )
+        for row, event in found
+    ]
+
+
+def history_of(row: FactRow, store: MemoryStore, holding: Holding) -> Iterator[FactChange]:
+    """Return all that happened to a fact, in order, as far as it was not erased."""
+    state: FactState = "current"
+    for event in _events_about(row, store, holding):
+        payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
+        state = _STATE_AFTER.get(event.kind, state)
+        if event.kind == "memory.refused" and payload.get("quarantined"):
+            state = "quarantined"
+        yield FactChange(
+            event_id=event.event_id,
+            kind=event.kind,
+            ts_ms=event.ts_ms,
+            recorded_ms=event.recorded_ms,
+            text=payload.get("text"),
+            state=state,
+            reason=payload.get("reason"),
+            evidence=tuple(payload.get("evidence", ())),
+        )
+
+
+_STATE_AFTER: Final[dict[str, FactState]] = {
+    "memory.stored": "current",
+    "memory.revised": "current",
+    "memory.restored": "current",
+    "memory.refused": "refused",
+    "memory.superseded": "superseded",
+    "memory.archived": "archived",
+    "memory.forgotten": "forgotten",
+}
+STRETCH: Final = 2_000
+
+
+def _events_about(row: FactRow, store: MemoryStore, holding: Holding) -> Iterator[Event]:
+    mark: tuple[int, ...] = ()
+    more = True
+    while more:
+        stretch = store.remembered_after(holding.scope, mark, limit=STRETCH)
+        for event in stretch.items:
+            payload = event.payload if isinstance(event.payload, dict) else {}
+            if event.kind in _STATE_AFTER and payload.get("id") == row.id:
+                yield event
+        mark, more = stretch.last, stretch.more
+
+
+def _gone(holding: Holding, recorder: Recorder, events: Sequence[Event]) -> set[str]:
+    """Return the evidence that has expired."""
+    cited = [
+        one
+        for event in events
+        for one in (event.payload if isinstance(event.payload, dict) else {}).get("evidence", [])
+    ]
+    if not cited:
+        return set()
+    return recorder.gone(holding.scope, list(dict.fromkeys(cited)))

@@ -1,0 +1,358 @@
+"""The gate: what becomes of a fact that is to be learnt, seen what is known already.
+
+It looks only at facts of the same person, behind the same wall, in the same scope.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.derive.claim_relations import relation
+from treering.derive.claims import claim_key, read_claim
+from treering.derive.fact_quality import judge_fact
+from treering.derive.memory_texts import fact_text
+from treering.derive.remembered import Told, hashed
+from treering.derive.statements import statement_of
+from treering.memory.columns import ARCHIVED, CURRENT, number
+from treering.memory.events import changed, told
+from treering.model.events import NewEvent
+from treering.model.memories import EVIDENCE_MAX, Learned, NewFact
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from treering.derive.claim_relations import Relation
+    from treering.memory.holding import Holding
+    from treering.memory.ports import Matrix
+
+SIMILAR_FROM: Final = 0.6
+"""Facts that are farther apart are not compared."""
+COMPARED_MAX: Final = 4
+"""The nearest so many are compared."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A fact at the gate: checked, and told where it belongs."""
+
+    fact: NewFact
+    fact_id: str
+    category: str
+    session: str | None
+    wall: str | None
+    valid_from_ms: int
+    is_secret: bool = False
+    """Whether a secret was masked in its text."""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What became of one fact, and the events that say so."""
+
+    learned: Learned
+    events: list[NewEvent]
+
+
+class Known(msgspec.Struct, gc=False):
+    """A fact that others are compared with."""
+
+    content: Told
+    user: str | None
+    session: str | None
+    similarity: float = 0.0
+
+
+class Gate:
+    """Decides about facts in their order; each sees what was decided before it."""
+
+    def __init__(self, holding: Holding, asked: Sequence[Asked]) -> None:
+        self._holding = holding
+        self._asked = asked
+        self._state = holding.recollection.state
+        self._new: dict[str, Known] = {}
+        """Facts that were decided on just now, by id."""
+        self._gone: set[str] = set()
+        """Ids of facts that do not hold any longer because of them."""
+        self._slots: dict[tuple[str | None, str | None, str], str] = {}
+        self._statements: dict[tuple[str | None, str | None, str], str] = {}
+        self._told_by: dict[tuple[str | None, str | None], dict[str, int]] = {}
+        """Which of the facts at the gate told each of the new ones last, by their owner."""
+        self._vectors: Matrix | None = None
+        self._near: dict[int, list[tuple[str, float]]] = {}
+
+    def decide(self) -> list[Decision]:
+        """Return a decision for each fact."""
+        self._look_near()
+        return [self._decide(at, one) for at, one in enumerate(self._asked)]
+
+    def _decide(self, at: int, asked: Asked) -> Decision:
+        fact = asked.fact
+        content = self._content(asked)
+        known = self._state.facts.get(asked.fact_id)
+        if known is not None or asked.fact_id in self._new:
+            return Decision(_learned("known", content), [])
+        if asked.is_secret:
+            hint = "keep secrets where secrets are kept"
+            return self._refuse(asked, content, "refuse", "secret", hint)
+        verdict = judge_fact(fact.text, origin=fact.origin)
+        if verdict.outcome != "accept":
+            return self._refuse(asked, content, verdict.outcome, verdict.reason, verdict.hint)
+        contradicted: list[Known] = []
+        for one in self._comparable(at, asked, content):
+            how = self._relation(content, one)
+            if how == "same":
+                # As it was told first: it does not change with every new wording.
+                same = msgspec.structs.replace(
+                    content,
+                    text=one.content.text,
+                    statement=one.content.statement,
+                    slot=one.content.slot,
+                    category=one.content.category,
+                )
+                return self._revise(asked, same, one, at)
+            if how == "refines":
+                return self._revise(asked, content, one, at)
+            if how == "contradicts":
+                contradicted.append(one)
+        return self._store(asked, content, contradicted, at)
+
+    def _content(self, asked: Asked) -> Told:
+        fact = asked.fact
+        key = claim_key(read_claim(fact.text))
+        return Told(
+            id=asked.fact_id,
+            text=fact.text,
+            category=asked.category,
+            importance=fact.importance,
+            confidence=fact.confidence,
+            statement=hashed(statement_of(fact.text)),
+            slot=None if key is None else hashed(key),
+            walled=asked.wall is not None,
+            valid_from_ms=asked.valid_from_ms,
+            valid_to_ms=fact.valid_to_ms,
+            evidence=fact.evidence,
+            source_session=asked.session,
+        )
+
+    def _relation(self, content: Told, one: Known) -> Relation:
+        if content.statement == one.content.statement:
+            return "same"
+        return relation(content.text, one.content.text, one.similarity)
+
+    # What it comes to.
+
+    def _refuse(
+        self, asked: Asked, content: Told, outcome: str, reason: str | None, hint: str | None
+    ) -> Decision:
+        quarantined = outcome == "quarantine"
+        content.reason, content.quarantined = reason, quarantined
+        event = told(
+            self._holding.scope,
+            "memory.refused",
+            content,
+            session=asked.session,
+            user=asked.fact.user,
+            event_id=_event_id(asked),
+            summary=f"fact {'quarantined' if quarantined else 'refused'}: {reason}",
+        )
+        learned = _learned("quarantined" if quarantined else "refused", content)
+        learned = msgspec.structs.replace(learned, reason=reason, hint=hint)
+        return Decision(learned, [event])
+
+    def _revise(self, asked: Asked, content: Told, one: Known, at: int) -> Decision:
+        before = one.content
+        evidence = tuple(dict.fromkeys([*before.evidence, *content.evidence]))
+        until = _until(before, content)
+        nothing_new = (
+            evidence == before.evidence
+            and until == before.valid_to_ms
+            and content.valid_from_ms >= before.valid_from_ms
+            and content.statement == before.statement
+            and content.confidence <= before.confidence
+            and content.importance == before.importance
+            and self._is_current(before.id)
+        )
+        if nothing_new:
+            return Decision(_learned("known", before), [])
+        after = msgspec.structs.replace(
+            content,
+            id=before.id,
+            importance=max(before.importance, content.importance),
+            confidence=max(before.confidence, content.confidence),
+            valid_from_ms=min(before.valid_from_ms, content.valid_from_ms),
+            valid_to_ms=until,
+            evidence=evidence[-EVIDENCE_MAX:],
+        )
+        user = one.user
+        event = told(self._holding.scope, "memory.revised", after, session=asked.session, user=user)
+        self._note(Known(after, user, asked.session), at)
+        return Decision(_learned("revised", after), [event])
+
+    def _store(self, asked: Asked, content: Told, contradicted: list[Known], at: int) -> Decision:
+        scope, user, session = self._holding.scope, asked.fact.user, asked.session
+        event = told(
+            scope, "memory.stored", content, session=session, user=user, event_id=_event_id(asked)
+        )
+        events, gone = [event], []
+        for one in contradicted:
+            if content.valid_from_ms >= one.content.valid_from_ms:
+                old, new, until = one.content.id, content.id, content.valid_from_ms
+            else:
+                # It was so before: what is known of later times stands.
+                old, new, until = content.id, one.content.id, one.content.valid_from_ms
+            gone.append(old)
+            events.append(
+                changed(
+                    scope,
+                    "memory.superseded",
+                    old,
+                    session=session,
+                    user=user,
+                    by=new,
+                    valid_to_ms=until,
+                )
+            )
+        self._gone.update(gone)
+        self._note(Known(content, user, session), at)
+        learned = _learned("superseding" if gone else "stored", content)
+        return Decision(msgspec.structs.replace(learned, superseded=tuple(gone)), events)
+
+    def _note(self, known: Known, at: int) -> None:
+        content, owner = known.content, (known.user, self._asked[at].wall)
+        self._new[content.id] = known
+        self._statements[*owner, content.statement] = content.id
+        if content.slot is not None and content.id not in self._gone:
+            self._slots[*owner, content.slot] = content.id
+        self._told_by.setdefault(owner, {})[content.id] = at
+
+    # What it is compared with.
+
+    def _comparable(self, at: int, asked: Asked, content: Told) -> list[Known]:
+        """Return what may say the same or the contrary, what is certain first."""
+        near: dict[str, float] = {}
+        owner = (asked.fact.user, asked.wall)
+        for table, key in ((self._statements, content.statement), (self._slots, content.slot)):
+            if key is not None and (one := table.get((*owner, key))) is not None:
+                near.setdefault(one, 1.0)
+        wall = None if asked.wall is None else hashed(asked.wall)
+        for user in self._users(asked.fact.user):
+            twin = self._state.twin((user, wall), content.statement)
+            rival = None if content.slot is None else self._state.rival((user, wall), content.slot)
+            for row in (twin, rival):
+                if row is not None:
+                    near.setdefault(row.id, 1.0)
+        for one, similarity in self._near.get(at, []):
+            near.setdefault(one, similarity)
+        for one, similarity in self._near_among_new(at):
+            near.setdefault(one, similarity)
+        wanted = [one for one in near if one not in self._gone]
+        return self._read(wanted, near)
+
+    def _read(self, ids: list[str], near: dict[str, float]) -> list[Known]:
+        rows = {one: self._state.facts[one] for one in ids if one not in self._new}
+        tellings = self._holding.recollection.tellings([row.position for row in rows.values()])
+        found: list[Known] = []
+        for one in ids:
+            if one in self._new:
+                found.append(msgspec.structs.replace(self._new[one], similarity=near[one]))
+            elif (event := tellings.get(rows[one].position)) is not None:
+                content = msgspec.convert(event.payload, Told)
+                content.valid_from_ms = rows[one].valid_from_ms
+                content.confidence = rows[one].confidence
+                found.append(Known(content, event.user_id, event.session_id, similarity=near[one]))
+        return found
+
+    def _is_current(self, fact_id: str) -> bool:
+        row = self._state.facts.get(fact_id)
+        return fact_id in self._new or (row is not None and row.state == "current")
+
+    def _users(self, user: str | None) -> set[str | None]:
+        return {None} if user is None else set(self._state.family(hashed(user)))
+
+    def _look_near(self) -> None:
+        """Find the nearest known facts of all that are asked about, many at a time."""
+        holding = self._holding
+        if holding.embedder is None:
+            return
+        self._vectors = holding.embedder.embed([fact_text(one.fact.text) for one in self._asked])
+        owners: dict[tuple[str | None, str | None], list[int]] = {}
+        for at, one in enumerate(self._asked):
+            owners.setdefault((one.fact.user, one.wall), []).append(at)
+        for (user, wall), places in owners.items():
+            self._look_near_of(user, wall, places)
+
+    def _look_near_of(self, user: str | None, wall: str | None, places: list[int]) -> None:
+        holding, vectors = self._holding, self._vectors
+        here = None if wall is None else hashed(wall)
+        facts = mine(holding, self._users(user), here)
+        documents = holding.columns.column("document")[facts]
+        facts, documents = facts[documents >= 0], documents[documents >= 0]
+        if vectors is None or not len(facts):
+            return
+        held, shelf = holding.shelf.vectors, holding.shelf
+        if held is None:
+            cosines = [shelf.cosines(vectors[at : at + 1])[documents] for at in places]
+        else:
+            rows = shelf.starts[documents] if shelf.has_parts() else documents
+            cosines = list(vectors[places] @ held[rows].T)
+        for at, near in zip(places, cosines, strict=True):
+            self._near[at] = [
+                (holding.columns.ids[int(facts[one])], float(near[one])) for one in _largest(near)
+            ]
+
+    def _near_among_new(self, at: int) -> list[tuple[str, float]]:
+        asked = self._asked[at]
+        told = self._told_by.get((asked.fact.user, asked.wall))
+        if self._vectors is None or not told:
+            return []
+        cosines = self._vectors[list(told.values())] @ self._vectors[at]
+        ids = list(told)
+        return [(ids[one], float(cosines[one])) for one in _largest(cosines)]
+
+
+def mine(
+    holding: Holding,
+    users: set[str | None],
+    wall: str | None,
+    *,
+    states: Sequence[int] = (CURRENT, ARCHIVED),
+) -> NDArray[np.int64]:
+    """Return which facts are of these users and behind this wall; both are hashed."""
+    import numpy as np  # noqa: PLC0415  (only who remembers needs it)
+
+    columns = holding.columns
+    asked = np.array([number(one) for one in users], np.uint64)
+    found = np.isin(columns.column("state"), states)
+    found &= columns.column("wall") == np.uint64(number(wall))
+    found &= np.isin(columns.column("user"), asked)
+    return np.flatnonzero(found)
+
+
+def _largest(cosines: NDArray[np.float32]) -> list[int]:
+    import numpy as np  # noqa: PLC0415
+
+    similar = np.flatnonzero(cosines >= SIMILAR_FROM)
+    if len(similar) > COMPARED_MAX:
+        similar = similar[np.argpartition(-cosines[similar], COMPARED_MAX)[:COMPARED_MAX]]
+    order: list[int] = similar[np.argsort(-cosines[similar], kind="stable")].tolist()
+    return order
+
+
+def _until(before: Told, content: Told) -> int | None:
+    """Return until when a fact holds that is told again: it may go on longer than was known."""
+    if content.valid_to_ms is not None or before.valid_to_ms is None:
+        return content.valid_to_ms
+    return before.valid_to_ms if content.valid_from_ms < before.valid_to_ms else None
+
+
+def _learned(outcome: str, content: Told) -> Learned:
+    return msgspec.convert(
+        {"outcome": outcome, "fact_id": content.id, "text": content.text}, Learned
+    )
+
+
+def _event_id(asked: Asked) -> str | None:
+    return None if asked.fact.fact_id is None else f"memory:{asked.fact_id}"

@@ -1,0 +1,113 @@
+"""Holdings: all that is held of one scope to remember by, kept in step.
+
+What is folded from events, what facts and episodes are found by, and facts as columns.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.derive.memory_texts import memory_texts
+from treering.memory.alignment import Aligner
+from treering.memory.columns import Columns
+from treering.memory.events_shelf import EventsShelf
+from treering.memory.recollection import Recollection
+from treering.memory.shelves import Copy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from treering.memory.ports import Embedder, MemoryStore
+    from treering.model.scopes import Scope
+
+SCOPES_HELD_MAX: Final = 32
+"""Scopes that are held at once; the one that was longest not asked for is let go."""
+
+
+class Holding:
+    """What is held of one scope. Use it under ``lock``, after ``refresh``."""
+
+    def __init__(
+        self, store: MemoryStore, scope: Scope, embedder: Embedder | None, *, sealed: bool
+    ) -> None:
+        self._store = store
+        self.scope = scope
+        self.embedder = embedder
+        self.is_sealed = sealed
+        self.lock = threading.RLock()
+        self.recollection = Recollection(store, scope)
+        self.shelf = Copy(store, scope, "memories", embedder)
+        self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
+        self.columns = Columns()
+        self.events = EventsShelf(Copy(store, scope, "events", embedder))
+        self._made_of: tuple[int, int] = (-1, -1)
+
+    def refresh(self, progress: Callable[[int], None] | None = None) -> None:
+        """Take in what was recorded since."""
+        self.recollection.refresh()
+        state = self.recollection.state
+        if self.is_sealed:
+            self.shelf.take_private(self._tellings(), memory_texts)
+        else:
+            self.shelf.catch_up(memory_texts, progress=progress)
+        made_of = (self.recollection.generation, self.shelf.generation)
+        if made_of != self._made_of:
+            self.columns = Columns()
+            self._made_of = made_of
+            self.columns.update(state.facts.values(), self.shelf.at)
+        elif state.touched:
+            ids = dict.fromkeys(state.touched)
+            self.columns.update([state.facts[one] for one in ids], self.shelf.at)
+        state.touched.clear()
+
+    def _tellings(self) -> Iterator[Any]:
+        """Return the events that tell what is remembered and are not on the shelf yet."""
+        state = self.recollection.state
+        positions = [
+            *(row.position for row in state.facts.values()),
+            *(row.position for row in state.episodes.values()),
+        ]
+        missing = [one for one in positions if one not in self.shelf.at]
+        return iter(self.recollection.tellings(missing).values())
+
+
+class Holdings:
+    """The scopes that are held, by name. Safe to share between threads."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        embedder: Callable[[], Embedder | None],
+        is_sealed: Callable[[Scope], bool],
+    ) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._is_sealed = is_sealed
+        self._lock = threading.Lock()
+        self._held: dict[Scope, Holding] = {}
+
+    def of(self, scope: Scope) -> Holding:
+        """Return what is held of a scope."""
+        with self._lock:
+            sealed = self._is_sealed(scope)
+            held = self._held.pop(scope, None)
+            if held is None or held.is_sealed != sealed:
+                held = Holding(self._store, scope, self._embedder(), sealed=sealed)
+            self._held[scope] = held
+            while len(self._held) > SCOPES_HELD_MAX:
+                del self._held[next(iter(self._held))]
+            return held
+
+    def let_go(self) -> None:
+        """Hold nothing any longer: all is read again when it is asked for."""
+        with self._lock:
+            self._held.clear()
+
+    def keep(self) -> None:
+        """Keep rows of all that is held for whoever comes next."""
+        with self._lock:
+            held = list(self._held.values())
+        for one in held:
+            with one.lock:
+                one.recollection.keep()

@@ -1,0 +1,167 @@
+"""Learning: facts are checked, go through the gate, and are recorded many at a time."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.derive.fact_categories import category_of
+from treering.errors import InvalidInput
+from treering.memory.gate import Asked, Decision, Gate
+from treering.model.fields import check_id, check_list, check_name, check_text, check_time
+from treering.model.memories import (
+    CATEGORIES,
+    EVIDENCE_MAX,
+    ORIGINS,
+    TEXT_CHARACTERS_MAX,
+    Learned,
+    NewFact,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.memory.holding import Holding
+    from treering.memory.ports import Recorder
+    from treering.memory.walls import Walls
+    from treering.model.events import Header
+
+CHUNK: Final = 500
+"""Facts that are decided on and recorded together."""
+
+
+class Learner:
+    """Learns facts of one scope."""
+
+    def __init__(
+        self,
+        holding: Callable[[], Holding],
+        recorder: Recorder,
+        walls: Walls,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._holding = holding
+        self._recorder = recorder
+        self._walls = walls
+        self._new_id = new_id
+
+    def learn(
+        self, facts: Sequence[NewFact], *, progress: Callable[[int], None] | None = None
+    ) -> list[Learned]:
+        """Learn facts in their order. Raises InvalidInput before anything is recorded."""
+        asked = [self._checked(fact) for fact in check_list(facts, "facts")]
+        learned: list[Learned] = []
+        for at in range(0, len(asked), CHUNK):
+            part = asked[at : at + CHUNK]
+            learned += self._learn(part)
+            if progress is not None:
+                progress(len(part))
+        return learned
+
+    def _learn(self, asked: list[Asked]) -> list[Learned]:
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            self._check_evidence(held, asked)
+            generation = held.recollection.generation
+            decisions = Gate(held, asked).decide()
+            events = [event for one in decisions for event in one.events]
+            headers = iter(self._recorder.append(events) if events else [])
+            learned = [_recorded(one, [next(headers) for _ in one.events]) for one in decisions]
+            held.refresh()
+            if held.recollection.generation != generation:
+                # Something was erased meanwhile: what it told must not outlive it here.
+                return self._withdraw(held, asked, decisions, learned)
+            return learned
+
+    def _withdraw(
+        self, held: Holding, asked: list[Asked], decisions: list[Decision], learned: list[Learned]
+    ) -> list[Learned]:
+        cited = dict.fromkeys(one for ask in asked for one in ask.fact.evidence)
+        gone = self._recorder.gone(held.scope, list(cited))
+        kept: list[Learned] = []
+        for ask, decision, one in zip(asked, decisions, learned, strict=True):
+            if gone.isdisjoint(ask.fact.evidence) or one.event_id is None or not decision.events:
+                kept.append(one)
+                continue
+            self._recorder.redact(held.scope, one.event_id)
+            kept.append(
+                msgspec.structs.replace(one, outcome="refused", reason="evidence_erased", text="")
+            )
+        held.refresh()
+        return kept
+
+    def _check_evidence(self, held: Holding, asked: Sequence[Asked]) -> None:
+        cited = dict.fromkeys(one for ask in asked for one in ask.fact.evidence)
+        gone = self._recorder.gone(held.scope, list(cited)) if cited else set()
+        for one in cited:
+            if one in gone:
+                raise InvalidInput(
+                    f"event {one} was erased and tells nothing any more", hint="cite another"
+                )
+
+    def _checked(self, fact: NewFact) -> Asked:
+        if not isinstance(fact, NewFact):
+            raise InvalidInput(
+                f"a fact is a treering.NewFact, not a {type(fact).__name__}", hint="make one"
+            )
+        text = " ".join(check_text(fact.text, "text").split())
+        evidence = tuple(dict.fromkeys(check_id(one) for one in fact.evidence))
+        session = None if fact.session is None else check_name(fact.session, "session")
+        _check_numbers(fact, evidence)
+        home, told_ms = self._walls.origin(session, evidence)
+        since = told_ms if fact.valid_from_ms is None else check_time(fact.valid_from_ms)
+        until = None if fact.valid_to_ms is None else check_time(fact.valid_to_ms)
+        since = self._recorder.now_ms() if since is None else since
+        if until is not None and until <= since:
+            raise InvalidInput("a fact does not end before it begins", hint="check valid_to")
+        clean = self._recorder.masked(text[: TEXT_CHARACTERS_MAX + 1])
+        return Asked(
+            fact=msgspec.structs.replace(
+                fact,
+                text=clean,
+                user=None if fact.user is None else check_name(fact.user, "user"),
+                evidence=evidence,
+            ),
+            fact_id=self._new_id() if fact.fact_id is None else check_id(fact.fact_id),
+            category=fact.category or category_of(text),
+            session=home,
+            wall=self._walls.around(home),
+            valid_from_ms=since,
+            is_secret=clean != text[: TEXT_CHARACTERS_MAX + 1],
+        )
+
+
+def _recorded(decision: Decision, headers: list[Header]) -> Learned:
+    if not headers:
+        return decision.learned
+    if headers[0].redacted:
+        # It was learnt before, and erased: it does not come back.
+        return msgspec.structs.replace(
+            decision.learned, outcome="refused", reason="erased_before", superseded=()
+        )
+    return msgspec.structs.replace(decision.learned, event_id=headers[0].event_id)
+
+
+def _check_numbers(fact: NewFact, evidence: Sequence[str]) -> None:
+    if fact.category is not None and fact.category not in CATEGORIES:
+        raise InvalidInput(
+            f"invalid category: {fact.category}", hint=f"use one of {', '.join(CATEGORIES)}"
+        )
+    if fact.origin not in ORIGINS:
+        raise InvalidInput(f"invalid origin: {fact.origin}", hint=f"use {' or '.join(ORIGINS)}")
+    if type(fact.importance) is not int or not 1 <= fact.importance <= 10:
+        raise InvalidInput(f"invalid importance: {fact.importance!r}", hint="use 1 to 10")
+    confidence = fact.confidence
+    if (
+        isinstance(confidence, bool)
+        or not isinstance(confidence, int | float)
+        or not (math.isfinite(confidence) and 0 <= confidence <= 1)
+    ):
+        raise InvalidInput(f"invalid confidence: {confidence!r}", hint="use 0 to 1")
+    if len(evidence) > EVIDENCE_MAX:
+        raise InvalidInput(
+            f"{len(evidence)} events are too many for one fact", hint=f"cite {EVIDENCE_MAX} at most"
+        )

@@ -1,0 +1,99 @@
+"""Facts, listed: by whose they are, how they stand, and what was believed or held at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treering.derive.remembered import believed, hashed, held_at
+from treering.errors import InvalidInput
+from treering.memory.facts import facts_of
+from treering.model.cursors import pack, unpack
+from treering.model.episodes import episode_of
+from treering.model.memories import CATEGORIES, FACT_STATES
+from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.derive.remembered import FactRow
+    from treering.memory.holding import Holding
+    from treering.memory.ports import Recorder
+    from treering.model.episodes import Episode
+    from treering.model.memories import Fact
+
+
+class FactQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What facts are asked for, the newest first."""
+
+    user: str | None = None
+    states: tuple[str, ...] = ("current",)
+    category: str | None = None
+    as_of_ms: int | None = None
+    """As the ledger believed at a time."""
+    valid_at_ms: int | None = None
+    """Those that held at a time."""
+    limit: int = PAGE_ITEMS_DEFAULT
+    after: str | None = None
+
+
+def check_states(state: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the states that are asked for. Raises InvalidInput."""
+    states = (state,) if isinstance(state, str) else tuple(state)
+    for one in states:
+        if one not in FACT_STATES:
+            raise InvalidInput(f"invalid state: {one}", hint=f"use one of {', '.join(FACT_STATES)}")
+    return states
+
+
+def list_facts(holding: Holding, query: FactQuery, recorder: Recorder) -> Page[Fact]:
+    """Return one page of facts. Hold the lock, and refresh before."""
+    if query.category is not None and query.category not in CATEGORIES:
+        raise InvalidInput(
+            f"invalid category: {query.category}", hint=f"use one of {', '.join(CATEGORIES)}"
+        )
+    if not 1 <= query.limit <= PAGE_ITEMS_MAX:
+        raise InvalidInput(
+            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {query.limit}",
+            hint="read on with next_cursor",
+        )
+    state = holding.recollection.state
+    family = None if query.user is None else state.family(hashed(query.user))
+    rows = [
+        row
+        for row in state.facts.values()
+        if (family is None or row.user in family) and _matches(row, query)
+    ]
+    rows.sort(key=lambda row: (-row.recorded_ms, row.id))
+    if query.after is not None:
+        recorded_ms, fact_id = unpack(query.after, tuple[int, str])
+        rows = [row for row in rows if (-row.recorded_ms, row.id) > (-recorded_ms, fact_id)]
+    page = rows[: query.limit]
+    has_more = len(rows) > len(page)
+    cursor = pack((page[-1].recorded_ms, page[-1].id)) if has_more else None
+    items = facts_of(holding, page, recorder, as_of_ms=query.as_of_ms)
+    return Page(items=items, has_more=has_more, next_cursor=cursor)
+
+
+def list_episodes(holding: Holding, *, user: str | None, limit: int) -> list[Episode]:
+    """Return episodes, the newest first. Hold the lock, and refresh before."""
+    state = holding.recollection.state
+    family = None if user is None else state.family(hashed(user))
+    rows = [row for row in state.episodes.values() if family is None or row.user in family]
+    rows.sort(key=lambda row: (-row.ts_ms, -row.position))
+    positions = [row.position for row in rows[:limit]]
+    tellings = holding.recollection.tellings(positions)
+    found = [episode_of(tellings[one]) for one in positions if one in tellings]
+    return [one for one in found if one is not None]
+
+
+def _matches(row: FactRow, query: FactQuery) -> bool:
+    if query.category is not None and row.category != query.category:
+        return False
+    standing = row.state if query.as_of_ms is None else believed(row, query.as_of_ms)
+    if query.valid_at_ms is not None:
+        # What held at a time may be superseded by now: it did hold.
+        held = held_at(row, query.valid_at_ms, as_of_ms=query.as_of_ms)
+        return held and standing in {"current", "superseded", "archived"}
+    return standing in query.states

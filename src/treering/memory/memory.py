@@ -1,0 +1,447 @@
+"""The memory of one scope: learn, recall, fade; every change of it is an event."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.derive.remembered import hashed
+from treering.errors import InvalidInput, NotFound
+from treering.memory import auditing, fading, listing
+from treering.memory.asking import Asking
+from treering.memory.contributor import TOKENS_DEFAULT, MemoryContributor
+from treering.memory.events import changed, recalled
+from treering.memory.extraction import BUDGET_TOKENS, Extracting
+from treering.memory.facts import facts_of, history_of
+from treering.memory.identity import Identities
+from treering.memory.learning import Learner
+from treering.memory.model_reading import ModelReading
+from treering.memory.recall import recall
+from treering.memory.recalled import WEIGHTS, Recalled
+from treering.memory.walls import Walls
+from treering.model.fields import check_count, check_id, check_list, check_name, check_text
+from treering.model.memories import (
+    CONFIDENCE_DEFAULT,
+    EPISODES_DEFAULT,
+    IMPORTANCE_DEFAULT,
+    RECALL_DEFAULT,
+    RECALL_MAX,
+    NewFact,
+)
+from treering.model.queries import PAGE_ITEMS_DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from treering.context.summaries import Summariser
+    from treering.derive.remembered import FactRow
+    from treering.memory.holding import Holding
+    from treering.memory.ports import Extractor, MemoryStore, Recorder, Talk
+    from treering.memory.recalled import Weights
+    from treering.model.episodes import Episode
+    from treering.model.events import Header
+    from treering.model.memories import (
+        Category,
+        ExtractReceipt,
+        Fact,
+        FactAudit,
+        FactChange,
+        FactState,
+        FadeReceipt,
+        Learned,
+        MergeReceipt,
+        Origin,
+        UserHandle,
+    )
+    from treering.model.queries import Page
+    from treering.model.scopes import Scope
+
+NOTE_STRANGERS: Final = (
+    "{count} memories have no vector of the embedder in use and are found by words only:"
+    " run treering rebuild --vectors"
+)
+
+
+class Memory:
+    """What is remembered in one scope. Made by ``ledger.memory``; safe to share between threads."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        recorder: Recorder,
+        holding: Callable[[], Holding],
+        scope: Scope,
+        *,
+        new_id: Callable[[], str],
+    ) -> None:
+        self.scope = scope
+        self._store = store
+        self._recorder = recorder
+        self._holding = holding
+        self._walls = Walls(recorder, scope)
+        self._learner = Learner(holding, recorder, self._walls, new_id)
+        self._identities = Identities(holding, recorder, new_id)
+
+    # Learning.
+
+    def learn(
+        self,
+        text: str,
+        *,
+        user: str | None = None,
+        category: Category | None = None,
+        importance: int = IMPORTANCE_DEFAULT,
+        confidence: float = CONFIDENCE_DEFAULT,
+        evidence: Sequence[str] = (),
+        session: str | None = None,
+        valid_from: int | None = None,
+        valid_to: int | None = None,
+        origin: Origin = "host",
+        fact_id: str | None = None,
+    ) -> Learned:
+        """Have a fact go through the gate, and remember it if it passes.
+
+        What is known already is told anew and gathers its evidence; what it contradicts is
+        superseded; a fragment, a passing state or an instruction from outside is not believed, and
+        the reason is given. ``evidence`` are ids of events of the scope. ``session`` is the one it
+        was learnt in, if not that of its evidence: a group keeps its facts to itself. Times are
+        milliseconds since 1970. ``origin`` is who said it: user, agent, tool or host.
+        """
+        fact = NewFact(
+            text=text,
+            user=user,
+            category=category,
+            importance=importance,
+            confidence=confidence,
+            evidence=tuple(check_list(evidence, "evidence")),
+            session=session,
+            valid_from_ms=valid_from,
+            valid_to_ms=valid_to,
+            origin=origin,
+            fact_id=fact_id,
+        )
+        return self.learn_all([fact])[0]
+
+    def learn_all(
+        self, facts: Sequence[NewFact], *, progress: Callable[[int], None] | None = None
+    ) -> list[Learned]:
+        """Learn many facts in their order, as ``learn`` does; many are recorded at once."""
+        return self._learner.learn(facts, progress=progress)
+
+    def extract(
+        self,
+        session: str | None = None,
+        *,
+        model: Extractor | None = None,
+        budget_tokens: int = BUDGET_TOKENS,
+        again: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> ExtractReceipt:
+        """Find facts in what was said since this was last asked, and learn them.
+
+        In one session, or in every one of the scope but those of subagents. Rules find them, and
+        need no model; ``model`` may, within ``budget_tokens`` for the scope in a calendar month
+        (UTC): where they do not suffice it stops, and goes on the next time. Where the model fails,
+        rules stand in. ``again`` reads all from the beginning; what is known, rejected or erased
+        stays so. ``progress`` hears of how many messages were read. Raises NotFound.
+        """
+        reading = None
+        if model is not None:
+            budget = check_count(budget_tokens, "budget_tokens")
+            reading = ModelReading(model, self._recorder, self.scope, budget_tokens=budget)
+        extracting = Extracting(
+            self._holding,
+            self._recorder,
+            self._learner,
+            self.scope,
+            model=reading,
+            progress=progress,
+        )
+        if session is None:
+            return extracting.read_all(again=again)
+        return extracting.read(check_name(session, "session"), again=again)
+
+    def accept(self, fact_id: str) -> Fact:
+        """Believe a fact that was quarantined, refused or archived. Raises NotFound."""
+        row = self._named(fact_id, {"quarantined", "refused", "archived", "current"})
+        if row.state != "current" or not row.accepted:
+            self._change(row, "memory.restored", reason="accepted")
+        return self.fact(fact_id)
+
+    def reject(self, fact_id: str, *, reason: str | None = None) -> Fact:
+        """Never recall a fact again. What was recorded of it stays; ``redact`` erases."""
+        row = self._named(fact_id, {"quarantined", "refused", "archived", "current"})
+        self._change(row, "memory.forgotten", reason=reason or "rejected")
+        return self.fact(fact_id)
+
+    # Recalling.
+
+    def recall(
+        self,
+        query: str | None,
+        *,
+        user: str | None = None,
+        session: str | None = None,
+        limit: int = RECALL_DEFAULT,
+        episodes: int = EPISODES_DEFAULT,
+        weights: Weights = WEIGHTS,
+        archived: bool = False,
+        as_of: int | None = None,
+        record: bool = True,
+    ) -> Recalled:
+        """Return facts and episodes that answer ``query``, the best first, each with why.
+
+        Those of ``user`` and of the scope as a whole; in a group ``session`` only the group's own.
+        A ``query`` of None asks for what matters most: a brief for the start of a session. What is
+        recalled counts as used, and is recorded in ``session``, unless ``record`` is False.
+        ``as_of`` asks what was believed at a time, in milliseconds since 1970.
+        """
+        asked = None if query is None else check_text(query, "query")
+        who = None if user is None else check_name(user, "user")
+        where = None if session is None else check_name(session, "session")
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            asking = Asking(
+                query=asked,
+                user=who,
+                wall=self._walls.around(where),
+                limit=_limit(limit),
+                episodes=0 if as_of is not None else max(episodes, 0),
+                now_ms=self._recorder.now_ms() if as_of is None else as_of,
+                weights=weights,
+                archived=archived,
+                as_of_ms=as_of,
+            )
+            found = recall(held, asking, self._recorder)
+            strangers = held.shelf.strangers
+        result = Recalled(
+            scope=self.scope,
+            query=asked,
+            user=who,
+            session=where,
+            fact_hits=found.facts,
+            episode_hits=found.episodes,
+            notes=[NOTE_STRANGERS.format(count=strangers)] if strangers else [],
+        )
+        if not record or as_of is not None or not result.ids:
+            return result
+        restored = [
+            changed(self.scope, "memory.restored", row.id, session=where, user=who, reason="used")
+            for row in found.restored
+        ]
+        event = recalled(self.scope, result.ids, session=where, user=who)
+        header = self._recorder.append([*restored, event])[-1]
+        return msgspec.structs.replace(result, event_id=header.event_id)
+
+    def note_recalled(
+        self,
+        ids: Sequence[str],
+        *,
+        user: str | None = None,
+        session: str | None = None,
+        run_id: str | None = None,
+    ) -> str:
+        """Record that memories were shown to a model, and count them as used."""
+        event = recalled(self.scope, ids, session=session, user=user, run_id=run_id)
+        return self._recorder.append([event])[0].event_id
+
+    def contributor(
+        self,
+        *,
+        user: str | None = None,
+        session: str | None = None,
+        limit: int = RECALL_DEFAULT,
+        max_tokens: int = TOKENS_DEFAULT,
+    ) -> MemoryContributor:
+        """Return a contributor that puts what is recalled into a context, within a budget."""
+        return MemoryContributor(
+            self, user=user, session=session, limit=limit, max_tokens=max_tokens
+        )
+
+    # Looking.
+
+    def fact(self, fact_id: str) -> Fact:
+        """Return one fact, whatever became of it. Raises NotFound."""
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            row = self._row(held, fact_id)
+            found = facts_of(held, [row], self._recorder)
+        if not found:
+            raise _unknown(fact_id, self.scope)
+        return found[0]
+
+    def fact_ids(self, beginning: str, *, limit: int = PAGE_ITEMS_DEFAULT) -> list[str]:
+        """Return the ids of facts that begin like this, whatever became of them."""
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            begun = sorted(
+                one for one in held.recollection.state.facts if one.startswith(beginning)
+            )
+            return begun[:limit]
+
+    def facts(
+        self,
+        *,
+        user: str | None = None,
+        state: FactState | Sequence[FactState] = "current",
+        category: Category | None = None,
+        as_of: int | None = None,
+        valid_at: int | None = None,
+        first: int = PAGE_ITEMS_DEFAULT,
+        after: str | None = None,
+    ) -> Page[Fact]:
+        """Return facts of the scope, the newest first; those of groups among them.
+
+        ``as_of`` asks what the ledger believed at a time, ``valid_at`` what held at a time, both in
+        milliseconds since 1970. ``after`` is the ``next_cursor`` of the page before.
+        """
+        query = listing.FactQuery(
+            user=None if user is None else check_name(user, "user"),
+            states=listing.check_states(state),
+            category=category,
+            as_of_ms=as_of,
+            valid_at_ms=valid_at,
+            limit=check_count(first, "first"),
+            after=after,
+        )
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            return listing.list_facts(held, query, self._recorder)
+
+    def history(self, fact_id: str) -> list[FactChange]:
+        """Return all that happened to a fact, in order. Raises NotFound."""
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            return list(history_of(self._row(held, fact_id), self._store, held))
+
+    def citing(self, event_id: str) -> list[Fact]:
+        """Return the facts that cite an event."""
+        cited = hashed(check_id(event_id))
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            rows = [row for row in held.recollection.state.facts.values() if cited in row.cites]
+            return facts_of(held, rows, self._recorder)
+
+    def audit(self) -> FactAudit:
+        """Return how sound what is remembered is."""
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            return auditing.audit(held, self._recorder)
+
+    # Episodes.
+
+    def write_episode(
+        self, session: Talk, *, summariser: Summariser | None = None
+    ) -> Header | None:
+        """Record what a session was about since its last episode; None if nothing was said.
+
+        Closing a session and pruning it do so by themselves.
+        """
+        if session.scope != self.scope:
+            raise InvalidInput(
+                f"the session is in scope {session.scope}, not {self.scope}",
+                hint="ask the memory of its own scope",
+            )
+        return session.write_episode(summariser=summariser)
+
+    def episodes(
+        self, *, user: str | None = None, first: int = PAGE_ITEMS_DEFAULT
+    ) -> list[Episode]:
+        """Return the episodes of the scope, the newest first, or those of one person."""
+        who = None if user is None else check_name(user, "user")
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            return listing.list_episodes(held, user=who, limit=check_count(first, "first"))
+
+    # Fading.
+
+    def fade(self, *, now_ms: int | None = None, dry_run: bool = False) -> FadeReceipt:
+        """Archive facts that nobody used for long. What is used again comes back."""
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            at_ms = self._recorder.now_ms() if now_ms is None else now_ms
+            return fading.fade(held, self._recorder, now_ms=at_ms, dry_run=dry_run)
+
+    # Who is who.
+
+    def resolve(self, channel: str, handle: str) -> str:
+        """Return the user behind a handle on a channel; a new one if nobody has it yet."""
+        return self._identities.resolve(
+            check_name(channel, "channel"), check_name(handle, "handle")
+        )
+
+    def link(self, user: str, channel: str, handle: str) -> UserHandle:
+        """Have a handle on a channel belong to a user. Raises InvalidInput if it is another's."""
+        return self._identities.link(
+            check_name(user, "user"), check_name(channel, "channel"), check_name(handle, "handle")
+        )
+
+    def unlink(self, channel: str, handle: str) -> str:
+        """Take a handle from its user; return who that was. Raises NotFound."""
+        return self._identities.unlink(check_name(channel, "channel"), check_name(handle, "handle"))
+
+    def merge(self, user: str, other: str) -> MergeReceipt:
+        """Say that two users are the same person: what is known of ``other`` is of ``user``."""
+        return self._identities.merge(check_name(user, "user"), check_name(other, "other"))
+
+    def unmerge(self, user: str, other: str) -> MergeReceipt:
+        """Undo a merger: each has again what is their own."""
+        return self._identities.merge(
+            check_name(user, "user"), check_name(other, "other"), undo=True
+        )
+
+    def handles(self, user: str | None = None) -> list[UserHandle]:
+        """Return the handles of a user, or of all of them."""
+        return self._identities.handles(None if user is None else check_name(user, "user"))
+
+    def names(self, user: str) -> list[str]:
+        """Return all ids that a person goes by as a user, the given one first."""
+        return self._identities.names(check_name(user, "user"))
+
+    # Its own.
+
+    def _row(self, held: Holding, fact_id: str) -> FactRow:
+        row = held.recollection.state.facts.get(check_id(fact_id))
+        if row is None:
+            raise _unknown(fact_id, self.scope)
+        return row
+
+    def _named(self, fact_id: str, states: set[str]) -> FactRow:
+        held = self._holding()
+        with held.lock:
+            held.refresh()
+            row = self._row(held, fact_id)
+        if row.state not in states:
+            raise InvalidInput(
+                f"fact {fact_id} is {row.state}", hint="learn it anew if it holds after all"
+            )
+        return row
+
+    def _change(self, row: FactRow, kind: str, *, reason: str) -> None:
+        held = self._holding()
+        with held.lock:
+            telling = held.recollection.tellings([row.position]).get(row.position)
+        session = None if telling is None else telling.session_id
+        user = None if telling is None else telling.user_id
+        event = changed(self.scope, kind, row.id, session=session, user=user, reason=reason)
+        self._recorder.append([event])
+
+
+def _limit(limit: int) -> int:
+    if check_count(limit, "limit") > RECALL_MAX:
+        raise InvalidInput(f"a limit of {limit} is too large", hint=f"ask for {RECALL_MAX} at most")
+    return limit
+
+
+def _unknown(fact_id: str, scope: str) -> NotFound:
+    return NotFound(f"no fact {fact_id} in scope {scope}", hint="see treering facts list")
