@@ -11,6 +11,7 @@ from . import logs, recording, taking_in
 from .killing import show_kills
 from .proving import show_proof
 from .recording import show_recording
+from .remembering import show_memory
 from .stage import FOLDER, code, console, failures, line, prepare
 from .taking_in import show_logs
 
@@ -21,6 +22,7 @@ def main() -> int:
     prepare()
     show_logs()
     show_recording()
+    show_memory()
     show_proof()
     show_kills()
     farewell(time.monotonic() - started)

@@ -1,4 +1,4 @@
-"""The third chapter, its first half: a ledger proved, tampered with, and cut."""
+"""The last chapter, its first half: a ledger proved, tampered with, and cut."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from .stage import (
     FOLDER,
     chapter,
     check,
+    choose,
     code,
     line,
     step,
@@ -46,6 +47,7 @@ CHANGES: Final = (
 def show_proof() -> None:
     """Run this half of the chapter."""
     chapter("Proof", "What is changed behind its back is found, and what was recorded is not lost.")
+    choose(LEDGER, SCOPE)
     verify()
     tamper()
     cut_the_tail()

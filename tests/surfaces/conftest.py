@@ -9,6 +9,7 @@ import pytest
 
 from surfaces.command_line import CommandLine
 from surfaces.processes import PATIENCE_S, PROGRAM, UNPRIVILEGED
+from surfaces.remembered import record_facts
 
 if TYPE_CHECKING:
     from surfaces.processes import Run
@@ -44,6 +45,13 @@ def told(cli: CommandLine) -> CommandLine:
             payload_json=f'{{"i":{number}}}',
             refs_json=f'{{"r":{number}}}',
         )
+    return cli
+
+
+@pytest.fixture
+def facts(cli: CommandLine) -> CommandLine:
+    """Seven facts: of jo in two states, of the scope, of kim, and some that are not believed."""
+    record_facts(cli.database)
     return cli
 
 

@@ -69,7 +69,7 @@ def test_sessions_are_listed_the_last_written_to_first(talks: CommandLine) -> No
     outcome = talks("sessions", "list", *IN)
 
     assert outcome.out.splitlines() == [
-        "night-2    closed  just now  owl    gpt-5  6 events  -                look at the logs",
+        "night-2    closed  just now  owl    gpt-5  7 events  -                look at the logs",
         "build-1-c  open    just now  lyria  -      1 event   build-1-b at 14  -",
         "build-1-b  open    just now  lyria  gpt-5  5 events  build-1 at 9     Without a lock",
         "build-1    open    just now  lyria  gpt-5  9 events  -                Nightly build",
@@ -81,7 +81,7 @@ def test_where_nothing_was_forked_nothing_is_said_of_forks(talks: CommandLine) -
     outcome = talks("sessions", "list", *IN, "--agent", "owl")
 
     assert outcome.out.splitlines()[0] == (
-        "night-2  closed  just now  owl  gpt-5  6 events  look at the logs"
+        "night-2  closed  just now  owl  gpt-5  7 events  look at the logs"
     )
 
 

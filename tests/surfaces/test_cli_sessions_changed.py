@@ -255,7 +255,7 @@ def test_a_session_is_closed_once(talk: CommandLine) -> None:
     assert second.out == "session build-1 is closed already\n"
     with treering.open(talk.database) as ledger:
         [header] = ledger.session("build-1", scope=HERE, agent="x").headers(last=1)
-    assert (header.kind, header.seq, header.refs) == ("session.closed", 10, {"reason": "moved"})
+    assert (header.kind, header.seq, header.refs) == ("session.closed", 11, {"reason": "moved"})
 
 
 def test_the_receipt_of_a_close_says_whether_it_was_one(talk: CommandLine) -> None:
@@ -263,7 +263,7 @@ def test_the_receipt_of_a_close_says_whether_it_was_one(talk: CommandLine) -> No
     second = talk("sessions", "close", "build-1", *IN, "--json")
 
     assert first.receipt["kind"] == "treering.sessions.close.v1"
-    assert (first.receipt["closed"], first.receipt["seq"]) == (True, 10)
+    assert (first.receipt["closed"], first.receipt["seq"]) == (True, 11)
     assert second.body == {
         "scope": HERE,
         "session_id": "build-1",

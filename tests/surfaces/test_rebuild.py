@@ -29,3 +29,16 @@ def test_a_ledger_that_is_not_there_is_not_made(cli: CommandLine) -> None:
 
     assert outcome.status == 1
     assert not cli.database.exists()
+
+
+def test_vectors_alone_are_made_anew_with_the_embedder_in_use(told: CommandLine) -> None:
+    told("facts", "add", "Prefers tabs over spaces", "--scope", "s")
+    told("facts", "add", "Deploys run on Fridays", "--scope", "other")
+
+    outcome = told("rebuild", "--vectors", "--json")
+
+    assert (outcome.status, outcome.receipt["kind"]) == (0, "treering.rebuild.v1")
+    assert outcome.receipt["documents"] >= 2
+    assert outcome.receipt["embedder"]
+    assert told("rebuild", "--vectors").out.startswith("made the vectors of ")
+    assert told("recall", "tabs", "--scope", "s", "--json").receipt["count"] == 1

@@ -248,3 +248,29 @@ def test_what_cannot_be_resumed_here_says_why(
     )
     assert "  claude-code goes on with UUIDs only, and lamp-works is none\n" in told
     assert "--resume" not in told
+
+
+def test_by_meaning_not_every_word_has_to_be_there(tides: CommandLine) -> None:
+    question = ("when", "is", "the", "high", "tide", "expected", "tomorrow")
+    by_words = tides("search", *question, *IN, "--json").body
+    hybrid = tides("search", *question, *IN, "--mode", "hybrid", "--json").body
+    told = tides("search", *question, *IN, "--mode", "hybrid").out
+
+    assert (by_words["mode"], by_words["count"]) == ("words", 0)
+    assert hybrid["mode"] == "hybrid"
+    best = hybrid["sessions"][0]
+    assert best["session_id"] == "harbour 1"
+    assert {"words", "vector", "neighbours", "session"} <= set(best["hits"][0]["why"])
+    assert told.splitlines()[0] == "High water"
+    assert "  → treering show 'harbour 1' --scope acme/app" in told.splitlines()
+
+
+def test_a_search_by_meaning_that_finds_nothing_says_what_to_try(tides: CommandLine) -> None:
+    semantic = tides("search", "zeppelin", "mortgages", *IN, "--mode", "semantic")
+    by_words = tides("search", "zeppelin", *IN)
+    unknown = tides("search", "tide", *IN, "--mode", "guess")
+
+    assert semantic.status == 0
+    assert "ask in other words, or for words with --mode words" in semantic.out
+    assert "--mode hybrid" in by_words.out
+    assert unknown.status == 2

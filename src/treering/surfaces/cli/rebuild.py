@@ -6,7 +6,7 @@ import click
 
 from treering.surfaces.cli.commands import Command, show
 from treering.surfaces.cli.ledgers import is_on_server, of_all_scopes, open_existing
-from treering.surfaces.cli.options import db_option, json_option
+from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted
 
 
@@ -16,18 +16,27 @@ from treering.surfaces.cli.output import counted
     short_help="Make what is derived from the events anew.",
     examples="""
     treering rebuild
+    treering rebuild --vectors
     treering rebuild --json
     """,
     if_stopped="run it again; what is not made anew yet is made when it is asked for",
 )
+@click.option(
+    "--vectors", is_flag=True, help="Only the vectors, with the embedder that is in use now."
+)
+@keys_option
 @json_option
 @db_option
-def rebuild() -> None:
+def rebuild(*, vectors: bool) -> None:
     """Throw away all that is derived from the events, and make it anew.
 
     The events themselves are not touched. Use it when verify says that the orders of time, the
-    states of runs or the tool calls are not what the events say.
+    states of runs or the tool calls are not what the events say. With --vectors only those are made
+    anew by which memories and events are found by meaning: after another embedder was chosen.
     """
+    if vectors:
+        _rebuild_vectors()
+        return
     with open_existing("change") as ledger, of_all_scopes():
         receipt = ledger.rebuild()
     # A server keeps the orders of time itself.
@@ -37,4 +46,23 @@ def rebuild() -> None:
         f"rebuilt {orders}the states of {counted(receipt.runs, 'run')}"
         f" and the records of {counted(receipt.tool_calls, 'tool call')}",
         done="the ledger was rebuilt",
+    )
+
+
+def _rebuild_vectors() -> None:
+    from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
+
+    with (
+        open_existing("change") as ledger,
+        of_all_scopes(),
+        counting("embedding", "documents") as progress,
+    ):
+        receipt = ledger.rebuild_vectors(progress=progress)
+    documents = f"{counted(receipt.documents, 'document')} of {counted(receipt.scopes, 'scope')}"
+    show(
+        receipt,
+        f"the vectors of {documents} were thrown away: no embedder is in use"
+        if receipt.embedder is None
+        else f"made the vectors of {documents} anew, with {receipt.embedder}",
+        done="the vectors were made anew",
     )

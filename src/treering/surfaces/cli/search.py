@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.model.searches import HITS_DEFAULT, HITS_MAX
+from treering.model.searches import HITS_DEFAULT, HITS_MAX, SEARCH_MODES
 from treering.surfaces.cli.asking import asking, open_to_ask, place_of
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.masking import Mask
@@ -81,10 +81,17 @@ class _Asking(Command):
     treering search no such table --scope acme/app
     treering search 'file:src/a.py "no such table" -draft' --scope acme/app
     treering search 'deploy* kind:tool.call agent:codex after:7d' --scope acme/app --json
+    treering search how do we ship a release --scope acme/app --mode hybrid
     """,
 )
 @click.argument("words", nargs=-1, metavar="WORDS...")
 @project_scope_options
+@click.option(
+    "--mode",
+    type=click.Choice(SEARCH_MODES),
+    default="words",
+    help="By their words, by meaning (semantic), or by both (hybrid). Default: words.",
+)
 @click.option(
     "--limit",
     type=int,
@@ -103,6 +110,7 @@ def search(
     words: Sequence[str],
     scope: str | None,
     is_global: bool,
+    mode: str,
     limit: int,
     include_failed: bool,
 ) -> None:
@@ -112,6 +120,9 @@ def search(
     quotes stand side by side, deploy* begins so, -draft must not be there. kind: agent: session:
     tool: file: before: and after: narrow it down, as in after:7d or before:2026-03-05; of a
     session's id the beginning will do. Put a query with quotes in it between single quotes.
+
+    With --mode hybrid or semantic, ask as you would ask a person: not every word has to be there,
+    and what stands beside an event in its session counts, too.
     """
     query = _query(words)
     name = find_scope(scope, is_global=is_global)
@@ -119,12 +130,16 @@ def search(
     sessions: list[FoundSession] = []
     with asking(open_to_ask) as ledger:
         if ledger is not None:
-            result = _search(ledger, query, name, limit=limit, include_failed=include_failed)
+            result = _search(
+                ledger, query, name, mode=mode, limit=limit, include_failed=include_failed
+            )
             mask = Mask()
             sessions = [_session(ledger, name, one, mask) for one in result.sessions]
         place = place_of(ledger)
+    used = mode if result is None else result.mode
     if invocation().as_json:
-        show({"scope": name, "ledger": place, "query": query, "include_failed": include_failed,
+        show({"scope": name, "ledger": place, "query": query,
+              "mode": used, "include_failed": include_failed,
               "count": sum(len(one.hits) for one in sessions),
               "total": 0 if result is None else result.total,
               "at_least": result is not None and result.at_least,
@@ -137,9 +152,9 @@ def search(
 
     with writing_output():
         if result is not None and sessions:
-            print_found(name, result, sessions)
+            print_found(name, result, sessions, mode=mode)
         else:
-            print_nothing(name, query, include_failed=include_failed)
+            print_nothing(name, query, mode=used, include_failed=include_failed)
 
 
 def _query(words: Sequence[str]) -> str:
@@ -152,7 +167,7 @@ def _query(words: Sequence[str]) -> str:
 
 
 def _search(
-    ledger: Ledger, query: str, scope: Scope, *, limit: int, include_failed: bool
+    ledger: Ledger, query: str, scope: Scope, *, mode: str, limit: int, include_failed: bool
 ) -> SearchResult:
     from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
 
@@ -160,6 +175,7 @@ def _search(
         return ledger.search(
             query,
             scope=scope,
+            mode=mode,
             limit=max(1, min(limit, HITS_MAX)),
             include_failed=include_failed,
             progress=progress,

@@ -18,7 +18,9 @@ TITLE_CHARACTERS_MAX: Final = 100
 MATCH_COLOUR: Final = "yellow"
 
 
-def print_found(scope: Scope, result: SearchResult, sessions: Sequence[FoundSession]) -> None:
+def print_found(
+    scope: Scope, result: SearchResult, sessions: Sequence[FoundSession], *, mode: str
+) -> None:
     """Print what was found, session by session, and how to go there."""
     for one in sessions:
         _print_session(one)
@@ -32,15 +34,21 @@ def print_found(scope: Scope, result: SearchResult, sessions: Sequence[FoundSess
     if result.widened:
         words = " ".join(result.widened)
         say(f"as written, the words are nowhere: shown is what matches {one_line(words)}")
+    if result.mode != mode:
+        say("this scope is encrypted, so it was searched by words only")
     if result.lag:
         say(f"{counted(result.lag, 'event')} were recorded since and are not in the index yet")
 
 
-def print_nothing(scope: Scope, query: str, *, include_failed: bool) -> None:
+def print_nothing(scope: Scope, query: str, *, mode: str, include_failed: bool) -> None:
     """Say that nothing was found, and what may help."""
     say(f"nothing in scope {scope} matches {one_line(query)}")
     say("  only this scope was searched: name another with --scope")
-    say("  all words have to be there: use fewer, or the beginning of one, as in deploy*")
+    if mode == "words":
+        say("  all words have to be there: use fewer, or the beginning of one, as in deploy*")
+        say("  or ask by meaning as well, in other words: --mode hybrid")
+    else:
+        say("  nothing comes near enough to it: ask in other words, or for words with --mode words")
     if not include_failed:
         say("  runs that failed or were interrupted are left out: --include-failed")
     say("  logs that are not taken in are not searched: treering doctor tells of them")

@@ -29,6 +29,7 @@ _FILES: Final = (
     ("ledger", ("",)),
     ("write-ahead log", ("-wal",)),
     ("search index", (".search", ".search-wal")),
+    ("memory", (".memory", ".memory-wal")),
 )
 
 

@@ -1,0 +1,46 @@
+"""``treering facts``: what is remembered in a scope, looked at, told, believed and rejected."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from treering.surfaces.cli.commands import LazyGroup
+from treering.surfaces.cli.options import db_option, keys_option
+
+_HERE: Final = "treering.surfaces.cli.facts"
+
+
+@click.group(
+    name="facts",
+    cls=LazyGroup,
+    lazy={
+        "list": f"{_HERE}.list:list_",
+        "show": f"{_HERE}.show:show_fact",
+        "add": f"{_HERE}.add:add",
+        "accept": f"{_HERE}.decide:accept",
+        "reject": f"{_HERE}.decide:reject",
+        "history": f"{_HERE}.history:history",
+        "audit": f"{_HERE}.audit:audit",
+        "extract": f"{_HERE}.extract:extract",
+    },
+    invoke_without_command=True,
+    short_help="List what is remembered, tell it, accept and reject it.",
+    examples="""
+    treering facts list --scope acme/app --user jo
+    treering facts add "Prefers tabs over spaces" --scope acme/app --user jo
+    treering facts audit --scope acme/app
+    """,
+)
+@keys_option
+@db_option
+@click.pass_context
+def facts(context: click.Context) -> None:
+    """List, show, add, accept and reject facts; see how they came about, and how sound they are.
+
+    A fact may be named by the beginning of its id, if no other begins like that. Every change of
+    one is an event; treering recall asks what is known of something.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

@@ -1,0 +1,186 @@
+"""``treering facts add``: a fact goes through the gate, and it is told what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.model.memories import (
+    CATEGORIES,
+    CONFIDENCE_DEFAULT,
+    IMPORTANCE_DEFAULT,
+    Fact,
+)
+from treering.surfaces.cli.commands import Command, fail, show
+from treering.surfaces.cli.facts.masking import masked
+from treering.surfaces.cli.facts.reasons import in_words
+from treering.surfaces.cli.ledgers import open_to_write
+from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.output import counted, one_line
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.search_commands import scope_flag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.ledger.ledger import Ledger
+    from treering.model.memories import Learned
+    from treering.model.scopes import Scope
+
+_LASTING: Final = frozenset({"secret", "evidence_erased", "erased_before", "empty", "too_long"})
+"""Reasons that accepting it would not undo."""
+
+
+class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a fact that was to be learnt."""
+
+    scope: str
+    outcome: str
+    fact_id: str
+    text: str
+    reason: str | None
+    superseded: list[Fact]
+    """Facts that are no longer current because of it."""
+    evidence: int
+    """Events that say so by now."""
+    event_id: str | None
+
+
+@click.command(
+    "add",
+    cls=Command,
+    short_help="Tell a fact.",
+    examples="""
+    treering facts add "Prefers tabs over spaces" --scope acme/app --user jo
+    treering facts add "Lives in Porto" --scope acme/app --user jo --valid-from 2026-03-05
+    treering facts add "Deploys run on Fridays" --scope acme/app --importance 8 --evidence e7
+    """,
+    if_stopped="see treering facts list for whether it is there",
+)
+@click.argument("words", nargs=-1, metavar="TEXT")
+@project_scope_options
+@click.option("--user", metavar="USER", help="Whom it is about. Default: all of the scope.")
+@click.option(
+    "--category", type=click.Choice(CATEGORIES), help="Its sort. Default: told from the text."
+)
+@click.option(
+    "--importance",
+    type=click.IntRange(1, 10),
+    default=IMPORTANCE_DEFAULT,
+    metavar="N",
+    help=f"From 1 to 10. Default: {IMPORTANCE_DEFAULT}.",
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1),
+    default=CONFIDENCE_DEFAULT,
+    metavar="X",
+    help=f"From 0 to 1. Default: {CONFIDENCE_DEFAULT}.",
+)
+@click.option(
+    "--evidence",
+    multiple=True,
+    metavar="EVENT",
+    help="The id of an event that says so; repeatable.",
+)
+@click.option("--session", metavar="ID", help="Learnt in this session; a group keeps it to itself.")
+@click.option("--valid-from", metavar="TIME", help="So since then: 3d, a date, or milliseconds.")
+@click.option("--valid-to", metavar="TIME", help="So until then.")
+@keys_option
+@json_option
+@db_option
+def add(*, words: Sequence[str], scope: str | None, is_global: bool, **details: Any) -> None:
+    """Have TEXT remembered, if it is worth it; say what became of it, and why.
+
+    What is known already gathers its evidence, what it contradicts is superseded. Questions,
+    fragments and secrets are refused, orders to the reader are kept apart until somebody accepts
+    them; the exit status is 1 then.
+    """
+    name = find_scope(scope, is_global=is_global)
+    text = " ".join(words).strip()
+    if not text:
+        raise InvalidInput(
+            "there is nothing to remember",
+            hint='state it, as in treering facts add "Prefers tabs over spaces"',
+        )
+    stated = _stated(**details)
+    with open_to_write() as ledger:
+        learned, receipt = _learn(ledger, name, text, stated)
+    if learned.taken:
+        show(receipt, *_lines(receipt), done=f"fact {receipt.fact_id} was learnt")
+        return
+    verb = "was not learnt" if learned.outcome == "refused" else "is kept apart, not believed"
+    fail(
+        receipt,
+        f"it {verb}: {in_words(learned.reason)} ({learned.reason})",
+        code=learned.outcome,
+        hint=_hint(learned, name),
+    )
+
+
+def _stated(*, valid_from: str | None, valid_to: str | None, **details: Any) -> dict[str, Any]:
+    """Return the details of a fact as the memory takes them."""
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.times import parse_moment  # noqa: PLC0415
+
+    now = now_ms()
+    return {
+        **details,
+        "valid_from": parse_moment(valid_from, now_ms=now, flag="--valid-from"),
+        "valid_to": parse_moment(valid_to, now_ms=now, flag="--valid-to"),
+    }
+
+
+def _learn(
+    ledger: Ledger, scope: Scope, text: str, stated: dict[str, Any]
+) -> tuple[Learned, AddReceipt]:
+    from treering.surfaces.cli.sessions.search import find_session  # noqa: PLC0415
+
+    memory = ledger.memory(scope)
+    session = stated["session"]
+    if session is not None:
+        stated = {**stated, "session": find_session(ledger, scope, session)}
+    learned = memory.learn(text, **stated)
+    mask = Mask()
+    return learned, AddReceipt(
+        scope=scope,
+        outcome=learned.outcome,
+        fact_id=learned.fact_id,
+        text=mask.text(learned.text) or "",
+        reason=learned.reason,
+        superseded=[masked(memory.fact(one), mask) for one in learned.superseded],
+        evidence=len(memory.fact(learned.fact_id).evidence) if learned.taken else 0,
+        event_id=learned.event_id,
+    )
+
+
+def _lines(receipt: AddReceipt) -> Iterator[str]:
+    named, text = f"fact {receipt.fact_id} of scope {receipt.scope}", one_line(receipt.text)
+    cited = f", said by {counted(receipt.evidence, 'event')}" if receipt.evidence else ""
+    match receipt.outcome:
+        case "known":
+            yield f"{named} is known already, and nothing is new{cited}: {text}"
+        case "revised":
+            yield f"{named} was known, and is told anew{cited}: {text}"
+        case _:
+            yield f"learnt {named}{cited}: {text}"
+    for fact in receipt.superseded:
+        if fact.id == receipt.fact_id:
+            yield "  it was so before: what is known of later times stands"
+        else:
+            yield f"  {fact.id} no longer holds because of it: {one_line(fact.text)}"
+
+
+def _hint(learned: Learned, scope: Scope) -> str:
+    named = f"{learned.fact_id} {scope_flag(scope)}"
+    if learned.outcome == "quarantined":
+        return f"if it is meant: treering facts accept {named}"
+    hint = (learned.hint or "state it in other words").rstrip(".")
+    hint = hint[:1].lower() + hint[1:]
+    if learned.reason in _LASTING:
+        return hint
+    return f"{hint}; to believe it anyway: treering facts accept {named}"

@@ -1,0 +1,116 @@
+"""How sound what is remembered is, as people read it: numbers, then what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.model.scopes import Scope
+from treering.surfaces.cli.facts.reasons import in_words
+from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
+from treering.surfaces.cli.search_commands import scope_flag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from treering.model.memories import FactAudit
+
+NAMED_MAX: Final = 5
+"""Facts of one sort that are named; --json names more."""
+
+
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is to be looked at, and what to do about it."""
+
+    message: str
+    next: str
+    facts: tuple[str, ...] = ()
+
+
+def named_in(audit: FactAudit) -> list[str]:
+    """Return the ids of the facts that are named on the page."""
+    return list(dict.fromkeys(one for remark in _remarks(audit) for one in remark.facts))
+
+
+def print_audit(audit: FactAudit, texts: Mapping[str, str]) -> None:
+    """Print how sound the facts are; ``texts`` are what those say that are named."""
+    if not any(audit.by_state.values()):
+        say(f"nothing is remembered in scope {audit.scope}")
+        say(f"  have conversations read: treering facts extract {scope_flag(Scope(audit.scope))}")
+        return
+    share = f": nothing is to be said against {audit.score:.0%} of them" if audit.facts else ""
+    current = counted(audit.facts, "current fact")
+    say_painted(painted(f"{current} of scope {audit.scope}{share}", bold=True))
+    for title, counts in (("by sort", audit.by_category), ("others", _others(audit))):
+        if told := ", ".join(f"{name} {count:,}" for name, count in counts.items() if count):
+            say(f"  {title}: {told}")
+    if audit.facts:
+        say(f"  {audit.unconfirmed:,} not confirmed yet, {audit.never_used:,} never used")
+    remarks = list(_remarks(audit))
+    for remark in remarks:
+        say("")
+        say(remark.message)
+        for one in remark.facts:
+            say_painted(painted(f"  {printable(one)}  {one_line(texts.get(one, ''))}", dim=True))
+        say_painted(f"  → {printable(remark.next)}")
+    if not remarks:
+        say("nothing is to be done")
+
+
+def _others(audit: FactAudit) -> dict[str, int]:
+    return {state: count for state, count in audit.by_state.items() if state != "current"}
+
+
+def _remarks(audit: FactAudit) -> Iterator[Remark]:
+    flag = scope_flag(Scope(audit.scope))
+    if waiting := audit.by_state["quarantined"]:
+        verb = "waits" if waiting == 1 else "wait"
+        yield Remark(
+            message=f"{counted(waiting, 'fact')} {verb} for somebody to believe or reject",
+            next=f"treering facts list {flag} --state quarantined, then facts accept or reject",
+        )
+    if audit.without_evidence:
+        yield Remark(
+            message=f"{_counted(audit.without_evidence)} without an event that says so",
+            next=f"tell it again with one: treering facts add TEXT --evidence EVENT {flag}",
+            facts=tuple(audit.without_evidence[:NAMED_MAX]),
+        )
+    if audit.evidence_gone:
+        yield Remark(
+            message=f"{_counted(audit.evidence_gone)} whose evidence is all gone",
+            next=f"treering facts accept FACT {flag}, if it still holds, else facts reject",
+            facts=tuple(audit.evidence_gone[:NAMED_MAX]),
+        )
+    if audit.near_duplicates:
+        pairs = audit.near_duplicates[:NAMED_MAX]
+        number = counted(len(audit.near_duplicates), "pair")
+        yield Remark(
+            message=f"{number} of facts that say nearly the same",
+            next=f"treering facts reject FACT {flag}, for the one of two that says less",
+            facts=tuple(one for pair in pairs for one in pair),
+        )
+    if audit.faded:
+        yield Remark(
+            message=f"{counted(audit.faded, 'fact')} that nobody used for long",
+            next=f"treering fade {flag} archives what has faded; what is used comes back",
+        )
+    if audit.vectors_missing:
+        verb = "memory is" if audit.vectors_missing == 1 else "memories are"
+        yield Remark(
+            message=f"{audit.vectors_missing:,} {verb} found by words only",
+            next="treering rebuild --vectors",
+        )
+    if audit.refused_by_reason:
+        told = "; ".join(
+            f"{count:,} because {in_words(reason)}"
+            for reason, count in audit.refused_by_reason.items()
+        )
+        yield Remark(
+            message=f"not believed: {told}",
+            next=f"treering facts list {flag} --state refused --state quarantined",
+        )
+
+
+def _counted(facts: Sequence[str]) -> str:
+    return counted(len(facts), "fact")

@@ -1,0 +1,145 @@
+"""``treering facts extract``: conversations are read for facts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.output import counted, say
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.cli.streams import writing_output
+
+if TYPE_CHECKING:
+    from treering.memory.ports import Extractor
+    from treering.model.memories import ExtractReceipt
+    from treering.model.scopes import Scope
+
+BUDGET_TOKENS: Final = 100_000
+"""As of ``Memory.extract``."""
+KEY_VARIABLE: Final = "TREERING_EXTRACTOR_KEY"
+
+
+@click.command(
+    "extract",
+    cls=Command,
+    short_help="Read conversations for facts.",
+    examples="""
+    treering facts extract --scope acme/app
+    treering facts extract main:telegram:jo --scope acme/app --again
+    treering facts extract --scope acme/app --model qwen3 --url http://localhost:8080/v1
+    """,
+    if_stopped="what was learnt stays; run it again for the rest",
+)
+@click.argument("session", required=False)
+@project_scope_options
+@click.option("--again", is_flag=True, help="Read all of it, not only what is new.")
+@click.option("--model", metavar="NAME", help="Ask this model instead of rules; needs --url.")
+@click.option(
+    "--url",
+    metavar="URL",
+    help=f"Where it answers chat completions. Its key, if any, is in {KEY_VARIABLE}.",
+)
+@click.option(
+    "--budget-tokens",
+    type=click.IntRange(min=0),
+    default=BUDGET_TOKENS,
+    metavar="N",
+    help=f"Tokens that the model may use in a month. Default: {BUDGET_TOKENS}.",
+)
+@keys_option
+@json_option
+@db_option
+def extract(
+    *,
+    session: str | None,
+    scope: str | None,
+    is_global: bool,
+    again: bool,
+    model: str | None,
+    url: str | None,
+    budget_tokens: int,
+) -> None:
+    """Read what was said in SESSION, or in every session of the scope, and learn facts from it.
+
+    Rules do it, and nothing leaves the machine, unless a model is named. Only what is new is read.
+    Each fact cites the events that say so and goes through the gate, so reading twice is harmless.
+    """
+    from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.sessions.search import find_session  # noqa: PLC0415
+
+    name = find_scope(scope, is_global=is_global)
+    extractor = _extractor(model, url)
+    with open_existing("change") as ledger, counting("reading", "messages") as progress:
+        receipt = ledger.memory(name).extract(
+            None if session is None else find_session(ledger, name, session),
+            model=extractor,
+            budget_tokens=budget_tokens,
+            again=again,
+            progress=progress,
+        )
+    receipt = _masked(receipt)
+    if invocation().as_json:
+        show(receipt, done="the conversations were read")
+        return
+    with writing_output("the conversations were read"):
+        _print(receipt, name)
+
+
+def _extractor(model: str | None, url: str | None) -> Extractor | None:
+    """Return what asks the model that was named; None has rules do it."""
+    if model is None and url is None:
+        return None
+    if model is None or url is None:
+        raise InvalidInput(
+            "a model is asked by its name and its address",
+            hint="give both, as in --model qwen3 --url http://localhost:8080/v1",
+        )
+    import os  # noqa: PLC0415  (not for --help)
+
+    from treering.adapters.extractors import EndpointExtractor  # noqa: PLC0415
+
+    return EndpointExtractor(url, model, api_key=os.environ.get(KEY_VARIABLE))
+
+
+def _masked(receipt: ExtractReceipt) -> ExtractReceipt:
+    mask = Mask()
+    learned = [
+        msgspec.structs.replace(one, text=mask.text(one.text) or "") for one in receipt.learned
+    ]
+    return msgspec.structs.replace(receipt, learned=learned)
+
+
+def _print(receipt: ExtractReceipt, scope: Scope) -> None:
+    from treering.surfaces.cli.facts.tables import print_learned  # noqa: PLC0415  (for people)
+
+    flag = scope_flag(scope)
+    told = [one for one in receipt.learned if one.outcome != "known"]
+    if told:
+        print_learned(told)
+    read = f"read {counted(receipt.messages, 'message')} of {counted(receipt.sessions, 'session')}"
+    spent = (
+        f", {counted(receipt.calls, 'call')} and {receipt.spent_tokens:,} tokens"
+        if receipt.calls
+        else ""
+    )
+    believed = sum(one.taken and one.outcome != "known" for one in receipt.learned)
+    known = sum(one.outcome == "known" for one in receipt.learned)
+    say(f"{read} of scope {scope} (by {receipt.by}{spent}):"
+        f" {counted(believed, 'fact')} learnt, {known:,} known already,"
+        f" {len(told) - believed:,} not believed")  # fmt: skip
+    if receipt.stopped is not None:
+        say(f"not all was read ({receipt.stopped}): raise --budget-tokens, or run it again later")
+    elif not receipt.messages:
+        say("  there was nothing new: --again reads all of it")
+    if receipt.calls and not receipt.spent_tokens:
+        say(f"  {receipt.by} did not answer, so rules stood in: check --url and its key")
+    if any(one.outcome == "quarantined" for one in receipt.learned):
+        say(f"  decide about those kept apart: treering facts list {flag} --state quarantined")

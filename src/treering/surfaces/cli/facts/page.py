@@ -1,0 +1,109 @@
+"""One fact as people read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.app import now_ms
+from treering.model.scopes import Scope
+from treering.surfaces.cli.facts.tables import STATE_COLOURS
+from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
+from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.cli.sessions.tables import NONE
+from treering.surfaces.cli.tables import Column, clock, print_table
+from treering.surfaces.cli.times import ago
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.model.memories import Fact
+    from treering.surfaces.cli.facts.sheet import FactSheet, Witness
+
+_TRAITS: Final = (Column("", is_dim=True), Column("", is_prose=True))
+_EVIDENCE: Final = (
+    Column(""),
+    Column(""),
+    Column("", leaves=1),
+    Column("", is_prose=True),
+)
+_NEXT: Final = {
+    "quarantined": ("accept", "reject"),
+    "refused": ("accept",),
+    "archived": ("accept", "reject"),
+    "current": ("reject",),
+}
+"""What may be done with a fact, by its state."""
+_DEEDS: Final = {"accept": "believe it", "reject": "never recall it again"}
+
+
+def print_sheet(sheet: FactSheet) -> None:
+    """Print all that is told of one fact."""
+    fact, scope = sheet.fact, Scope(sheet.scope)
+    state = painted(fact.state, STATE_COLOURS.get(fact.state))
+    confirmed = ", confirmed" if fact.confirmed and fact.state == "current" else ""
+    say_painted(f"fact {printable(fact.id)} {state}{confirmed}")
+    say_painted(painted(f"  {one_line(fact.text)}", bold=True))
+    say("")
+    print_table(_TRAITS, [[f"  {name}", text] for name, text in _traits(sheet)])
+    say("")
+    _print_evidence(sheet.evidence)
+    named = f"{printable(fact.id)} {scope_flag(scope)}"
+    for deed in _NEXT.get(fact.state, ()):
+        say(f"{_DEEDS[deed]}: treering facts {deed} {named}")
+    say(f"what happened to it: treering facts history {named}")
+
+
+def _traits(sheet: FactSheet) -> Iterator[tuple[str, str]]:
+    fact = sheet.fact
+    yield "scope", sheet.scope
+    yield "user", printable(fact.user or "nobody in particular: it holds for all of the scope")
+    yield "category", fact.category
+    yield "importance", f"{fact.importance} of 10"
+    yield "confidence", f"{fact.confidence:.2f}, of which {fact.faded:.2f} is left ({_used(fact)})"
+    yield "valid", _validity(fact)
+    told = f", told anew {counted(fact.revisions, 'time')} since" if fact.revisions else ""
+    yield "learnt", f"{clock(fact.recorded_ms)} UTC{told}"
+    if fact.source_session is not None:
+        walled = ", a group: it stays there" if fact.group else ""
+        yield "session", f"{printable(fact.source_session)}{walled}"
+    if fact.reason is not None:
+        yield "because", one_line(fact.reason)
+    if fact.superseded_ms is not None:
+        yield "superseded", f"{clock(fact.superseded_ms)} UTC{_by(sheet)}"
+
+
+def _used(fact: Fact) -> str:
+    if not fact.access_count:
+        return "not used yet"
+    last = ago(fact.last_accessed_ms, now_ms=now_ms())
+    return f"used {counted(fact.access_count, 'time')}, last {last}"
+
+
+def _validity(fact: Fact) -> str:
+    until = "" if fact.valid_to_ms is None else f" until {clock(fact.valid_to_ms)} UTC"
+    return f"since {clock(fact.valid_from_ms)} UTC{until}"
+
+
+def _by(sheet: FactSheet) -> str:
+    if sheet.superseded_by is None:
+        return "" if sheet.fact.superseded_by is None else f" by {sheet.fact.superseded_by}"
+    return f" by {sheet.superseded_by.id}: {one_line(sheet.superseded_by.text)}"
+
+
+def _print_evidence(evidence: Sequence[Witness]) -> None:
+    if not evidence:
+        say("evidence: no event says so; it was told without any")
+        return
+    say_painted(painted("evidence", bold=True))
+    rows = [
+        [
+            f"  {NONE if one.ts_ms is None else clock(one.ts_ms)}",
+            one.kind or NONE,
+            printable(one.event_id),
+            "(gone: erased or expired)" if one.is_gone else one_line(one.summary or ""),
+        ]
+        for one in evidence
+    ]
+    print_table(_EVIDENCE, rows)
+    for command in dict.fromkeys(one.show for one in evidence if one.show is not None):
+        say_painted(f"  → {printable(command)}")

@@ -1,0 +1,98 @@
+"""``treering fade``: facts that nobody used for long are archived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from treering.surfaces.cli.asking import asking, open_to_ask, place_of
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.facts.masking import masked
+from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.options import db_option, json_option, keys_option, parse_time
+from treering.surfaces.cli.output import counted, say
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.cli.streams import writing_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.ledger.ledger import Ledger
+    from treering.model.memories import Fact, FadeReceipt
+    from treering.model.scopes import Scope
+
+NAMED_MAX: Final = 20
+"""Facts that are named; --json names all of them."""
+
+
+@click.command(
+    "fade",
+    cls=Command,
+    short_help="Archive facts that nobody used for long.",
+    examples="""
+    treering fade --scope acme/app --dry-run
+    treering fade --scope acme/app
+    """,
+    if_stopped="facts are archived one after the other; run it again for the rest",
+)
+@project_scope_options
+@click.option("--dry-run", is_flag=True, help="Say what would be archived; archive nothing.")
+@click.option("--now-ts-ms", metavar="MS", help="Count ages from this time instead of now.")
+@keys_option
+@json_option
+@db_option
+def fade(*, scope: str | None, is_global: bool, dry_run: bool, now_ts_ms: str | None) -> None:
+    """Archive the facts that nobody used for long; to be run now and then.
+
+    What matters more, and what was used more often, fades later. An archived fact is not lost: it
+    comes back when it is asked for in so many words, or accepted.
+    """
+    name = find_scope(scope, is_global=is_global)
+    receipt: FadeReceipt | None = None
+    named: list[Fact] = []
+    with asking(open_to_ask if dry_run else _open_to_change) as ledger:
+        if ledger is not None:
+            memory = ledger.memory(name)
+            receipt = memory.fade(now_ms=parse_time(now_ts_ms), dry_run=dry_run)
+            mask = Mask()
+            named = [masked(memory.fact(one), mask) for one in receipt.archived[:NAMED_MAX]]
+        place = place_of(ledger)
+    done = "" if dry_run else "the facts were archived"
+    if invocation().as_json:
+        told = {"dry_run": dry_run} if receipt is None else msgspec.structs.asdict(receipt)
+        count = 0 if receipt is None else len(receipt.archived)
+        show({"scope": name, "ledger": place, **told, "count": count}, done=done)
+        return
+    with writing_output(done):
+        _print(name, receipt, named)
+
+
+def _open_to_change() -> Ledger:
+    return open_existing("change")
+
+
+def _print(scope: Scope, receipt: FadeReceipt | None, named: Sequence[Fact]) -> None:
+    if receipt is None:
+        say(f"nothing is remembered in scope {scope}")
+        return
+    facts = f"{counted(receipt.looked_at, 'current fact')} of scope {scope}"
+    if not receipt.archived:
+        say(f"nothing has faded: {facts} looked at")
+        return
+    from treering.surfaces.cli.facts.tables import print_facts  # noqa: PLC0415  (for people)
+
+    print_facts(named, with_state=False)
+    if len(receipt.archived) > len(named):
+        say(f"  and {len(receipt.archived) - len(named):,} more: --json names all")
+    verb = "would archive" if receipt.dry_run else "archived"
+    say(
+        f"{verb} {len(receipt.archived):,} of {facts}:"
+        f" nobody used them for {receipt.unused_days} days, and too little is left of them"
+    )
+    flag = scope_flag(scope)
+    if not receipt.dry_run:
+        say(f"  to have one back: treering facts accept FACT {flag}")

@@ -1,0 +1,162 @@
+"""``treering recall``: what is known of something, the best first, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.model.memories import RECALL_DEFAULT, RECALL_MAX
+from treering.surfaces.cli.asking import asking, open_to_ask, place_of
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.output import note
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.streams import writing_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.ledger.ledger import Ledger
+    from treering.surfaces.cli.recall_answers import Answer
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks what."""
+
+    query: str | None
+    """None asks for a brief: what matters most."""
+    user: str | None
+    session: str | None
+    limit: int
+    as_of_ms: int | None
+    record: bool
+    """Whether what is recalled counts as used."""
+    block: bool
+    max_tokens: int | None
+
+
+@click.command(
+    "recall",
+    cls=Command,
+    short_help="Ask what is known of something.",
+    examples="""
+    treering recall where does jo live --scope acme/app --user jo
+    treering recall --scope acme/app --user jo
+    treering recall deploys --scope acme/app --block --max-tokens 500 --record
+    """,
+)
+@click.argument("words", nargs=-1, metavar="[QUERY]")
+@project_scope_options
+@click.option("--user", metavar="USER", help="For this person: what is theirs, and the scope's.")
+@click.option("--session", metavar="ID", help="In this session: a group sees what is its own only.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, RECALL_MAX),
+    default=RECALL_DEFAULT,
+    metavar="N",
+    help=f"Facts at most, 1 to {RECALL_MAX}. Default: {RECALL_DEFAULT}.",
+)
+@click.option(
+    "--as-of", metavar="TIME", help="As the ledger believed then: 3d, a date, or milliseconds."
+)
+@click.option("--record", is_flag=True, help="Count it as used. Otherwise looking changes nothing.")
+@click.option("--block", is_flag=True, help="Print the block for a prompt, and nothing else.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --block: as much as fits into so many tokens.",
+)
+@keys_option
+@json_option
+@db_option
+def recall(
+    *, words: Sequence[str], scope: str | None, is_global: bool, as_of: str | None, **asked: Any
+) -> None:
+    """Recall facts and episodes that answer QUERY, each with its score, why, and its evidence.
+
+    Without a QUERY it is a brief for the start of a session: what matters most. Looking records
+    nothing, so nothing counts as used. Agents say --record: what is never used fades.
+    """
+    name = find_scope(scope, is_global=is_global)
+    question = _question(words, as_of, **asked)
+    answer: Answer | None = None
+    with asking(_open_to_record if question.record else open_to_ask) as ledger:
+        if ledger is not None:
+            from treering.surfaces.cli.recall_answers import answer_to  # noqa: PLC0415
+
+            answer = answer_to(ledger, name, question)
+        place = place_of(ledger)
+    if invocation().as_json:
+        show({"scope": name, "ledger": place, **_fields(question, answer)})
+        return
+    from treering.surfaces.cli.recall_page import print_nothing, print_recalled  # noqa: PLC0415
+
+    with writing_output():
+        if question.block:
+            _print_block(answer)
+        elif answer is None or not answer.ids:
+            print_nothing(name, question, [] if answer is None else answer.recalled.notes)
+        else:
+            print_recalled(name, question, answer)
+
+
+def _question(
+    words: Sequence[str], as_of: str | None, *, block: bool, record: bool, **asked: Any
+) -> Question:
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.times import parse_moment  # noqa: PLC0415
+
+    if asked["max_tokens"] is not None and not block:
+        raise InvalidInput("--max-tokens is about the block", hint="add --block")
+    if record and as_of is not None:
+        raise InvalidInput("what was believed then is not used now", hint="drop --record")
+    return Question(
+        query=" ".join(words).strip() or None,
+        as_of_ms=parse_moment(as_of, now_ms=now_ms(), flag="--as-of"),
+        block=block,
+        record=record,
+        **asked,
+    )
+
+
+def _open_to_record() -> Ledger:
+    return open_existing("change")
+
+
+def _fields(question: Question, answer: Answer | None) -> dict[str, Any]:
+    """Return what the receipt has, beside where it was asked."""
+    found = None if answer is None else answer.recalled
+    fields: dict[str, Any] = {
+        "query": question.query,
+        "user": question.user,
+        "session": question.session if found is None else found.session,
+        "as_of_ms": question.as_of_ms,
+        "limit": question.limit,
+        "recorded": answer is not None and answer.event_id is not None,
+        "event_id": None if answer is None else answer.event_id,
+        "count": 0 if answer is None else len(answer.ids),
+        "ids": [] if answer is None else answer.ids,
+        "facts": [] if found is None else found.fact_hits,
+        "episodes": [] if found is None else found.episode_hits,
+        "notes": [] if found is None else found.notes,
+        "masked": 0 if answer is None else answer.masked,
+    }
+    if question.block:
+        fields |= {
+            "max_tokens": question.max_tokens,
+            "block": "" if answer is None else answer.block,
+        }
+    return fields
+
+
+def _print_block(answer: Answer | None) -> None:
+    """Print the block as it is for a prompt; where there is none, nothing stands for it."""
+    if answer is not None and answer.block:
+        click.echo(answer.block)
+    else:
+        note("nothing is known that would be worth a prompt")

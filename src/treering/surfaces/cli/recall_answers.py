@@ -1,0 +1,63 @@
+"""What is recalled for a question, its secrets masked, and recorded if it is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treering.memory.recalled import Recalled
+from treering.surfaces.cli.facts.masking import masked
+from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.sessions.search import find_session
+
+if TYPE_CHECKING:
+    from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
+    from treering.surfaces.cli.recall import Question
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was recalled, its secrets masked."""
+
+    recalled: Recalled
+    block: str | None
+    ids: list[str]
+    """Of what is shown: all of it, or what fits the block."""
+    event_id: str | None
+    """The event that counts it as used; None if it does not."""
+    masked: int
+
+
+def answer_to(ledger: Ledger, scope: Scope, question: Question) -> Answer:
+    """Recall what answers a question, and record that if it is asked for."""
+    memory = ledger.memory(scope)
+    session = question.session and find_session(ledger, scope, question.session)
+    found = memory.recall(
+        question.query,
+        user=question.user,
+        session=session,
+        limit=question.limit,
+        as_of=question.as_of_ms,
+        record=question.record and not question.block,
+    )
+    mask = Mask()
+    found = _masked(found, mask)
+    block, ids = found.block(question.max_tokens) if question.block else (None, found.ids)
+    event_id = found.event_id
+    if question.block and question.record and ids:
+        # Only what the prompt has room for is used.
+        event_id = memory.note_recalled(ids, user=question.user, session=session)
+    return Answer(recalled=found, block=block, ids=ids, event_id=event_id, masked=mask.masked)
+
+
+def _masked(found: Recalled, mask: Mask) -> Recalled:
+    replace = msgspec.structs.replace
+    return replace(
+        found,
+        fact_hits=[replace(one, fact=masked(one.fact, mask)) for one in found.fact_hits],
+        episode_hits=[
+            replace(one, summary=mask.text(one.summary) or "", topics=tuple(mask.value(one.topics)))
+            for one in found.episode_hits
+        ],
+    )

@@ -1,0 +1,93 @@
+"""``treering users list``: the people of a scope, and what they are called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from treering.model.memories import UserHandle
+from treering.surfaces.cli.asking import asking, open_to_ask, place_of
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.streams import writing_output
+
+if TYPE_CHECKING:
+    from treering.memory.memory import Memory
+
+
+class Person(msgspec.Struct, frozen=True, kw_only=True):
+    """One person, under all names that they have in a scope."""
+
+    user: str
+    also: list[str]
+    """Other ids of the same person as a user."""
+    handles: list[UserHandle]
+    facts: int
+    """Current facts about them."""
+
+
+@click.command(
+    "list",
+    cls=Command,
+    short_help="Show who is known in a scope.",
+    examples="""
+    treering users list --scope acme/app
+    treering users list --scope acme/app --user jo --json
+    """,
+)
+@project_scope_options
+@click.option("--user", metavar="USER", help="This person only.")
+@keys_option
+@json_option
+@db_option
+def list_(*, scope: str | None, is_global: bool, user: str | None) -> None:
+    """Show the people of a scope that have a handle or of whom something is remembered."""
+    name = find_scope(scope, is_global=is_global)
+    people: list[Person] = []
+    with asking(open_to_ask) as ledger:
+        if ledger is not None:
+            people = _people(ledger.memory(name), user)
+        place = place_of(ledger)
+    if invocation().as_json:
+        show({"scope": name, "ledger": place, "filters": {"user": user}, "count": len(people),
+              "users": people})  # fmt: skip
+        return
+    from treering.surfaces.cli.users.page import print_nobody, print_people  # noqa: PLC0415
+
+    with writing_output():
+        if people:
+            print_people(name, people)
+        else:
+            print_nobody(name, user)
+
+
+def _people(memory: Memory, user: str | None) -> list[Person]:
+    from treering.surfaces.cli.facts.search import every_fact  # noqa: PLC0415  (not for --help)
+
+    facts = Counter(
+        fact.user for fact in every_fact(memory) if fact.user and fact.state == "current"
+    )
+    handles = memory.handles(user)
+    named = [one.user for one in handles] + ([*facts] if user is None else [user])
+    people: list[Person] = []
+    seen: set[str] = set()
+    for one in sorted(dict.fromkeys(named)):
+        if one in seen:
+            continue
+        names = memory.names(one)
+        seen.update(names)
+        # Any of the names will do; the one that most is known of is likely the familiar one.
+        best = user if user in names else max(names, key=lambda each: facts[each])
+        person = Person(
+            user=best,
+            also=[each for each in names if each != best],
+            handles=[handle for handle in handles if handle.user in names],
+            facts=sum(facts[name] for name in names),
+        )
+        if person.also or person.handles or person.facts:
+            people.append(person)
+    return people
