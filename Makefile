@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 READY := $(VENV)/.ready
 BENCH := .venv-bench
+LLM := .venv-llm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test suite check format bench clean
+.PHONY: help setup demo test suite check test-llm format bench clean
 
 help:  ## Show the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## Make the virtual environment
 
@@ -36,6 +37,16 @@ check: $(READY)  ## Format, lint, types and layers
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.txt || (cat $(VENV)/imports.txt; exit 1)
 
+test-llm: $(LLM)/.ready  ## The tests with a real, small model; builds its runtime, which takes minutes
+	@$(LLM)/bin/python -m pytest -m llm tests/llm
+
+# The runtime of the model is compiled, so it lives apart.
+$(LLM)/.ready: pyproject.toml tests/llm/constraints.txt
+	@echo "Setting up $(LLM) ..."
+	@$(PYTHON) -m venv $(LLM)
+	@$(LLM)/bin/python -m pip --disable-pip-version-check --quiet install --constraint tests/llm/constraints.txt --editable '.[llm]'
+	@touch $@
+
 format: $(READY)  ## Format and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
@@ -50,4 +61,4 @@ $(BENCH)/.ready: pyproject.toml benchmarks/constraints.txt
 	@touch $@
 
 clean:  ## Remove the virtual environment and caches
-	@rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output
+	@rm -rf $(VENV) $(BENCH) $(LLM) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from treering.app import administer, import_logs, open  # noqa: A004  (the public door)
     from treering.context.assemble import Context
     from treering.context.exact import exact_counter
+    from treering.derive.fact_extraction import Candidate, Utterance
     from treering.errors import (
         Busy,
         Closed,
@@ -52,9 +53,27 @@ if TYPE_CHECKING:
     from treering.ledger.following import Follower
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
+    from treering.memory.memory import Memory
+    from treering.memory.model_reading import Extraction
+    from treering.memory.ports import Embedder, Extractor
+    from treering.memory.recalled import Recalled, Weights
     from treering.model.carried import PrivateEvent, SafeEvent
+    from treering.model.episodes import Episode
     from treering.model.events import Event, Header, NewEvent
     from treering.model.intakes import IntakeReceipt, SourceReceipt
+    from treering.model.memories import (
+        ExtractReceipt,
+        Fact,
+        FactAudit,
+        FactChange,
+        FadeReceipt,
+        Learned,
+        MergeReceipt,
+        NewFact,
+        RecalledEpisode,
+        RecalledFact,
+        UserHandle,
+    )
     from treering.model.messages import Repair
     from treering.model.queries import Page
     from treering.model.receipts import (
@@ -65,6 +84,7 @@ if TYPE_CHECKING:
         DestroyReceipt,
         ExpireReceipt,
         ExportReceipt,
+        ForgetReceipt,
         ImportReceipt,
         InitReceipt,
         KeyGeneration,
@@ -73,6 +93,7 @@ if TYPE_CHECKING:
         RedactReceipt,
         ScrubReceipt,
         SweepReceipt,
+        VectorsReceipt,
         Verification,
     )
     from treering.model.runs import Message
@@ -99,6 +120,7 @@ __all__ = [
     "AnchorReceipt",
     "Broken",
     "Busy",
+    "Candidate",
     "Charter",
     "Closed",
     "Conflict",
@@ -111,11 +133,21 @@ __all__ = [
     "Delivery",
     "DestroyReceipt",
     "DuplicateEvent",
+    "Embedder",
+    "Episode",
     "Event",
     "ExpireReceipt",
     "ExportReceipt",
+    "ExtractReceipt",
+    "Extraction",
+    "Extractor",
+    "Fact",
+    "FactAudit",
+    "FactChange",
+    "FadeReceipt",
     "Family",
     "Follower",
+    "ForgetReceipt",
     "Gate",
     "Goal",
     "Header",
@@ -130,11 +162,15 @@ __all__ = [
     "KeyGeneration",
     "KeyMissing",
     "KeyReceipt",
+    "Learned",
     "Ledger",
+    "Memory",
     "MemoryRecord",
+    "MergeReceipt",
     "Message",
     "ModelUsage",
     "NewEvent",
+    "NewFact",
     "NotALedger",
     "NotFound",
     "NotPermitted",
@@ -146,6 +182,9 @@ __all__ = [
     "PrivateSink",
     "ReadOnly",
     "RebuildReceipt",
+    "Recalled",
+    "RecalledEpisode",
+    "RecalledFact",
     "RedactReceipt",
     "Repair",
     "Run",
@@ -182,8 +221,12 @@ __all__ = [
     "Unavailable",
     "Unsupported",
     "Usage",
+    "UserHandle",
+    "Utterance",
+    "VectorsReceipt",
     "Verdict",
     "Verification",
+    "Weights",
     "Working",
     "__version__",
     "administer",
@@ -195,6 +238,7 @@ __all__ = [
 _HOMES: Final = {
     "AnchorReceipt": "treering.model.receipts",
     "Broken": "treering.model.receipts",
+    "Candidate": "treering.derive.fact_extraction",
     "Charter": "treering.model.sessions",
     "Context": "treering.context.assemble",
     "Contributor": "treering.ledger.contexts",
@@ -203,11 +247,21 @@ _HOMES: Final = {
     "DatabaseStatus": "treering.model.receipts",
     "Delivery": "treering.spine.ports",
     "DestroyReceipt": "treering.model.receipts",
+    "Embedder": "treering.memory.ports",
+    "Episode": "treering.model.episodes",
     "Event": "treering.model.events",
     "ExpireReceipt": "treering.model.receipts",
     "ExportReceipt": "treering.model.receipts",
+    "ExtractReceipt": "treering.model.memories",
+    "Extraction": "treering.memory.model_reading",
+    "Extractor": "treering.memory.ports",
+    "Fact": "treering.model.memories",
+    "FactAudit": "treering.model.memories",
+    "FactChange": "treering.model.memories",
+    "FadeReceipt": "treering.model.memories",
     "Family": "treering.ledger.families",
     "Follower": "treering.ledger.following",
+    "ForgetReceipt": "treering.model.receipts",
     "Gate": "treering.spine.ports",
     "Goal": "treering.model.views",
     "Header": "treering.model.events",
@@ -217,17 +271,24 @@ _HOMES: Final = {
     "Isolation": "treering.model.sessions",
     "KeyGeneration": "treering.model.receipts",
     "KeyReceipt": "treering.model.receipts",
+    "Learned": "treering.model.memories",
     "Ledger": "treering.ledger.ledger",
+    "Memory": "treering.memory.memory",
     "MemoryRecord": "treering.model.views",
+    "MergeReceipt": "treering.model.memories",
     "Message": "treering.model.runs",
     "ModelUsage": "treering.model.views",
     "NewEvent": "treering.model.events",
+    "NewFact": "treering.model.memories",
     "Occasion": "treering.spine.ports",
     "Page": "treering.model.queries",
     "Preparation": "treering.spine.ports",
     "PrivateEvent": "treering.model.carried",
     "PrivateSink": "treering.spine.ports",
     "RebuildReceipt": "treering.model.receipts",
+    "Recalled": "treering.memory.recalled",
+    "RecalledEpisode": "treering.model.memories",
+    "RecalledFact": "treering.model.memories",
     "RedactReceipt": "treering.model.receipts",
     "Repair": "treering.model.messages",
     "Run": "treering.spine.runs",
@@ -251,8 +312,12 @@ _HOMES: Final = {
     "ToolStatistics": "treering.model.tool_records",
     "Turn": "treering.model.views",
     "Usage": "treering.model.views",
+    "UserHandle": "treering.model.memories",
+    "Utterance": "treering.derive.fact_extraction",
+    "VectorsReceipt": "treering.model.receipts",
     "Verdict": "treering.spine.ports",
     "Verification": "treering.model.receipts",
+    "Weights": "treering.memory.recalled",
     "Working": "treering.ledger.contexts",
     "administer": "treering.app",
     "exact_counter": "treering.context.exact",

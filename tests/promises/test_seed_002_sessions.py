@@ -337,7 +337,9 @@ def test_an_idle_session_is_archived(ledger: Ledger, session: Session) -> None:
     later = session.outline().updated_ms + 30 * MINUTE
 
     assert ledger.sweep(HERE, now_ms=later).closed == [session.session_id]
-    assert session.write_episode() is not None
+    kinds = [header.kind for header in session.headers()]
+    assert kinds[-2:] == ["episode.written", "session.closed"]
+    assert session.write_episode() is None
     assert session.outline().state == "closed"
 
 

@@ -18,6 +18,9 @@ SHARED_WITH_EVIDENCE: Final = 0.5
 SHARED: Final = 0.8
 """Any other sentence of the same person tells it, if it shares so many."""
 
+TERMS_MIN: Final = 4
+"""So many words are to be left of a summary for it to say something."""
+
 
 class Outdated(msgspec.Struct, frozen=True):
     """A fact that no longer holds."""
@@ -39,6 +42,9 @@ def without_outdated(episode: Episode, outdated: Sequence[Outdated]) -> str:
         for sentence in episode.sentences
         if not any(_tells(sentence.text, sentence.event_ids, one, words) for one, words in known)
     ]
+    if len(kept) < len(episode.sentences) and len(set(terms(" ".join(kept)))) < TERMS_MIN:
+        # How it ended says nothing without what it was about.
+        return ""
     return " ".join(kept)
 
 

@@ -30,10 +30,12 @@ def hashed(*texts: str) -> str:
 
 
 class Telling(msgspec.Struct, array_like=True, gc=False):
-    """One event that told what a fact says."""
+    """One event that told what a fact says, and since and until when."""
 
     recorded_ms: int
     position: int
+    valid_from_ms: int
+    valid_to_ms: int | None
 
 
 class FactRow(msgspec.Struct, kw_only=True, gc=False):
@@ -146,19 +148,19 @@ class Remembered:
         row = _row(event, told, "current")
         row.accepted = payload.get("accepted") is True
         self._cite(event, told)
-        twin = self._statements.get((*row.owner, row.statement))
         self._put(row)
-        if twin is not None and twin != row.id and self.facts[twin].state == "current":
-            # Learnt twice at once: the first one stands for both.
-            first = self.facts[twin]
-            first.cites = _joined(first.cites, row.cites)
-            self._settle(row, "superseded", event, by=twin)
-            self._touch(first)
-            return
         self._claim(row, event)
 
     def _claim(self, row: FactRow, event: Event) -> None:
         """Have a fact take its place: of two about the same thing the later one holds."""
+        first = self.facts.get(self._statements.get((*row.owner, row.statement), ""))
+        if first is not None and first.id != row.id and first.state == "current":
+            # Learnt twice, at once or by way of the quarantine: the first one stands for both.
+            first.cites = _joined(first.cites, row.cites)
+            first.accepted = first.accepted or row.accepted
+            self._settle(row, "superseded", event, by=first.id)
+            self._touch(first)
+            return
         self._statements[*row.owner, row.statement] = row.id
         if row.slot is None:
             return
@@ -192,7 +194,9 @@ class Remembered:
             return
         if row.state in {"forgotten", "superseded"}:
             return
-        row.tellings.append(Telling(event.recorded_ms, event.position))
+        row.tellings.append(_telling(event, told))
+        row.valid_from_ms = min(row.valid_from_ms, told.valid_from_ms)
+        row.valid_to_ms = told.valid_to_ms
         row.cites = _joined(row.cites, [hashed(one) for one in told.evidence])
         row.confidence = max(row.confidence, told.confidence)
         row.importance = told.importance
@@ -237,13 +241,11 @@ class Remembered:
             row.accepted = True
             self._touch(row)
             return
-        accepted = row.state != "archived"
         row.reason = None
-        row.accepted = row.accepted or accepted
+        row.accepted = row.accepted or row.state != "archived"
         row.accessed_ms = max(row.accessed_ms, event.ts_ms)
         self._settle(row, "current", event)
-        if accepted:
-            self._claim(row, event)
+        self._claim(row, event)
 
     def _forgotten(self, event: Event, payload: dict[str, Any]) -> None:
         row = self._named(payload)
@@ -277,7 +279,8 @@ class Remembered:
 
     def _linked(self, event: Event, payload: dict[str, Any]) -> None:
         key = handle_key(payload)
-        if key is not None and _text(payload, "user") is not None:
+        # Linked twice at once: the first one counts for both.
+        if key is not None and key not in self.handles and _text(payload, "user") is not None:
             self.handles[key] = event.position
             self.changed.add(("handle", key))
 
@@ -314,6 +317,13 @@ class Remembered:
         """Return all users that are the same person as one; all hashed."""
         root = self.root(user)
         return {root, user, *(one for one in self.merges if self.root(one) == root)}
+
+    def merged_into(self, user: str) -> set[str]:
+        """Return a user and all that were merged into them, directly or not; all hashed."""
+        found = {user}
+        while more := {one for one, (kept, _) in self.merges.items() if kept in found} - found:
+            found |= more
+        return found
 
     def rival(self, owner: tuple[str | None, str | None], slot: str) -> FactRow | None:
         """Return the fact of an owner that holds a slot."""
@@ -409,6 +419,18 @@ def telling_at(row: FactRow, at_ms: int) -> Telling:
     return told[-1] if told else row.tellings[0]
 
 
+def held_at(row: FactRow, valid_ms: int, *, as_of_ms: int | None = None) -> bool:
+    """Whether a fact held at a time, by what is known; by what was, if ``as_of_ms`` is given."""
+    since, until = row.valid_from_ms, row.valid_to_ms
+    if as_of_ms is not None:
+        telling = telling_at(row, as_of_ms)
+        since = telling.valid_from_ms
+        if believed(row, as_of_ms) != "superseded":
+            # Nobody knew yet what was to contradict it.
+            until = telling.valid_to_ms
+    return since <= valid_ms and (until is None or valid_ms < until)
+
+
 def _told(payload: dict[str, Any]) -> Told | None:
     try:
         told = msgspec.convert(payload, Told)
@@ -433,9 +455,13 @@ def _row(event: Event, told: Told, state: FactState) -> FactRow:
         cites=_joined([], [hashed(one) for one in told.evidence]),
         statement=told.statement,
         slot=told.slot,
-        tellings=[Telling(event.recorded_ms, event.position)],
+        tellings=[_telling(event, told)],
         changes=[],
     )
+
+
+def _telling(event: Event, told: Told) -> Telling:
+    return Telling(event.recorded_ms, event.position, told.valid_from_ms, told.valid_to_ms)
 
 
 def _joined(first: list[str], second: list[str]) -> list[str]:
