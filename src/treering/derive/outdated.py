@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,6 +19,7 @@ SHARED_WITH_EVIDENCE: Final = 0.5
 SHARED: Final = 0.8
 """Any other sentence of the same person tells it, if it shares so many."""
 
+TEXTS_HELD: Final = 8_192
 TERMS_MIN: Final = 4
 """So many words are to be left of a summary for it to say something."""
 
@@ -36,13 +38,13 @@ def without_outdated(episode: Episode, outdated: Sequence[Outdated]) -> str:
     """
     if not outdated:
         return episode.summary
-    known = [(one, frozenset(terms(one.text))) for one in outdated]
+    known = [(one, _words(one.text)) for one in outdated]
     kept = [
         sentence.text
         for sentence in episode.sentences
         if not any(_tells(sentence.text, sentence.event_ids, one, words) for one, words in known)
     ]
-    if len(kept) < len(episode.sentences) and len(set(terms(" ".join(kept)))) < TERMS_MIN:
+    if len(kept) < len(episode.sentences) and len(_words(" ".join(kept))) < TERMS_MIN:
         # How it ended says nothing without what it was about.
         return ""
     return " ".join(kept)
@@ -51,6 +53,11 @@ def without_outdated(episode: Episode, outdated: Sequence[Outdated]) -> str:
 def _tells(text: str, event_ids: Sequence[str], outdated: Outdated, words: frozenset[str]) -> bool:
     if not words:
         return False
-    shared = len(words & set(terms(text))) / len(words)
+    shared = len(words & _words(text)) / len(words)
     cites = not outdated.evidence.isdisjoint(event_ids)
     return shared >= (SHARED_WITH_EVIDENCE if cites else SHARED)
+
+
+@lru_cache(maxsize=TEXTS_HELD)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(terms(text))

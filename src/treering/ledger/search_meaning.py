@@ -91,8 +91,8 @@ def search_by_meaning(
         if len(hits) >= limit or (hits and hits[-1].score < FLOOR * hits[0].score):
             break
     floor = FLOOR * max((hit.score for hit in hits), default=0.0)
-    found = [hit for hit in hits if hit.score >= floor][:limit]
-    return sorted(found, key=lambda hit: (-hit.score, -hit.ts_ms, hit.event_id))
+    answers = [hit for hit in hits if hit.score >= floor][:limit]
+    return sorted(answers, key=lambda hit: (-hit.score, -hit.ts_ms, hit.event_id))
 
 
 def _read(text: str, scope: Scope, now_ms: int) -> tuple[SearchQuery, str]:

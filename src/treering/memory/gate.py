@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 SIMILAR_FROM: Final = 0.6
 """Facts that are farther apart are not compared."""
+BLOCK: Final = 64
+"""Facts whose neighbours are looked for at once."""
 COMPARED_MAX: Final = 4
 """The nearest so many are compared."""
 
@@ -283,6 +285,9 @@ class Gate:
             owners.setdefault((one.fact.user, one.wall), []).append(at)
         for (user, wall), places in owners.items():
             self._look_near_of(user, wall, places)
+        # Read at once what will be compared one by one.
+        near = {one for found in self._near.values() for one, _ in found}
+        holding.recollection.tellings([self._state.facts[one].position for one in near])
 
     def _look_near_of(self, user: str | None, wall: str | None, places: list[int]) -> None:
         holding, vectors = self._holding, self._vectors
@@ -292,16 +297,14 @@ class Gate:
         facts, documents = facts[documents >= 0], documents[documents >= 0]
         if vectors is None or not len(facts):
             return
-        held, shelf = holding.shelf.vectors, holding.shelf
-        if held is None:
-            cosines = [shelf.cosines(vectors[at : at + 1])[documents] for at in places]
-        else:
-            rows = shelf.starts[documents] if shelf.has_parts() else documents
-            cosines = list(vectors[places] @ held[rows].T)
-        for at, near in zip(places, cosines, strict=True):
-            self._near[at] = [
-                (holding.columns.ids[int(facts[one])], float(near[one])) for one in _largest(near)
-            ]
+        for begin in range(0, len(places), BLOCK):
+            part = places[begin : begin + BLOCK]
+            cosines = holding.shelf.products(vectors[part], documents)
+            for at, near in zip(part, cosines, strict=True):
+                self._near[at] = [
+                    (holding.columns.ids[int(facts[one])], float(near[one]))
+                    for one in _largest(near)
+                ]
 
     def _near_among_new(self, at: int) -> list[tuple[str, float]]:
         asked = self._asked[at]

@@ -5,6 +5,7 @@ What is folded from events, what facts and episodes are found by, and facts as c
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +49,8 @@ class Holding:
         self.recollection.refresh()
         state = self.recollection.state
         if self.is_sealed:
+            if self._made_of[0] != self.recollection.generation:
+                self.shelf.clear()
             self.shelf.take_private(self._tellings(), memory_texts)
         else:
             self.shelf.catch_up(memory_texts, progress=progress)
@@ -86,9 +89,13 @@ class Holdings:
         self._is_sealed = is_sealed
         self._lock = threading.Lock()
         self._held: dict[Scope, Holding] = {}
+        self._process = os.getpid()
 
     def of(self, scope: Scope) -> Holding:
         """Return what is held of a scope."""
+        if self._process != os.getpid():
+            # After a fork, locks may be held by threads that are not there any more.
+            self._lock, self._held, self._process = threading.Lock(), {}, os.getpid()
         with self._lock:
             sealed = self._is_sealed(scope)
             held = self._held.pop(scope, None)

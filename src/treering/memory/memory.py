@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.remembered import hashed
-from treering.errors import InvalidInput, NotFound
+from treering.errors import InvalidInput, NotFound, ReadOnly
 from treering.memory import auditing, fading, listing
 from treering.memory.asking import Asking
 from treering.memory.contributor import TOKENS_DEFAULT, MemoryContributor
@@ -232,7 +232,11 @@ class Memory:
             for row in found.restored
         ]
         event = recalled(self.scope, result.ids, session=where, user=who)
-        header = self._recorder.append([*restored, event])[-1]
+        try:
+            header = self._recorder.append([*restored, event])[-1]
+        except ReadOnly:
+            # Where nothing may be written, what is known may still be asked for.
+            return result
         return msgspec.structs.replace(result, event_id=header.event_id)
 
     def note_recalled(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treering.memory.nearness import Near
     from treering.model.events import Event
 
-OUTDATED_MAX: Final = 2_000
+OUTDATED_MAX: Final = 500
 """Facts that no longer hold, the newest, which sentences of episodes are compared with."""
 
 

@@ -53,9 +53,10 @@ class Copy:
         self.count = 0
         self.strangers = 0
         """Documents without a vector of the embedder in use."""
-        self._clear()
+        self.clear()
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Hold nothing."""
         import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
         from treering.memory.lexical import Lexicon  # noqa: PLC0415
@@ -125,7 +126,7 @@ class Copy:
         """Read what was entered since; all of it, if anything was taken out."""
         holdings = self._store.holdings(self._scope, self._shelf)
         if holdings.generation != self.generation:
-            self._clear()
+            self.clear()
             self.generation = holdings.generation
         if self._newest >= holdings.newest:
             return
@@ -227,6 +228,22 @@ class Copy:
         else:
             near = self.best_of_parts(_nearest(vectors, query))
         return near
+
+    def products(self, queries: Matrix, documents: NDArray[np.int64]) -> Matrix:
+        """Return the cosines of queries, a row each, with documents that have one vector each."""
+        import numpy as np  # noqa: PLC0415
+
+        vectors = self.vectors
+        if vectors is None:
+            rows = [self.cosines(queries[at : at + 1])[documents] for at in range(len(queries))]
+            return np.stack(rows)
+        places = self.starts[documents] if self.has_parts() else documents
+        found: Matrix
+        if len(places) < len(vectors) // 4:
+            found = queries @ vectors[places].T
+        else:
+            found = (queries @ vectors.T)[:, places]
+        return found
 
     def best_of_parts(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return for each document the best score of its vectors."""
