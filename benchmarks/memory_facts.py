@@ -23,21 +23,8 @@ _FIRST: Final = (
     "Ada Bruno Carla Dario Edda Felix Greta Hugo Irma Jonas Kira Lars Mira Nils Olga Pavel Quirin"
     " Rosa Sven Tilda Ugo Vera Willem Xenia Yara Zeno Alma Boris Celia Dora Emil Flora Gregor Hanna"
     " Ivo Judith Karel Lena Milan Nora Otto Petra Ralf Sonja Theo Ulla Viktor Wanda Yves Zita"
-).split()
-_LAST: Final = (
-    "bar",
-    "fen",
-    "gol",
-    "hart",
-    "kel",
-    "lund",
-    "mor",
-    "nev",
-    "pol",
-    "ras",
-    "tol",
-    "ves",
 )
+_LAST: Final = "bar fen gol hart kel lund mor nev pol ras tol ves"
 _SHAPES: Final = (
     ("{} plays the {} in a band from {}", "Which instrument does {} play?"),
     ("{} keeps a {} on a farm near {}", "Which animal does {} keep?"),
@@ -56,7 +43,7 @@ _THINGS: Final = (
 )
 _TOWNS: Final = (
     "Ghent Turku Graz Lugo Varna Siena Bergen Brno Cork Tartu Namur Pula Zadar Evora Trier Lund"
-).split()
+)
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -117,10 +104,10 @@ def _sayings() -> Iterator[tuple[str, str]]:
     dice = random.Random(SEED)
     names = [
         f"{first} {''.join(parts).capitalize()}"
-        for first, parts in product(_FIRST, product(_LAST, repeat=3))
+        for first, parts in product(_FIRST.split(), product(_LAST.split(), repeat=3))
     ]
     dice.shuffle(names)
     for name in names:
         for (shape, question), things in zip(_SHAPES, _THINGS, strict=True):
-            thing, town = dice.choice(things.split()), dice.choice(_TOWNS)
+            thing, town = dice.choice(things.split()), dice.choice(_TOWNS.split())
             yield shape.format(name, thing, town), question.format(name)

@@ -82,9 +82,9 @@ def _rows(talks: list[Conversation], embedder: str, folder: Path, *, aimed: bool
         return [Row(what=EMBEDDERS[embedder], measured="not installed")]
     limits = {"recall_5": RECALL_5_MIN, "recall_10": RECALL_10_MIN}
     rows = []
-    for measure, what in (("recall_5", "R@5"), ("recall_10", "R@10"), ("ndcg_10", "nDCG@10")):
+    for measure, short in (("recall_5", "R@5"), ("recall_10", "R@10"), ("ndcg_10", "nDCG@10")):
         value, shown = _shown(found, measure)
-        what = f"{what}, {EMBEDDERS[embedder]}"
+        what = f"{short}, {EMBEDDERS[embedder]}"
         if aimed and embedder == "static" and measure in limits:
             rows.append(at_least(what, value, limits[measure], shown, unit=""))
         else:

@@ -28,7 +28,8 @@ TESTS: Final = HERE.parent / "tests"
 DATA: Final = HERE / ".data"
 SUBJECTS: Final = (
     "append", "reading", "threads", "processes", "guarding", "scale", "copying", "imports",
-    "hooks", "contexts", "forks", "views", "searches", "spine", "postgres", "peers", "cuts",
+    "hooks", "contexts", "forks", "views", "searches", "recall_quality", "memory_speed", "spine",
+    "postgres", "peers", "cuts",
 )  # fmt: skip
 """Peers come late: importing them makes the process large, and that must not weigh on others."""
 

@@ -7,11 +7,27 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
+from clocks import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering import Ledger
+    from treering.memory.memory import Memory
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Have ledgers that are opened from now on go by a clock that the test sets."""
+    clock = Clock()
+    monkeypatch.setattr("treering.app.now_ms", clock)
+    return clock
+
+
+@pytest.fixture
+def memory(ledger: Ledger) -> Memory:
+    """Return the memory of an empty scope, on every database in turn."""
+    return ledger.memory(HERE)
 
 
 @pytest.fixture

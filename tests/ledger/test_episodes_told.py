@@ -15,7 +15,7 @@ from treering.context.episodes import Telling, tell
 from treering.context.prose import quotable
 from treering.context.tokens import estimate
 from treering.ledger.episodes import EPISODE_TOKENS_MAX
-from treering.model.episodes import Episode, episode_of
+from treering.model.episodes import Episode, Sentence, episode_of
 from treering.model.events import Event
 from treering.model.messages import AssistantMessage, Call, ModelMessage, Result, UserMessage
 
@@ -308,6 +308,7 @@ def test_an_event_becomes_the_episode_that_it_holds() -> None:
         id="e1", user="u1", session_id="s1", started_ms=1, from_ms=2, ended_ms=3, summary="So.",
         topics=("cat",), key_decisions=("d",), action_items=("i",), outcome="o", tone="mixed",
         duration_minutes=1.5, message_count=4, evidence=("x", "y", "z"),
+        sentences=(Sentence("So.", ("x", "y", "z")),),
     )  # fmt: skip
 
 

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from postgres_server import Server
     from treering import Header, Ledger
 
-TO_SCHEMA_6: Final = """
+TO_SCHEMA_7: Final = """
+DROP TRIGGER neighbours ON memory_shelves;
+DROP ROUTINE nearest_documents, admit_nearest, run_nearest, enter_neighbours, drop_neighbours,
+  neighbours_relation, levels_of;
+DROP TYPE neighbours_order, neighbours_found;
+DROP TABLE memory_neighbours;
+UPDATE ledger SET value = '7' WHERE name = 'version';
+"""
+TO_SCHEMA_6: Final = f"""
+{TO_SCHEMA_7}
 DROP TABLE memory_rows, memory_marks, memory_shelves, memory_documents;
 DROP INDEX events_by_position, events_remembered;
 UPDATE ledger SET value = '6' WHERE name = 'version';

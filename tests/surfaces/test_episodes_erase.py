@@ -56,6 +56,7 @@ def test_redacting_a_session_accounts_for_what_was_erased(told: CommandLine) -> 
         "blobs_shared": 0,
         "physical": "done",
         "retellings_redacted": 0,
+        "memories_redacted": 0,
     }
 
 

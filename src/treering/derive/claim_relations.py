@@ -163,8 +163,9 @@ def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
         near = shared >= _SHARED_MIN or similarity >= _OPPOSED_SIMILARITY_MIN
         return "contradicts" if near and _is_denied(one, other) else "unrelated"
     if one == other:
-        return "same"
-    if _is_exchanged(new, old):
+        # Who owes whom is told by the order of the names alone.
+        return "same" if _named(new, old) == _named(old, new) else "unrelated"
+    if not _are_named_apart(new, old) and _is_exchanged(new, old):
         return "contradicts"
     if new.claim.corrected and shared > 0:
         return "contradicts"
@@ -184,6 +185,11 @@ def _is_denied(one: set[str], other: set[str]) -> bool:
     return one <= other or other <= one or len(one & other) / len(one | other) >= _SHARED_MIN
 
 
+def _named(one: _Statement, other: _Statement) -> list[str]:
+    """Return the words of a statement that are names in either, in order."""
+    return [word for word in one.words if word in one.names | other.names]
+
+
 def _are_apart(new: _Statement, old: _Statement) -> bool:
     """Return whether both are claims of one value, about different attributes."""
     return (
@@ -193,6 +199,12 @@ def _are_apart(new: _Statement, old: _Statement) -> bool:
         and new.claim.single_valued
         and old.claim.single_valued
     )
+
+
+def _are_named_apart(new: _Statement, old: _Statement) -> bool:
+    """Return whether their attributes differ by more than a number."""
+    one, other = ({*words(each.claim.attribute or "")} for each in (new, old))
+    return _are_apart(new, old) and not all(map(_NUMBER.fullmatch, one ^ other))
 
 
 def _is_exchanged(new: _Statement, old: _Statement) -> bool:

@@ -24,9 +24,17 @@ EPISODES_TITLE: Final = "## Recent Conversations"
 SUMMARY_CHARACTERS_MAX: Final = 600
 
 _BLANKS: Final = re.compile(r"\s+")
-_TURNS: Final = re.compile(r"\[/?(?:INST|SYS|SYSTEM|USER|ASSISTANT)\]", re.IGNORECASE)
+_TURNS: Final = re.compile(
+    r"\[\s*/?\s*(?:INST|SYS|SYSTEM|USER|ASSISTANT)\b[^\[\]]{0,40}\]", re.IGNORECASE
+)
 _FENCES: Final = re.compile(r"`{3,}|~{3,}")
-_SPEAKERS: Final = re.compile(r"\b(system|assistant|human|user|developer)\s*:", re.IGNORECASE)
+_SPEAKERS: Final = re.compile(
+    r"\b((?:system|assistant|human|user|developer|tool)(?:\s+(?:prompt|message|instructions?))?)"
+    r"[\s*_\"'`]*:",
+    re.IGNORECASE,
+)
+_WIDE: Final = {0xFF01 + at: 0x21 + at for at in range(94)}
+"""Wide letters and signs, by those that a model reads them as."""
 _ESCAPES: Final = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
@@ -37,7 +45,8 @@ def quoted(text: str) -> str:
         for one in text
         if unicodedata.category(one) not in {"Cf", "Co", "Cs", "Cn"}
     )
-    plain = _FENCES.sub("'''", _TURNS.sub("", plain))
+    # What is left of two halves must not make a whole again: a blank stands between them.
+    plain = _FENCES.sub("'''", _TURNS.sub(" ", plain.translate(_WIDE)))
     plain = _SPEAKERS.sub(r"\1 -", plain)
     return _BLANKS.sub(" ", plain).strip().lstrip("#>-*+ ").translate(_ESCAPES)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.model.codec import encode
+from treering.model.fields import TIME_MS_MAX
 from treering.model.memories import CATEGORIES, FactState
 from treering.model.sessions import GROUP_PREFIX
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from treering.model.events import Event
 
 HASH_CHARACTERS: Final = 16
+IMPORTANCE_MAX: Final = 10
+_STANDING: Final = frozenset({"current", "archived"})
+"""The states of facts that others have to make way for."""
 
 
 def hashed(*texts: str) -> str:
@@ -154,10 +158,13 @@ class Remembered:
     def _claim(self, row: FactRow, event: Event) -> None:
         """Have a fact take its place: of two about the same thing the later one holds."""
         first = self.facts.get(self._statements.get((*row.owner, row.statement), ""))
-        if first is not None and first.id != row.id and first.state == "current":
+        if first is not None and first.id != row.id and first.state in _STANDING:
             # Learnt twice, at once or by way of the quarantine: the first one stands for both.
             first.cites = _joined(first.cites, row.cites)
             first.accepted = first.accepted or row.accepted
+            first.accessed_ms = max(first.accessed_ms, row.accessed_ms)
+            if first.state == "archived":
+                self._settle(first, "current", event)
             self._settle(row, "superseded", event, by=first.id)
             self._touch(first)
             return
@@ -165,14 +172,14 @@ class Remembered:
         if row.slot is None:
             return
         rival = self.facts.get(self._slots.get((*row.owner, row.slot), ""))
-        if rival is None or rival.id == row.id or rival.state not in {"current", "archived"}:
+        if rival is None or rival.id == row.id or rival.state not in _STANDING:
             self._slots[*row.owner, row.slot] = row.id
         elif row.valid_from_ms >= rival.valid_from_ms:
             self._slots[*row.owner, row.slot] = row.id
-            rival.valid_to_ms = row.valid_from_ms
+            rival.valid_to_ms = _sooner(rival.valid_to_ms, row.valid_from_ms)
             self._settle(rival, "superseded", event, by=row.id)
         else:
-            row.valid_to_ms = rival.valid_from_ms
+            row.valid_to_ms = _sooner(row.valid_to_ms, rival.valid_from_ms)
             self._settle(row, "superseded", event, by=rival.id)
 
     def _unclaim(self, row: FactRow) -> None:
@@ -192,7 +199,7 @@ class Remembered:
             self._put(_row(event, told, "current"))
             self._claim(self.facts[told.id], event)
             return
-        if row.state in {"forgotten", "superseded"}:
+        if row.state in {"forgotten", "superseded"} or row.owner != _owner(event, told):
             return
         row.tellings.append(_telling(event, told))
         row.valid_from_ms = min(row.valid_from_ms, told.valid_from_ms)
@@ -207,7 +214,9 @@ class Remembered:
         if row.state == "archived":
             self._settle(row, "current", event)
         self._touch(row)
-        self._claim(row, event)
+        if row.state in _STANDING:
+            # One whose acceptance was erased is not believed, and takes no other's place.
+            self._claim(row, event)
 
     def _refused(self, event: Event, payload: dict[str, Any]) -> None:
         told = _told(payload)
@@ -223,8 +232,8 @@ class Remembered:
         by, until = payload.get("by"), payload.get("valid_to_ms")
         if row is None or row.state in {"superseded", "forgotten"} or not isinstance(by, str):
             return
-        if type(until) is int:
-            row.valid_to_ms = until
+        if type(until) is int and 0 <= until <= TIME_MS_MAX:
+            row.valid_to_ms = _sooner(row.valid_to_ms, until)
         self._settle(row, "superseded", event, by=by)
 
     def _archived(self, event: Event, payload: dict[str, Any]) -> None:
@@ -328,12 +337,12 @@ class Remembered:
     def rival(self, owner: tuple[str | None, str | None], slot: str) -> FactRow | None:
         """Return the fact of an owner that holds a slot."""
         row = self.facts.get(self._slots.get((*owner, slot), ""))
-        return row if row is not None and row.state in {"current", "archived"} else None
+        return row if row is not None and row.state in _STANDING else None
 
     def twin(self, owner: tuple[str | None, str | None], statement: str) -> FactRow | None:
         """Return the fact of an owner that says the same, word for word."""
         row = self.facts.get(self._statements.get((*owner, statement), ""))
-        return row if row is not None and row.state in {"current", "archived"} else None
+        return row if row is not None and row.state in _STANDING else None
 
     # Keeping.
 
@@ -355,9 +364,9 @@ class Remembered:
             if sort not in _TABLES:
                 raise ValueError(sort)
             getattr(self, _TABLES[sort])[key] = _DECODERS[sort].decode(body)
-        # The order in which they were learnt is the order of their first telling.
-        for row in sorted(self.facts.values(), key=lambda one: one.tellings[-1].position):
-            if row.state in {"current", "archived"}:
+        # Of those that stand no two say the same, or are about the same: any order will do.
+        for row in self.facts.values():
+            if row.state in _STANDING:
                 self._statements[*row.owner, row.statement] = row.id
                 if row.slot is not None:
                     self._slots[*row.owner, row.slot] = row.id
@@ -436,14 +445,29 @@ def _told(payload: dict[str, Any]) -> Told | None:
         told = msgspec.convert(payload, Told)
     except msgspec.ValidationError:
         return None
-    return told if told.category in CATEGORIES else None
+    until = told.valid_to_ms
+    is_sound = (
+        told.category in CATEGORIES
+        and 1 <= told.importance <= IMPORTANCE_MAX
+        and 0 <= told.confidence <= 1
+        and 0 <= told.valid_from_ms <= TIME_MS_MAX
+        and (until is None or 0 <= until <= TIME_MS_MAX)
+    )
+    return told if is_sound else None
+
+
+def _owner(event: Event, told: Told) -> tuple[str | None, str | None]:
+    """Return whose fact an event tells."""
+    user = None if event.user_id is None else hashed(event.user_id)
+    return user, hashed(event.session_id) if told.walled else None
 
 
 def _row(event: Event, told: Told, state: FactState) -> FactRow:
+    user, wall = _owner(event, told)
     return FactRow(
         id=told.id,
-        user=None if event.user_id is None else hashed(event.user_id),
-        wall=hashed(event.session_id) if told.walled else None,
+        user=user,
+        wall=wall,
         state=state,
         category=told.category,
         importance=told.importance,
@@ -462,6 +486,11 @@ def _row(event: Event, told: Told, state: FactState) -> FactRow:
 
 def _telling(event: Event, told: Told) -> Telling:
     return Telling(event.recorded_ms, event.position, told.valid_from_ms, told.valid_to_ms)
+
+
+def _sooner(until_ms: int | None, other_ms: int) -> int:
+    """Return which of two ends comes first: what had ended before does not hold for longer."""
+    return other_ms if until_ms is None else min(until_ms, other_ms)
 
 
 def _joined(first: list[str], second: list[str]) -> list[str]:

@@ -61,6 +61,11 @@ class Working:
         """Memories that what it returns is made of; put their ids in, to have them recorded."""
 
     @property
+    def session_id(self) -> str:
+        """Return the session that the call is made in."""
+        return self._lineage.session_id
+
+    @property
     def run_id(self) -> str | None:
         """Return the run that the call is made for; None if it is only looked at."""
         return self._run_id

@@ -44,7 +44,7 @@ class Lineage:
     def __init__(self, store: EventStore, scope: Scope, session_id: str) -> None:
         self._store = store
         self._scope = scope
-        self._session_id = session_id
+        self.session_id = session_id
         self._stems: tuple[Stem, ...] = ()
         """Those that are known for good, the session's own first."""
 
@@ -63,7 +63,7 @@ class Lineage:
             return known[number]
         below = known[number - 1] if number else None
         if below is None:
-            session_id, until_seq = self._session_id, ENDLESS
+            session_id, until_seq = self.session_id, ENDLESS
         elif below.parent is None:
             return None
         else:
@@ -88,7 +88,7 @@ class Lineage:
 
     def head_seq(self) -> int:
         """Return the last seq; 0 if there is no past."""
-        return self._head_of(self._session_id)
+        return self._head_of(self.session_id)
 
     def _head_of(self, session_id: str) -> int:
         last = self._store.last_headers(self._scope, session_id, before_seq=None, limit=1)
@@ -194,7 +194,7 @@ class Lineage:
 
     def keep_snapshot(self, seq: int, body: bytes) -> None:
         """Keep a snapshot of the lineage at ``seq``."""
-        self._store.keep_snapshot(self._scope, self._session_id, seq=seq, body=body)
+        self._store.keep_snapshot(self._scope, self.session_id, seq=seq, body=body)
 
     def _after(self, read: Callable[..., list[Item]], seq: int, limit: int) -> list[Item]:
         reached: list[Stem] = []

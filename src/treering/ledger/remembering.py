@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from treering.derive.remembered import hashed
-from treering.errors import NotFound
+from treering.errors import NotFound, TreeringError
 from treering.ledger.conversations import read_conversation
 from treering.ledger.outlines import heads
 from treering.memory.events import upheld
@@ -194,5 +195,6 @@ class Remembering:
             self._recorder.append(events)
 
     def close(self) -> None:
-        """Keep what was folded for whoever comes next."""
-        self.holdings.keep()
+        """Keep what was folded for whoever comes next; they can do without."""
+        with contextlib.suppress(TreeringError):
+            self.holdings.keep()

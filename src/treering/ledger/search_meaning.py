@@ -37,7 +37,7 @@ PAGE: Final = 50
 """Events that are read at once."""
 RANKED_MAX: Final = 2_000
 """The best so many are looked at when many of them do not count."""
-FLOOR: Final = 0.5
+FLOOR: Final = 0.35
 """What has less than this part of the best score is no answer, only near one."""
 RECENCY: Final = 0.02
 """What an event of today has over an old one: of equals the newer comes first."""

@@ -22,6 +22,10 @@ class Working(Protocol):
     memory_ids: list[str]
 
     @property
+    def session_id(self) -> str:
+        """Return the session that the call is made in."""
+
+    @property
     def run_id(self) -> str | None:
         """Return the run that the call is made for; None if nobody makes one."""
 
@@ -52,15 +56,15 @@ class MemoryContributor:
     def extend(self, working: Working) -> Sequence[str]:
         """Return the block for what was said last; what is in it counts as used."""
         query = _last_said(working.events(last=EVENTS_LOOKED_AT))
+        # A group is a group, whether or not whoever made this has said so.
+        session = working.session_id if self._session is None else self._session
         found = self._memory.recall(
-            query, user=self._user, session=self._session, limit=self._limit, record=False
+            query, user=self._user, session=session, limit=self._limit, record=False
         )
         text, ids = found.block(self._max_tokens)
         working.memory_ids.extend(ids)
         if working.run_id is not None and ids:
-            self._memory.note_recalled(
-                ids, user=self._user, session=self._session, run_id=working.run_id
-            )
+            self._memory.note_recalled(ids, user=self._user, session=session, run_id=working.run_id)
         return [text] if text else []
 
 

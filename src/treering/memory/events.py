@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.memory.records import MEMORY_SESSION
-from treering.model.codec import decode, encode
+from treering.model.codec import REFS_BYTES_MAX, decode, encode
 from treering.model.events import NewEvent
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 AGENT: Final = "treering"
+RECALLED_BYTES_MAX: Final = REFS_BYTES_MAX - 512
+"""Ids that one event names: what is left is for the run's."""
 UPHELD: Final = f"{MEMORY_SESSION}:upheld"
 """The session in which is recorded what other sessions no longer say."""
 _SUMMARIES: Final = {
@@ -85,6 +87,27 @@ def upheld(scope: Scope, row: FactRow, user: str | None) -> NewEvent:
             scope, "memory.forgotten", row.id, session=UPHELD, user=user, reason=row.reason
         )
     return event
+
+
+def recallings(
+    scope: Scope,
+    ids: Sequence[str],
+    *,
+    session: str | None,
+    user: str | None,
+    run_id: str | None = None,
+) -> list[NewEvent]:
+    """Return the events that say what was recalled: one, unless the ids are too long for that."""
+    parts: list[list[str]] = [[]]
+    room = RECALLED_BYTES_MAX
+    for one in ids:
+        size = len(encode(one)) + 1
+        if size > room and parts[-1]:
+            parts.append([])
+            room = RECALLED_BYTES_MAX
+        parts[-1].append(one)
+        room -= size
+    return [recalled(scope, part, session=session, user=user, run_id=run_id) for part in parts]
 
 
 def recalled(

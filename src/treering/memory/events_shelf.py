@@ -23,6 +23,8 @@ Blend = Literal["hybrid", "semantic"]
 
 GROWTH: Final = 1.1
 """What the vectors have in common is looked at again when there are so many more of them."""
+UNRELATED: Final = 0.1
+"""What has no word of the question, and a cosine below this, is about something else."""
 SPREAD_FROM: Final = 50
 """Fewer vectors have nothing in common that could be told."""
 SEMANTIC: Final = Weights(words=0.0, before=(), after=(), passage=0.0, session=0.0)
@@ -72,7 +74,11 @@ class EventsShelf:
                 likeness=likeness,
                 placing=placing,
             )
-        return Ranked(ranking.best(limit), ranking)
+        order = ranking.best(limit)
+        if cosines is not None:
+            # What stands near an answer is none if nothing in it is about the question.
+            order = [one for one in order if matches.scores[one] > 0 or cosines[one] >= UNRELATED]
+        return Ranked(order, ranking)
 
     def _likeness(
         self, query: str

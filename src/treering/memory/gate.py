@@ -21,7 +21,7 @@ from treering.model.events import NewEvent
 from treering.model.memories import EVIDENCE_MAX, Learned, NewFact
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -70,9 +70,13 @@ class Known(msgspec.Struct, gc=False):
 class Gate:
     """Decides about facts in their order; each sees what was decided before it."""
 
-    def __init__(self, holding: Holding, asked: Sequence[Asked]) -> None:
+    def __init__(
+        self, holding: Holding, asked: Sequence[Asked], *, erased: Collection[str] = ()
+    ) -> None:
         self._holding = holding
         self._asked = asked
+        self._erased = erased
+        """Ids of facts that were learnt before, and erased."""
         self._state = holding.recollection.state
         self._new: dict[str, Known] = {}
         """Facts that were decided on just now, by id."""
@@ -96,6 +100,10 @@ class Gate:
         known = self._state.facts.get(asked.fact_id)
         if known is not None or asked.fact_id in self._new:
             return Decision(_learned("known", content), [])
+        if asked.fact_id in self._erased:
+            # It does not come back, nor does it contradict what is known since.
+            gone = msgspec.structs.replace(_learned("refused", content), reason="erased_before")
+            return Decision(gone, [])
         if asked.is_secret:
             hint = "keep secrets where secrets are kept"
             return self._refuse(asked, content, "refuse", "secret", hint)
@@ -157,7 +165,7 @@ class Gate:
             content,
             session=asked.session,
             user=asked.fact.user,
-            event_id=_event_id(asked),
+            event_id=telling_id(asked),
             summary=f"fact {'quarantined' if quarantined else 'refused'}: {reason}",
         )
         learned = _learned("quarantined" if quarantined else "refused", content)
@@ -174,7 +182,7 @@ class Gate:
             and content.valid_from_ms >= before.valid_from_ms
             and content.statement == before.statement
             and content.confidence <= before.confidence
-            and content.importance == before.importance
+            and content.importance <= before.importance
             and self._is_current(before.id)
         )
         if nothing_new:
@@ -196,7 +204,7 @@ class Gate:
     def _store(self, asked: Asked, content: Told, contradicted: list[Known], at: int) -> Decision:
         scope, user, session = self._holding.scope, asked.fact.user, asked.session
         event = told(
-            scope, "memory.stored", content, session=session, user=user, event_id=_event_id(asked)
+            scope, "memory.stored", content, session=session, user=user, event_id=telling_id(asked)
         )
         events, gone = [event], []
         for one in contradicted:
@@ -357,5 +365,6 @@ def _learned(outcome: str, content: Told) -> Learned:
     )
 
 
-def _event_id(asked: Asked) -> str | None:
+def telling_id(asked: Asked) -> str | None:
+    """Return the id of the event that tells a fact, if the fact was given one."""
     return None if asked.fact.fact_id is None else f"memory:{asked.fact_id}"

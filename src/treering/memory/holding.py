@@ -19,6 +19,7 @@ from treering.memory.shelves import Copy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from treering.derive.remembered import FactRow
     from treering.memory.ports import Embedder, MemoryStore
     from treering.model.scopes import Scope
 
@@ -37,12 +38,14 @@ class Holding:
         self.embedder = embedder
         self.is_sealed = sealed
         self.lock = threading.RLock()
-        self.recollection = Recollection(store, scope)
+        self.recollection = Recollection(store, scope, sealed=sealed)
         self.shelf = Copy(store, scope, "memories", embedder)
         self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
         self.columns = Columns()
         self.events = EventsShelf(Copy(store, scope, "events", embedder))
         self._made_of: tuple[int, int] = (-1, -1)
+        self._unshelved: list[str] = []
+        """Ids of facts that are not on the shelf yet."""
 
     def refresh(self, progress: Callable[[int], None] | None = None) -> None:
         """Take in what was recorded since."""
@@ -58,11 +61,20 @@ class Holding:
         if made_of != self._made_of:
             self.columns = Columns()
             self._made_of = made_of
-            self.columns.update(state.facts.values(), self.shelf.at)
-        elif state.touched:
-            ids = dict.fromkeys(state.touched)
-            self.columns.update([state.facts[one] for one in ids], self.shelf.at)
+            self._enter(list(state.facts.values()))
+        elif state.touched or self._unshelved:
+            ids = dict.fromkeys([*self._unshelved, *state.touched])
+            self._enter([state.facts[one] for one in ids])
         state.touched.clear()
+
+    def _enter(self, rows: list[FactRow]) -> None:
+        self.columns.update(rows, self.shelf.at)
+        # Whoever may only read waits for somebody else to put them on the shelf.
+        self._unshelved = [
+            row.id
+            for row in rows
+            if row.state in {"current", "archived"} and row.position not in self.shelf.at
+        ]
 
     def _tellings(self) -> Iterator[Any]:
         """Return the events that tell what is remembered and are not on the shelf yet."""

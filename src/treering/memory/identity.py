@@ -89,6 +89,11 @@ class Identities:
                 raise InvalidInput(
                     f"{user} and {other} are the same person already", hint="nothing is to be done"
                 )
+            if not undo and hashed(other) in state.merges:
+                raise InvalidInput(
+                    f"{other} was merged into {self._kept(held, other)}",
+                    hint=f"merge {self._kept(held, other)} instead",
+                )
             family = state.merged_into(hashed(other))
             facts = sum(row.user in family for row in state.facts.values())
             payload = {"user": user, "merged": other, "undone": undo}

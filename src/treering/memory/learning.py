@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.fact_categories import category_of
-from treering.errors import InvalidInput
-from treering.memory.gate import Asked, Decision, Gate
+from treering.errors import DuplicateEvent, InvalidInput
+from treering.memory.gate import Asked, Decision, Gate, telling_id
 from treering.model.fields import check_id, check_list, check_name, check_text, check_time
 from treering.model.memories import (
     CATEGORIES,
@@ -21,7 +21,7 @@ from treering.model.memories import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from treering.memory.holding import Holding
     from treering.memory.ports import Recorder
@@ -66,15 +66,24 @@ class Learner:
             held.refresh()
             self._check_evidence(held, asked)
             generation = held.recollection.generation
-            decisions = Gate(held, asked).decide()
-            events = [event for one in decisions for event in one.events]
-            headers = iter(self._recorder.append(events) if events else [])
+            try:
+                decisions, headers = self._decide(held, asked)
+            except DuplicateEvent:
+                # Somebody else learnt one of the same id just now: by now it is known.
+                held.refresh()
+                decisions, headers = self._decide(held, asked)
             learned = [_recorded(one, [next(headers) for _ in one.events]) for one in decisions]
             held.refresh()
             if held.recollection.generation != generation:
                 # Something was erased meanwhile: what it told must not outlive it here.
                 return self._withdraw(held, asked, decisions, learned)
             return learned
+
+    def _decide(self, held: Holding, asked: list[Asked]) -> tuple[list[Decision], Iterator[Header]]:
+        """Decide about facts by what is known, and record that, all of it or nothing."""
+        decisions = Gate(held, asked, erased=self._erased(held, asked)).decide()
+        events = [event for one in decisions for event in one.events]
+        return decisions, iter(self._recorder.append(events) if events else [])
 
     def _withdraw(
         self, held: Holding, asked: list[Asked], decisions: list[Decision], learned: list[Learned]
@@ -92,6 +101,18 @@ class Learner:
             )
         held.refresh()
         return kept
+
+    def _erased(self, held: Holding, asked: Sequence[Asked]) -> set[str]:
+        """Return the ids of facts that were learnt before, and erased."""
+        known = held.recollection.state.facts
+        ids = {
+            event_id: one.fact_id
+            for one in asked
+            if one.fact_id not in known and (event_id := telling_id(one)) is not None
+        }
+        there = self._recorder.places(held.scope, list(ids)) if ids else {}
+        gone = self._recorder.gone(held.scope, list(there)) if there else set()
+        return {ids[one] for one in gone}
 
     def _check_evidence(self, held: Holding, asked: Sequence[Asked]) -> None:
         cited = dict.fromkeys(one for ask in asked for one in ask.fact.evidence)
@@ -138,7 +159,7 @@ def _recorded(decision: Decision, headers: list[Header]) -> Learned:
     if not headers:
         return decision.learned
     if headers[0].redacted:
-        # It was learnt before, and erased: it does not come back.
+        # It was learnt, and erased, by others just now: it does not come back.
         return msgspec.structs.replace(
             decision.learned, outcome="refused", reason="erased_before", superseded=()
         )

@@ -119,7 +119,8 @@ class Lexicon:
         for term in dict.fromkeys(terms):
             documents, counts = self.postings(term)
             weight = self._weight(len(documents))
-            total += weight
+            # A word that nobody used tells no more than one that somebody used once.
+            total += self._weight(max(len(documents), 1))
             drag = K1 * (1 - B + (B / self._usual) * self._lengths[documents])
             scores[documents] += weight * (K1 + 1) * counts / (counts + drag)
             coverage[documents] += weight

@@ -11,7 +11,7 @@ from treering.errors import InvalidInput, NotFound, ReadOnly
 from treering.memory import auditing, fading, listing
 from treering.memory.asking import Asking
 from treering.memory.contributor import TOKENS_DEFAULT, MemoryContributor
-from treering.memory.events import changed, recalled
+from treering.memory.events import changed, recallings
 from treering.memory.extraction import BUDGET_TOKENS, Extracting
 from treering.memory.facts import facts_of, history_of
 from treering.memory.identity import Identities
@@ -20,7 +20,14 @@ from treering.memory.model_reading import ModelReading
 from treering.memory.recall import recall
 from treering.memory.recalled import WEIGHTS, Recalled
 from treering.memory.walls import Walls
-from treering.model.fields import check_count, check_id, check_list, check_name, check_text
+from treering.model.fields import (
+    check_count,
+    check_id,
+    check_list,
+    check_name,
+    check_text,
+    check_time,
+)
 from treering.model.memories import (
     CONFIDENCE_DEFAULT,
     EPISODES_DEFAULT,
@@ -200,6 +207,8 @@ class Memory:
         asked = None if query is None else check_text(query, "query")
         who = None if user is None else check_name(user, "user")
         where = None if session is None else check_name(session, "session")
+        at_ms = None if as_of is None else check_time(as_of)
+        told = check_count(episodes, "episodes")
         held = self._holding()
         with held.lock:
             held.refresh()
@@ -208,11 +217,11 @@ class Memory:
                 user=who,
                 wall=self._walls.around(where),
                 limit=_limit(limit),
-                episodes=0 if as_of is not None else max(episodes, 0),
-                now_ms=self._recorder.now_ms() if as_of is None else as_of,
+                episodes=0 if at_ms is not None else told,
+                now_ms=self._recorder.now_ms() if at_ms is None else at_ms,
                 weights=weights,
                 archived=archived,
-                as_of_ms=as_of,
+                as_of_ms=at_ms,
             )
             found = recall(held, asking, self._recorder)
             strangers = held.shelf.strangers
@@ -227,17 +236,12 @@ class Memory:
         )
         if not record or as_of is not None or not result.ids:
             return result
-        restored = [
-            changed(self.scope, "memory.restored", row.id, session=where, user=who, reason="used")
-            for row in found.restored
-        ]
-        event = recalled(self.scope, result.ids, session=where, user=who)
         try:
-            header = self._recorder.append([*restored, event])[-1]
+            event_id = self.note_recalled(result.ids, user=who, session=where)
         except ReadOnly:
             # Where nothing may be written, what is known may still be asked for.
             return result
-        return msgspec.structs.replace(result, event_id=header.event_id)
+        return msgspec.structs.replace(result, event_id=event_id)
 
     def note_recalled(
         self,
@@ -247,9 +251,21 @@ class Memory:
         session: str | None = None,
         run_id: str | None = None,
     ) -> str:
-        """Record that memories were shown to a model, and count them as used."""
-        event = recalled(self.scope, ids, session=session, user=user, run_id=run_id)
-        return self._recorder.append([event])[0].event_id
+        """Record that memories were shown to a model, and count them as used.
+
+        Those that had faded are believed again.
+        """
+        home = self._walls.opened(session)
+        held = self._holding()
+        with held.lock:
+            facts = held.recollection.state.facts
+            archived = [one for one in ids if one in facts and facts[one].state == "archived"]
+        events = [
+            changed(self.scope, "memory.restored", one, session=home, user=user, reason="used")
+            for one in archived
+        ]
+        events += recallings(self.scope, ids, session=home, user=user, run_id=run_id)
+        return self._recorder.append(events)[-1].event_id
 
     def contributor(
         self,
@@ -307,8 +323,8 @@ class Memory:
             user=None if user is None else check_name(user, "user"),
             states=listing.check_states(state),
             category=category,
-            as_of_ms=as_of,
-            valid_at_ms=valid_at,
+            as_of_ms=None if as_of is None else check_time(as_of),
+            valid_at_ms=None if valid_at is None else check_time(valid_at),
             limit=check_count(first, "first"),
             after=after,
         )
@@ -373,7 +389,7 @@ class Memory:
         held = self._holding()
         with held.lock:
             held.refresh()
-            at_ms = self._recorder.now_ms() if now_ms is None else now_ms
+            at_ms = self._recorder.now_ms() if now_ms is None else check_time(now_ms)
             return fading.fade(held, self._recorder, now_ms=at_ms, dry_run=dry_run)
 
     # Who is who.

@@ -104,7 +104,8 @@ class Near:
         # What is nearer than all else by far is what was meant, though nothing names it.
         first, second = _two_best(near[best])
         top = best[int(np.argmax(near[best]))]
-        near[top] = first * (1 + STANDING_OUT * (first - max(second, NOISE)) / max(first, NOISE))
+        lead = (first - max(second, NOISE)) / max(first, NOISE)
+        near[top] = min(first * (1 + STANDING_OUT * lead), 1.0)
 
 
 def clauses(query: str) -> list[str]:

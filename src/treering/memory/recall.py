@@ -38,27 +38,23 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     facts: list[RecalledFact]
     episodes: list[RecalledEpisode]
-    restored: list[FactRow]
-    """Facts that had faded and are used again."""
 
 
 def recall(holding: Holding, asking: Asking, recorder: Recorder) -> Found:
     """Return what answers the question. Hold the lock, and refresh before."""
     near = Near(holding, asking.query)
-    rows, facts = _facts(holding, asking, near, recorder)
-    episodes = recall_episodes(holding, asking, near)
-    restored = [row for row in rows if row.state == "archived"]
-    return Found(facts=facts, episodes=episodes, restored=restored)
+    return Found(
+        facts=_facts(holding, asking, near, recorder),
+        episodes=recall_episodes(holding, asking, near),
+    )
 
 
-def _facts(
-    holding: Holding, asking: Asking, near: Near, recorder: Recorder
-) -> tuple[list[FactRow], list[RecalledFact]]:
+def _facts(holding: Holding, asking: Asking, near: Near, recorder: Recorder) -> list[RecalledFact]:
     import numpy as np  # noqa: PLC0415
 
     candidates = _candidates(holding, asking)
     if not asking.limit or not len(candidates.documents):
-        return [], []
+        return []
     weights = asking.weights
     like = near.of(candidates.documents, word_by_word=True)
     similarity, words, vector = like.similarity, like.words, like.vector
@@ -75,7 +71,7 @@ def _facts(
     rows = _best(holding, asking, candidates, order)
     told = facts_of(holding, [row for row, _ in rows], recorder, as_of_ms=asking.as_of_ms)
     by_id = {fact.id: fact for fact in told}
-    hits = [
+    return [
         RecalledFact(
             fact=by_id[row.id],
             score=round(float(score[at]), 4),
@@ -90,7 +86,6 @@ def _facts(
         for row, at in rows
         if row.id in by_id
     ]
-    return [row for row, _ in rows], hits
 
 
 def _ordered(

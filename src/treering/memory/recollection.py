@@ -31,8 +31,10 @@ TEXTS_MAX: Final = 20_000
 class Recollection:
     """What is remembered in one scope. Callers hold ``lock`` while they look at it."""
 
-    def __init__(self, store: MemoryStore, scope: Scope) -> None:
+    def __init__(self, store: MemoryStore, scope: Scope, *, sealed: bool = False) -> None:
         self._store = store
+        self._sealed = sealed
+        """Whether nothing of it is kept: a hash of what a sealed event says can be guessed."""
         self.scope = scope
         self.lock = threading.RLock()
         self.state = Remembered()
@@ -69,7 +71,12 @@ class Recollection:
 
     def keep(self) -> None:
         """Keep rows for whoever comes next, where that is possible."""
-        if self._ahead or not self._may_keep or (self._mark == self._kept and not self._anew):
+        if (
+            self._sealed
+            or self._ahead
+            or not self._may_keep
+            or (self._mark == self._kept and not self._anew)
+        ):
             return
         rows = [Row(*row) for row in self.state.rows(self.state.changed)]
         # Where somebody else has kept what he knows, that is as good.

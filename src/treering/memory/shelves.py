@@ -32,6 +32,8 @@ VECTORS_HELD_MAX: Final = 200_000
 """Documents whose vectors are held in memory; of more, neighbours are found by an index."""
 DOCUMENTS_HELD_MAX: Final = 1_000_000
 """Documents that are ranked: the newest."""
+BY_ROW_MAX: Final = 20_000
+"""So many vectors are multiplied by one row after another."""
 NEIGHBOURS: Final = 1_000
 """How many the index of neighbours is asked for."""
 
@@ -289,10 +291,16 @@ class Copy:
 
 def _nearest(vectors: Matrix, query: Matrix) -> NDArray[np.float32]:
     """Return for each vector the cosine of the row that is nearest to it."""
-    if len(query) == 1:
-        one: NDArray[np.float32] = vectors @ query[0]
-        return one
-    best: NDArray[np.float32] = (vectors @ query.T).max(axis=1)
+    best: NDArray[np.float32]
+    import numpy as np  # noqa: PLC0415
+
+    if len(query) == 1 or len(vectors) <= BY_ROW_MAX:
+        # A product with a vector is not shared between threads, which cost more than they save.
+        best = vectors @ query[0]
+        for row in query[1:]:
+            np.maximum(best, vectors @ row, out=best)
+        return best
+    best = (vectors @ query.T).max(axis=1)
     return best
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.errors import InvalidInput, NotFound
-from treering.model.sessions import GROUP_PREFIX
+from treering.model.sessions import GROUP_PREFIX, Charter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.memory.ports import Recorder
     from treering.model.scopes import Scope
+    from treering.model.sessions import Isolation
 
 
 class Walls:
@@ -29,9 +30,17 @@ class Walls:
         if charter is None:
             # A group in which nothing was said yet: what is known of its members stays out of it.
             return session if session.startswith(GROUP_PREFIX) else None
-        if charter.walls is None or charter.walls.cross_user_memory:
-            return None
-        return session
+        walls = self._inherited(charter)
+        return None if walls is None or walls.cross_user_memory else session
+
+    def _inherited(self, charter: Charter) -> Isolation | None:
+        """Return what a session is isolated from, or the one whose agent began it."""
+        seen: set[str] = set()
+        while charter.walls is None and charter.spawned_by not in {None, *seen}:
+            origin = charter.spawned_by or ""
+            seen.add(origin)
+            charter = self._recorder.charter(self._scope, origin) or Charter()
+        return charter.walls
 
     def opened(self, session: str | None) -> str | None:
         """Return the session if it is there, else None.

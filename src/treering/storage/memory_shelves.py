@@ -20,6 +20,10 @@ FOLDED_KINDS: Final = tuple(sorted({*REMEMBERED_KINDS, *ERASURE_KINDS}))
 """What is remembered is folded from these; none but those that are told stand on a shelf."""
 MEMORIES: Final = TOLD_KINDS
 """The kinds on the shelf of memories. On that of events stand all that are not folded."""
+HNSW_DOCUMENTS: Final = 200_000
+"""A shelf with fewer is looked through as fast as by an index of neighbours."""
+BUILD_S: Final = 0.5
+"""How long one question may take to build on such an index."""
 
 
 def entries(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.model.followers import Step
 from treering.storage.damage import naming_damage
-from treering.storage.postgres import memory_rows, memory_shelves
+from treering.storage.postgres import memory_neighbours, memory_rows, memory_shelves
 from treering.storage.postgres.eraser import SCRUB_BYTES_MAX, scrub
 from treering.storage.postgres.forgetting import note_erased
 from treering.storage.postgres.memory_reader import MemoryReader
@@ -106,19 +106,17 @@ class MemoryKeeper(MemoryReader):
         return self._server.write(work, scope)
 
     def nearest(
-        self,
-        scope: Scope,  # noqa: ARG002
-        shelf: Shelf,  # noqa: ARG002
-        vector: bytes,  # noqa: ARG002
-        *,
-        embedder: str,  # noqa: ARG002
-        limit: int,  # noqa: ARG002
+        self, scope: Scope, shelf: Shelf, vector: bytes, *, embedder: str, limit: int
     ) -> list[tuple[int, float]] | None:
-        """Return None: there is no index of neighbours on a server.
+        """Return numbers of documents and cosines, by an index of neighbours; None without one."""
+        if self._server.read_only:
+            return None
 
-        Each erasure, of whichever scope, would have to write all of it anew.
-        """
-        return None
+        def work(connection: Connection, _: bool) -> list[tuple[int, float]] | None:  # noqa: FBT001
+            where, known = (scope, shelf), self._known
+            return memory_neighbours.nearest(connection, known, where, vector, embedder, limit)
+
+        return self._server.write(work, scope)
 
     def memory_counts(self, scope: Scope) -> dict[str, int]:
         """Return how many rows and documents there are of a scope."""

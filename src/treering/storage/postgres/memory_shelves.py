@@ -156,6 +156,12 @@ def lock(connection: Connection, known: Known, scope: Scope) -> None:
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
 
+def try_lock(connection: Connection, known: Known, scope: Scope) -> bool:
+    """Do the same unless somebody else is there; return whether it was done."""
+    number = known.lock_of(scope, LOCK_NAME)
+    return bool(fetch(connection, "SELECT pg_try_advisory_xact_lock(%s)", (number,))[0][0])
+
+
 def drop(
     connection: Connection, known: Known, scope: Scope, sessions: list[int], seqs: list[int]
 ) -> list[Row]:

@@ -54,7 +54,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
 GRANT DELETE ON scrubs TO {app};
 GRANT USAGE ON SEQUENCE positions, sessions_id_seq TO {app}, {scoped};
 GRANT EXECUTE ON FUNCTION
-  enter_epoch(), search_scope(text, text[], text[], bigint, bigint, bigint, bigint)
+  enter_epoch(), search_scope(text, text[], text[], bigint, bigint, bigint, bigint),
+  nearest_documents(text, text, text, bytea, bigint, bigint)
   TO {app}, {scoped};
 """
 _POLICIES: Final = """

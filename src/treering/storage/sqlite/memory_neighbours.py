@@ -17,6 +17,7 @@ import msgspec
 from treering.memory.records import Shelf
 from treering.memory.vectors import SCALE_BYTES, unpack
 from treering.model.codec import encode
+from treering.storage.memory_shelves import BUILD_S, HNSW_DOCUMENTS
 from treering.storage.sqlite import memory_shelves
 from treering.storage.sqlite.opening import create_private
 from treering.storage.sqlite.sql import fetch_all
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from treering.memory.records import Document
     from treering.storage.sqlite.memory_file import MemoryFile
 
-HNSW_DOCUMENTS: Final = 200_000
-"""A shelf with fewer is looked through as fast."""
-BUILD_S: Final = 0.5
-"""How long one question may take to build on."""
 BATCH_DOCUMENTS: Final = 200
 BREADTH: Final = 40
 """Vectors that a new one is compared with, before its neighbours are chosen."""

@@ -1,0 +1,94 @@
+"""Neighbours on a server: which vectors are near another, where the extension vector is there.
+
+Each shelf of a scope has an index of its own, made by the ledger's owner on behalf of whoever asks:
+see migrations/0008_neighbours.sql. It is built a little with each question, for that takes long;
+until it is up nobody is answered from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+
+from treering.memory.vectors import SCALE_BYTES
+from treering.storage.memory_shelves import BUILD_S, HNSW_DOCUMENTS
+from treering.storage.postgres import memory_shelves
+from treering.storage.postgres.faults import is_passing
+from treering.storage.postgres.tool_rows import fetch, planned
+
+if TYPE_CHECKING:
+    from treering.memory.records import Shelf
+    from treering.model.scopes import Scope
+    from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.known import Known
+
+EXTENSION: Final = "vector"
+DIMENSIONS_MAX: Final = 4_000
+"""The index takes no longer vectors."""
+
+_INSTALLED: Final = """
+SELECT installed_version IS NOT NULL,
+  (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user)
+FROM pg_available_extensions
+WHERE name = %s
+"""
+_NEAREST: Final = """
+WITH asked AS MATERIALIZED (
+  SELECT nearest_documents(%s::text, %s::text, %s::text, %s::bytea, %s::bigint, %s::bigint) AS found
+)
+SELECT (found).numbers, (found).cosines FROM asked
+"""
+
+
+def nearest(
+    connection: Connection,
+    known: Known,
+    where: tuple[Scope, Shelf],
+    vector: bytes,
+    embedder: str,
+    limit: int,
+) -> list[tuple[int, float]] | None:
+    """Return numbers of documents and cosines, the nearest first; None if there is no index."""
+    if not 0 < len(vector) - SCALE_BYTES <= DIMENSIONS_MAX:
+        return None
+    if memory_shelves.holdings(connection, *where).count < HNSW_DOCUMENTS:
+        return None
+    if not _is_there(connection):
+        return None
+    asked = (*where, embedder, vector, limit)
+    try:
+        found = _ask(connection, asked, 0)
+        if found is None:
+            with connection.transaction():
+                # Whoever is at the shelf is not waited for: reading it through is quicker.
+                if memory_shelves.try_lock(connection, known, where[0]):
+                    found = _ask(connection, asked, max(int(BUILD_S * 1_000), 1))
+    except psycopg.Error as error:
+        if is_passing(error):
+            raise
+        # The owner may not make tables any more, or there is no room: the shelf itself is there.
+        return None
+    return found
+
+
+def _is_there(connection: Connection) -> bool:
+    """Whether the extension is in the database; who may put it there does."""
+    found = fetch(connection, _INSTALLED, (EXTENSION,))
+    if not found or found[0][0]:
+        return bool(found)
+    if not found[0][1]:
+        return False
+    try:
+        # Not into the ledger's own schema: others in the database may use it.
+        connection.execute(f"CREATE EXTENSION IF NOT EXISTS {EXTENSION} SCHEMA public")
+    except psycopg.Error:
+        return False
+    return True
+
+
+def _ask(
+    connection: Connection, asked: tuple[str, Shelf, str, bytes, int], build_ms: int
+) -> list[tuple[int, float]] | None:
+    [(numbers, cosines)] = planned(connection, _NEAREST, (*asked, build_ms))
+    return None if numbers is None else list(zip(numbers, cosines, strict=True))

@@ -1,0 +1,172 @@
+"""Shelves, held in memory: caught up, read anew, the same within and beyond what is held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import treering
+from builders import HERE, said
+from treering import Ledger
+from treering.derive.remembered import Told, hashed
+from treering.embedders.static import StaticEmbedder
+from treering.memory import shelves
+from treering.memory.events import told
+from treering.memory.shelves import Copy
+from treering.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from treering import Event
+    from treering.memory.ports import Embedder, Matrix
+
+SCOPE = Scope(HERE)
+TALK = ["I live in Ghent", "the dog barks at night", "rye bread and butter", "a red bicycle"]
+
+
+class Renamed(StaticEmbedder):
+    """The same vectors, said to be of another space."""
+
+    name = "another"
+
+
+@pytest.fixture(scope="module")
+def embedder() -> StaticEmbedder:
+    return StaticEmbedder()
+
+
+@pytest.fixture
+def book() -> Iterator[Ledger]:
+    with treering.open(":memory:") as opened:
+        yield opened
+
+
+def texts(event: Event) -> list[str]:
+    """Return what an event is found by: its sentences, each with a vector of its own."""
+    return [one for one in str(event.summary).split(". ") if one != "nothing"]
+
+
+def copied(book: Ledger, embedder: Embedder | None) -> Copy:
+    copy = Copy(book._store, SCOPE, "events", embedder)
+    copy.catch_up(texts)
+    return copy
+
+
+def asked(embedder: StaticEmbedder, text: str) -> Matrix:
+    return embedder.embed_queries([text])
+
+
+def test_what_is_said_is_on_the_shelf_once_it_is_asked_for(
+    book: Ledger, embedder: StaticEmbedder
+) -> None:
+    heard: list[int] = []
+    book.append([said(one) for one in TALK])
+    copy = Copy(book._store, SCOPE, "events", embedder)
+
+    copy.catch_up(texts, progress=heard.append)
+    book.append([said("nothing"), said("green tea")])
+    copy.catch_up(texts)
+
+    assert (copy.count, sum(heard), copy.strangers) == (5, 4, 0)
+    assert copy.column("seq").tolist() == [1, 2, 3, 4, 6]
+    assert copy.at == {position: at for at, position in enumerate(copy.column("position").tolist())}
+    assert copy.cosines(asked(embedder, "a dog that barks")).argmax() == 1
+
+
+def test_the_nearest_part_of_a_document_counts(book: Ledger, embedder: StaticEmbedder) -> None:
+    book.append([said("a red bicycle. the dog barks at night. rye bread"), said("green tea")])
+    copy = copied(book, embedder)
+
+    near = copy.cosines(asked(embedder, "the dog barks at night"))
+
+    assert copy.has_parts()
+    assert copy.starts.tolist() == [0, 3]
+    assert near[0] > 0.8 > near[1]
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_only_those_that_are_asked_for_need_be_compared(
+    book: Ledger, embedder: StaticEmbedder, *, parts: bool
+) -> None:
+    book.append([said(one) for one in TALK * 3] + [said("a. rye bread")] * parts)
+    copy = copied(book, embedder)
+    query, only = asked(embedder, "bread"), np.array([2, 6])
+
+    assert np.allclose(copy.cosines(query, only)[only], copy.cosines(query)[only])
+
+
+def test_beyond_what_is_held_the_cosines_are_the_same(
+    book: Ledger, embedder: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book.append([said(one) for one in (*TALK, "a red bicycle. rye bread")])
+    held = copied(book, embedder)
+    monkeypatch.setattr(shelves, "VECTORS_HELD_MAX", 2)
+    monkeypatch.setattr(shelves, "PAGE", 2)
+    query = asked(embedder, "bread")
+
+    far = Copy(book._store, SCOPE, "events", embedder)
+    far.refresh()
+
+    assert held.vectors is not None
+    assert far.vectors is None
+    assert np.allclose(far.cosines(query), held.cosines(query), atol=1e-5)
+
+
+def test_vectors_of_another_space_are_never_compared(
+    book: Ledger, embedder: StaticEmbedder
+) -> None:
+    book.append([said(one) for one in TALK])
+    copied(book, embedder)
+
+    other = copied(book, Renamed())
+
+    assert other.strangers == len(TALK)
+    assert not other.cosines(asked(embedder, "bread")).any()
+    assert copied(book, None).cosines(asked(embedder, "bread")).tolist() == [0.0] * len(TALK)
+
+
+def test_what_is_erased_leaves_the_shelf(book: Ledger, embedder: StaticEmbedder) -> None:
+    book.append([said(one, event_id=f"e{at}") for at, one in enumerate(TALK)])
+    copy = copied(book, embedder)
+    before = copy.generation
+
+    book.redact(HERE, event_id="e2")
+    copy.catch_up(texts)
+
+    assert copy.generation != before
+    assert copy.count == copied(book, embedder).count == len(TALK) - 1
+    assert copy.cosines(asked(embedder, "rye bread and butter")).max() < 0.6
+
+
+def test_a_sealed_scopes_words_are_held_and_kept_nowhere(tmp_path: Path) -> None:
+    with treering.open(tmp_path / "ledger.db", keys=tmp_path / "keys") as ledger:
+        ledger.encrypt(HERE)
+        memory = ledger.memory(HERE)
+        learned = memory.learn("Likes rye bread", user="ann", fact_id="f1")
+
+        assert memory.recall("rye bread", user="ann").ids == [learned.fact_id]
+        assert ledger._store.holdings(SCOPE, "memories").count == 0
+        ledger.redact(HERE, event_id="memory:f1")
+        assert memory.recall("rye bread", user="ann").ids == []
+
+
+def test_whoever_may_only_read_finds_what_others_shelve_later(tmp_path: Path) -> None:
+    content = Told(
+        id="f1", text="Likes rye bread", category="preference", importance=5, confidence=0.8,
+        statement=hashed("likes rye bread"), valid_from_ms=1,
+    )  # fmt: skip
+    with treering.open(tmp_path / "ledger.db") as writer:
+        writer.memory(HERE).learn("Lives in Ghent", user="ann")
+        with treering.open(tmp_path / "ledger.db", mode="ro") as reader:
+            reading = reader.memory(HERE)
+            writer.append([told(SCOPE, "memory.stored", content, session=None, user="ann")])
+            assert [one.id for one in reading.facts(category="preference").items] == ["f1"]
+            assert reading.recall("rye bread", user="ann").ids == []
+
+            assert writer.memory(HERE).recall("rye bread", user="ann").ids == ["f1"]
+
+            assert reading.recall("rye bread", user="ann").ids == ["f1"]

@@ -1,0 +1,45 @@
+"""Vectors as they are kept."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treering.memory.vectors import SCALE_BYTES, pack, unpack
+
+NUMBERS = st.floats(-1, 1, width=32, allow_subnormal=False)
+ROWS = st.lists(st.lists(NUMBERS, min_size=8, max_size=8), min_size=1, max_size=5)
+
+
+@settings(max_examples=100)
+@given(ROWS)
+def test_a_vector_comes_back_in_its_direction(rows: list[list[float]]) -> None:
+    given_rows = np.array(rows, np.float32)
+    given_rows = given_rows[np.abs(given_rows).max(axis=1) > 1e-3]
+
+    found, counts = unpack([pack(given_rows)], 8)
+
+    assert counts == [len(given_rows)]
+    lengths = np.linalg.norm(given_rows, axis=1, keepdims=True)
+    assert np.allclose((found * given_rows / lengths).sum(axis=1), 1, atol=1e-3)
+    assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
+def test_a_number_takes_a_byte_and_a_vector_its_scale() -> None:
+    assert len(pack(np.ones((3, 256), np.float32))) == 3 * (256 + SCALE_BYTES)
+
+
+def test_vectors_without_a_direction_are_left_out() -> None:
+    rows = np.array([[0, 0], [3, 4], [0, 0]], np.float32)
+
+    found, counts = unpack([pack(rows), pack(rows[:1]), b"", pack(rows[1:2])], 2)
+
+    assert counts == [1, 0, 0, 1]
+    assert np.allclose(found, [[0.6, 0.8], [0.6, 0.8]], atol=0.01)
+
+
+def test_nothing_is_as_good_as_no_vectors() -> None:
+    found, counts = unpack([], 4)
+
+    assert (found.shape, counts) == ((0, 4), [])
