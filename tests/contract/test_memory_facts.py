@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-def current(memory: Memory, **query: int) -> list[str]:
-    return sorted(fact.text for fact in memory.facts(user="ann", **query).items)
+def current(memory: Memory, *, as_of: int | None = None, valid_at: int | None = None) -> list[str]:
+    found = memory.facts(user="ann", as_of=as_of, valid_at=valid_at)
+    return sorted(fact.text for fact in found.items)
 
 
 def test_a_fact_is_told_with_all_that_is_known_of_it(ledger: Ledger, memory: Memory) -> None:

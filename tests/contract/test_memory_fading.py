@@ -29,7 +29,7 @@ def test_confidence_fades_by_the_formula_and_is_never_written_down(
     clock.wait(days=30)
 
     fact = memory.fact(learned.fact_id)
-    # exp(-days / 90) * (1 + importance / 10 + uses / 20) / 3
+    # Sixty days at a time constant of ninety, an importance of 7 in 10, one use of twenty.
     expected = 0.8 * math.exp(-60 / 90) * (1 + 0.7 + 1 / 20) / 3
     assert fact.faded == pytest.approx(expected)
     assert memory.fact(learned.fact_id).faded == fact.faded
@@ -39,7 +39,7 @@ def test_confidence_fades_by_the_formula_and_is_never_written_down(
 def test_what_nobody_used_is_archived_once(clock: Clock, ledger: Ledger, memory: Memory) -> None:
     dull = memory.learn("Likes fresh bread", user="ann", importance=1)
     memory.learn("Is allergic to peanuts", user="ann", importance=10)
-    # exp(-d / 90) * 1.1 / 3 is below 0.1 from the 117th day on, exp(-d / 90) * 2 / 3 from the 171st.
+    # One of importance 1 is below a tenth from the 117th day on, one of 10 from the 171st.
     now = clock.wait(days=120)
     end = ledger.end(HERE)
 

@@ -24,7 +24,7 @@ from treering.model.memories import Fact, RecalledEpisode, RecalledFact
 
 
 def fact(text: str, score: float = 0.5, **fields: Any) -> RecalledFact:
-    stated = {name: None for name in Fact.__struct_fields__} | {
+    stated = dict.fromkeys(Fact.__struct_fields__) | {
         "id": text, "scope": "acme/app", "text": text, "category": "personal", "importance": 5,
         "confidence": 0.8, "faded": 0.8, "state": "current", "confirmed": False, "group": False,
         "evidence": [], "evidence_gone": [], "created_ms": NOON, "last_accessed_ms": NOON,

@@ -185,3 +185,19 @@ def test_two_facts_that_only_look_alike_both_stand(new: str, old: str) -> None:
 
 def test_a_number_that_changed_is_still_a_contradiction() -> None:
     assert relation("Runs 10 km every morning", "Runs 5 km every morning", 0.95) == "contradicts"
+
+
+def test_no_topic_of_an_episode_names_what_no_longer_holds(book: Ledger, memory: Memory) -> None:
+    talk = book.session("s1", scope=HERE, agent="lyria", user="ann")
+    with talk.turn() as turn:
+        first = turn.user("I live in Paris near the river.")
+        turn.assistant("Shall we plan the garden next?")
+    memory.learn("Lives in Paris near the river", user="ann", evidence=[first.event_id])
+    talk.write_episode()
+    before = memory.recall("garden", user="ann").episode_hits
+    memory.learn("Lives in Rome", user="ann")
+
+    after = memory.recall("garden", user="ann").episode_hits
+
+    assert "Paris" in before[0].topics
+    assert [(hit.summary.count("Paris"), "Paris" in hit.topics) for hit in after] == [(0, False)]

@@ -1,4 +1,4 @@
-"""Recollections: kept up with the ledger, taken up by whoever comes next, folded anew if need be."""
+"""Recollections: kept up with the ledger, taken up by whoever comes next, or folded anew."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from treering import Event
     from treering.ledger.ports import EventStore
+    from treering.model.followers import Mark
 
 SCOPE = Scope(HERE)
 
@@ -181,7 +182,7 @@ class Unsettled:
 
     def remembered_after(self, _: Scope, mark: tuple[int, ...], *, limit: int) -> Stretch[Event]:
         first = mark[0] if mark else 0
-        marks = [(number + 1,) for number in range(len(self.events))]
+        marks: list[Mark] = [(number + 1,) for number in range(len(self.events))]
         return Stretch(self.events[first:limit], marks[first:limit], (self.settled,), more=False)
 
 

@@ -6,7 +6,6 @@ import contextlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -105,7 +104,6 @@ def test_what_is_gone_stays_gone_until_it_is_told_anew(steps: list[Step]) -> Non
     live_through(steps)
 
 
-@pytest.mark.xfail(reason="forgetting erases the events that say what no longer holds")
 def test_what_was_superseded_in_the_session_of_somebody_forgotten_stays_so() -> None:
     live_through(
         [Step("say", "jo", "dark"), Step("say", "kim", "dark"), Step("agree", "jo", "Boston"),

@@ -177,7 +177,11 @@ class Remembered:
         elif row.valid_from_ms >= rival.valid_from_ms:
             self._slots[*row.owner, row.slot] = row.id
             rival.valid_to_ms = _sooner(rival.valid_to_ms, row.valid_from_ms)
-            self._settle(rival, "superseded", event, by=row.id)
+            if row.valid_from_ms > event.recorded_ms:
+                # What is to come does not hold yet: until then the other one does.
+                self._touch(rival)
+            else:
+                self._settle(rival, "superseded", event, by=row.id)
         else:
             row.valid_to_ms = _sooner(row.valid_to_ms, rival.valid_from_ms)
             self._settle(row, "superseded", event, by=rival.id)
@@ -230,10 +234,19 @@ class Remembered:
     def _superseded(self, event: Event, payload: dict[str, Any]) -> None:
         row = self._named(payload)
         by, until = payload.get("by"), payload.get("valid_to_ms")
-        if row is None or row.state in {"superseded", "forgotten"} or not isinstance(by, str):
+        if row is None or row.state == "forgotten" or not isinstance(by, str):
+            return
+        if row.state == "superseded":
+            # Said again: this is where it stands from now on.
+            row.settled = event.position
+            self._touch(row)
             return
         if type(until) is int and 0 <= until <= TIME_MS_MAX:
             row.valid_to_ms = _sooner(row.valid_to_ms, until)
+            if until > event.recorded_ms:
+                # It holds until then.
+                self._touch(row)
+                return
         self._settle(row, "superseded", event, by=by)
 
     def _archived(self, event: Event, payload: dict[str, Any]) -> None:
@@ -258,9 +271,14 @@ class Remembered:
 
     def _forgotten(self, event: Event, payload: dict[str, Any]) -> None:
         row = self._named(payload)
-        if row is not None and row.state != "forgotten":
-            row.reason = _text(payload, "reason")
-            self._settle(row, "forgotten", event)
+        if row is None:
+            return
+        if row.state == "forgotten":
+            row.settled = event.position
+            self._touch(row)
+            return
+        row.reason = _text(payload, "reason")
+        self._settle(row, "forgotten", event)
 
     def _recalled(self, event: Event) -> None:
         ids = event.refs.get("memory_ids") if isinstance(event.refs, dict) else None
@@ -306,9 +324,21 @@ class Remembered:
         if payload.get("undone") is True:
             if self.merges.get(key, ("", 0))[0] == hashed(kept):
                 del self.merges[key]
+                self._part(event)
         elif self.root(hashed(kept)) != key:
             self.merges[key] = (hashed(kept), event.position)
         self.changed.add(("merge", key))
+
+    def _part(self, event: Event) -> None:
+        """Give back what was superseded by a fact of somebody who is another person after all."""
+        for row in list(self.facts.values()):
+            other = self.facts.get(row.superseded_by or "")
+            if row.state != "superseded" or row.user is None or other is None:
+                continue
+            if other.user is not None and self.root(row.user) != self.root(other.user):
+                row.superseded_by = row.superseded_ms = row.valid_to_ms = None
+                self._settle(row, "current", event)
+                self._claim(row, event)
 
     # Asking.
 
@@ -364,8 +394,9 @@ class Remembered:
             if sort not in _TABLES:
                 raise ValueError(sort)
             getattr(self, _TABLES[sort])[key] = _DECODERS[sort].decode(body)
-        # Of those that stand no two say the same, or are about the same: any order will do.
-        for row in self.facts.values():
+        # Of those that stand no two say the same; of those that answer the same question, the one
+        # holds after the other, and the last has the place.
+        for row in sorted(self.facts.values(), key=lambda one: (one.valid_from_ms, one.position)):
             if row.state in _STANDING:
                 self._statements[*row.owner, row.statement] = row.id
                 if row.slot is not None:

@@ -371,16 +371,16 @@ class Ledger(Archive):
         name = parse_scope(scope)
         one = None if event_id is None else check_id(event_id)
         session = None if session_id is None else check_name(session_id, "session_id")
-        self._remembering.uphold(name, session_id=session, event_id=one)
-        return erasure.redact(
-            self._store,
-            self._drafter,
-            name,
-            event_id=one,
-            session_id=session,
-            replacement=replacement,
-            provenance=self._remembering.citing,
-        )
+        with self._remembering.upholding(name, session_id=session, event_id=one):
+            return erasure.redact(
+                self._store,
+                self._drafter,
+                name,
+                event_id=one,
+                session_id=session,
+                replacement=replacement,
+                provenance=self._remembering.citing,
+            )
 
     def expire(
         self,
@@ -419,16 +419,18 @@ class Ledger(Archive):
         ``progress`` is told how many more events are gone. Raises NotFound if nobody is known by
         that name.
         """
-        return forgetting.forget(
-            self._store,
-            self._drafter,
-            parse_scope(scope),
-            self.memory(scope).names(user),
-            interrupt=self._kernel.interrupt,
-            provenance=self._remembering.citing,
-            dry_run=dry_run,
-            progress=progress,
-        )
+        name = parse_scope(scope)
+        with self._remembering.upholding(name):
+            return forgetting.forget(
+                self._store,
+                self._drafter,
+                name,
+                self.memory(name).names(user),
+                interrupt=self._kernel.interrupt,
+                provenance=self._remembering.citing,
+                dry_run=dry_run,
+                progress=progress,
+            )
 
     def erasure_state(self) -> Physical:
         """Say whether bytes of what was erased are gone, ``done``, or still in files, ``pending``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from copy import copy
 from typing import TYPE_CHECKING, Final
 
 from treering.derive.remembered import hashed
@@ -15,8 +16,9 @@ from treering.memory.memory import Memory
 from treering.model.queries import PAGE_ITEMS_MAX, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from treering.derive.remembered import FactRow
     from treering.ledger.drafts import Drafter
     from treering.ledger.journal import LedgerJournal
     from treering.ledger.ports import EventStore
@@ -173,26 +175,65 @@ class Remembering:
                 if scope in shelved and not held.is_sealed:
                     held.events.copy.catch_up(texts, progress=progress)
 
-    def uphold(self, scope: Scope, *, session_id: str | None, event_id: str | None) -> None:
-        """Say again what no longer holds, before the events that say so are erased.
+    @contextlib.contextmanager
+    def upholding(
+        self, scope: Scope, *, session_id: str | None = None, event_id: str | None = None
+    ) -> Iterator[None]:
+        """Have what no longer holds stay so, whatever is erased meanwhile.
 
-        Else what was superseded by something that is erased would come back.
+        What the events of a session, or one event, say about that is said again before; and what
+        came back all the same, afterwards.
         """
+        settled = self._settled(scope)
+        events = self._tellings(scope, [row.settled for row in settled.values()])
+        self._say_again(
+            scope,
+            [
+                row
+                for row in settled.values()
+                if (event := events.get(row.settled)) is not None
+                and (event.session_id == session_id or event.event_id == event_id)
+            ],
+            events,
+        )
+        yield
         held = self.holdings.of(scope)
         with held.lock:
             held.recollection.refresh()
-            rows = {
-                row.settled: row
+            facts = held.recollection.state.facts
+            returned = [
+                row
+                for row in settled.values()
+                if row.id in facts and facts[row.id].state in {"current", "archived"}
+            ]
+        self._say_again(scope, returned, self._tellings(scope, [row.position for row in returned]))
+
+    def _settled(self, scope: Scope) -> dict[str, FactRow]:
+        held = self.holdings.of(scope)
+        with held.lock:
+            held.recollection.refresh()
+            return {
+                row.id: copy(row)
                 for row in held.recollection.state.facts.values()
                 if row.state in {"superseded", "forgotten"}
             }
-            events = [
-                upheld(scope, rows[position], event.user_id)
-                for position, event in held.recollection.tellings(list(rows)).items()
-                if event.session_id == session_id or event.event_id == event_id
-            ]
-        if events:
-            self._recorder.append(events)
+
+    def _tellings(self, scope: Scope, positions: Sequence[int]) -> dict[int, Event]:
+        held = self.holdings.of(scope)
+        with held.lock:
+            return held.recollection.tellings(positions)
+
+    def _say_again(
+        self, scope: Scope, rows: Sequence[FactRow], events: Mapping[int, Event]
+    ) -> None:
+        users = {
+            row.id: event.user_id
+            for row in rows
+            for event in (events.get(row.settled), events.get(row.position))
+            if event is not None
+        }
+        if rows:
+            self._recorder.append([upheld(scope, row, users.get(row.id)) for row in rows])
 
     def close(self) -> None:
         """Keep what was folded for whoever comes next; they can do without."""

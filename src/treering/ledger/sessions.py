@@ -23,6 +23,7 @@ from treering.ledger.episodes import ASKS_MAX, episode, told, told_and_closed
 from treering.ledger.forking import fork_name, forked, last_end, seq_of, turn_end_of
 from treering.ledger.handles import Handle
 from treering.ledger.turnings import redoable, undoable
+from treering.memory.walls import is_walled
 from treering.model.fields import check_count, check_id, check_list, check_text
 from treering.model.kinds import BOUNDARIES
 from treering.model.parts import SessionClosed
@@ -322,7 +323,7 @@ class Session(Handle):
             self._kernel.results.policy,
             user=self.user,
             in_group=self.charter.mode == "group",
-            walled=self.isolation is not None and not self.isolation.cross_user_memory,
+            walled=is_walled(self.charter, lambda one: self._journal.charter(self.scope, one)),
             summariser=summariser,
         )
 

@@ -295,6 +295,8 @@ class Memory:
 
     def fact_ids(self, beginning: str, *, limit: int = PAGE_ITEMS_DEFAULT) -> list[str]:
         """Return the ids of facts that begin like this, whatever became of them."""
+        check_text(beginning, "beginning")
+        check_count(limit, "limit")
         held = self._holding()
         with held.lock:
             held.refresh()

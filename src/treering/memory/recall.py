@@ -178,6 +178,8 @@ def _latest(holding: Holding, asking: Asking, row: FactRow) -> FactRow:
         return row
     for user in users_asked(holding, asking):
         other = state.rival((user, row.wall), row.slot)
-        if other is not None and user is not None and other.state == "current":
+        if other is None or user is None or other.valid_from_ms > asking.now_ms:
+            continue
+        if other.state == "current":
             rivals.append(other)
     return max(rivals, key=lambda one: (one.valid_from_ms, one.recorded_ms, one is row))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from treering.memory.asking import Asking
     from treering.memory.holding import Holding
     from treering.memory.nearness import Near
+    from treering.model.episodes import Episode
     from treering.model.events import Event
 
 OUTDATED_MAX: Final = 500
@@ -84,11 +85,19 @@ def _episode(
         user=episode.user,
         started_ms=episode.started_ms,
         summary=summary,
-        topics=tuple(episode.topics),
+        topics=_topics_left(episode, summary),
         score=0.0,
         why={},
         evidence=tuple(episode.evidence),
     )
+
+
+def _topics_left(episode: Episode, summary: str) -> tuple[str, ...]:
+    """Return what an episode is about; if anything was left out, what the rest of it names."""
+    if summary == episode.summary:
+        return tuple(episode.topics)
+    told = summary.casefold()
+    return tuple(one for one in episode.topics if one.casefold() in told)
 
 
 def _outdated(holding: Holding, users: set[str | None], wall: str | None) -> list[Outdated]:

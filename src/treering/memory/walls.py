@@ -8,11 +8,20 @@ from treering.errors import InvalidInput, NotFound
 from treering.model.sessions import GROUP_PREFIX, Charter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from treering.memory.ports import Recorder
     from treering.model.scopes import Scope
-    from treering.model.sessions import Isolation
+
+
+def is_walled(charter: Charter, charter_of: Callable[[str], Charter | None]) -> bool:
+    """Whether a session keeps to itself what it learns, or the one whose agent began it does."""
+    seen: set[str] = set()
+    while charter.walls is None and charter.spawned_by not in {None, *seen}:
+        origin = charter.spawned_by or ""
+        seen.add(origin)
+        charter = charter_of(origin) or Charter()
+    return charter.walls is not None and not charter.walls.cross_user_memory
 
 
 class Walls:
@@ -30,17 +39,8 @@ class Walls:
         if charter is None:
             # A group in which nothing was said yet: what is known of its members stays out of it.
             return session if session.startswith(GROUP_PREFIX) else None
-        walls = self._inherited(charter)
-        return None if walls is None or walls.cross_user_memory else session
-
-    def _inherited(self, charter: Charter) -> Isolation | None:
-        """Return what a session is isolated from, or the one whose agent began it."""
-        seen: set[str] = set()
-        while charter.walls is None and charter.spawned_by not in {None, *seen}:
-            origin = charter.spawned_by or ""
-            seen.add(origin)
-            charter = self._recorder.charter(self._scope, origin) or Charter()
-        return charter.walls
+        walled = is_walled(charter, lambda one: self._recorder.charter(self._scope, one))
+        return session if walled else None
 
     def opened(self, session: str | None) -> str | None:
         """Return the session if it is there, else None.

@@ -41,7 +41,9 @@ FOR EACH ROW EXECUTE FUNCTION drop_neighbours();
 CREATE FUNCTION levels_of(packed bytea, part integer, dimensions integer) RETURNS real[]
 LANGUAGE sql IMMUTABLE
 AS $$
-  SELECT array_agg(((get_byte(packed, part * (dimensions + 4) + 4 + at) # 128) - 128)::real ORDER BY at)
+  SELECT array_agg(
+    ((get_byte(packed, part * (dimensions + 4) + 4 + at) # 128) - 128)::real ORDER BY at
+  )
   FROM generate_series(0, dimensions - 1) AS at
 $$;
 
@@ -211,7 +213,9 @@ DECLARE
   routine text;
 BEGIN
   -- Whoever calls could else put tables of his own before the ledger's.
-  FOREACH routine IN ARRAY ARRAY['drop_neighbours', 'admit_nearest', 'enter_neighbours', 'run_nearest'] LOOP
+  FOREACH routine IN ARRAY ARRAY[
+    'drop_neighbours', 'admit_nearest', 'enter_neighbours', 'run_nearest'
+  ] LOOP
     EXECUTE format('ALTER FUNCTION %I SET search_path = %I, pg_temp', routine, current_schema());
   END LOOP;
 END
