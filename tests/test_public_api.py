@@ -88,7 +88,11 @@ def _is_mentioned(subject: str, name: str) -> bool:
     return re.search(rf"`({subject}\.)?{name}\(", PAGE) is not None
 
 
-@pytest.mark.parametrize("error", set(errors()) - NOT_FOR_CALLERS, ids=lambda error: error.code)
+@pytest.mark.parametrize(
+    "error",
+    sorted(set(errors()) - NOT_FOR_CALLERS, key=lambda error: error.code),
+    ids=lambda error: error.code,
+)
 def test_every_error_is_public_and_has_its_row(error: type[TreeringError]) -> None:
     assert error.__name__ in NAMES
     assert f"| `{error.__name__}` | `{error.code}` |" in PAGE
