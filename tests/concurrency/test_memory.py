@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
-from builders import HERE
+from builders import DAY, HERE
 from concurrency.processes import Colleague, colleagues
+from treering.memory.events import changed
 from treering.memory.learning import CHUNK
 from treering.model.memories import NewFact
+from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -121,6 +123,22 @@ def test_a_handle_that_several_meet_at_once_belongs_to_one_user(path: Path) -> N
         links = ledger.events(HERE, kinds=["user.linked"]).items
     assert len(handles) == 10
     assert sum(not link.redacted for link in links) == 10
+
+
+def test_a_fact_that_several_use_again_at_once_is_not_thereby_confirmed(path: Path) -> None:
+    with treering.open(path, embedder="off") as ledger:
+        memory = ledger.memory(HERE)
+        fact_id = memory.learn("Owns a grey umbrella", user="jo", importance=1).fact_id
+        memory.fade(now_ms=memory.fact(fact_id).created_ms + 200 * DAY)
+        # Each saw that it had faded before the other said that it is used.
+        used = changed(
+            Scope(HERE), "memory.restored", fact_id, session=None, user="jo", reason="used"
+        )
+        ledger.append([used, used])
+        by_use = memory.fact(fact_id)
+        by_somebody = memory.accept(fact_id)
+
+    assert (by_use.state, by_use.confirmed, by_somebody.confirmed) == ("current", False, True)
 
 
 def test_a_process_that_is_killed_leaves_all_or_nothing_of_a_part(path: Path) -> None:

@@ -42,8 +42,9 @@ def test_facts_and_episodes_come_with_scores_reasons_and_evidence(
     assert (fact.fact.text, fact.evidence) == ("Deploys with Ansible", (evidence,))
     assert 0 < fact.score <= 1
     assert fact.similarity >= 0.6
-    assert fact.why.keys() == {"words", "vector", "importance", "recency"}
+    assert fact.why.keys() == {"words", "vector", "match", "importance", "recency"}
     assert (fact.why["importance"], fact.why["recency"]) == (0.8, 1.0)
+    assert fact.score == pytest.approx(0.3 * 0.8 + 0.5 * fact.why["match"] + 0.2, abs=1e-3)
     assert (told.id, told.session_id) == (episode.event_id, "s1")
     assert evidence in told.evidence
     assert found.facts == f"- Deploys with Ansible ({fact.fact.category})"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treering.derive.claim_relations import relation
 from treering.derive.fact_extraction import (
     CANDIDATES_PER_UTTERANCE_MAX,
     CORRECTION_REACH,
@@ -20,6 +21,13 @@ from treering.derive.fact_extraction import (
 
 GIVING = {
     "I live in Ghent and I work at Acme Corp.": ["Lives in Ghent", "Works at Acme Corp"],
+    "I live in Ghent, work at Acme Corp and have two cats": [
+        "Lives in Ghent",
+        "Works at Acme Corp",
+        "Has two cats",
+    ],
+    "I'm allergic to nuts and live in Ghent": ["Is allergic to nuts", "Lives in Ghent"],
+    "I like to cook and have guests": ["Likes to cook and have guests"],
     "I prefer short answers": ["Prefers short answers"],
     "My wife is Anna, and our dog is called Max.": ["Wife is Anna", "Dog is called Max"],
     "We use PostgreSQL 16 for storage.": ["Uses PostgreSQL 16 for storage"],
@@ -45,6 +53,9 @@ GIVING = {
     "Please never commit to main directly.": ["Never commit to main directly"],
     "My manager is Priya": ["Manager is Priya"],
     "I speak Portuguese and English": ["Speaks Portuguese and English"],
+    "I stopped going to the gym": ["Stopped going to the gym"],
+    "I stopped eating fish last year": ["Stopped eating fish last year"],
+    "I'm not allergic to peanuts": ["Is not allergic to peanuts"],
 }
 SILENT = [
     "Could you fix the failing test in parser.py?",
@@ -76,6 +87,32 @@ SILENT = [
     "ok do it",
     "I hate when builds are slow",
     "Always a pleasure",
+    "I stopped the server",
+    "I no longer get this error",
+    "I'm not tired anymore",
+    "not sure any more",
+    "I don't need it anymore",
+    "Do not use tabs any more",
+]
+ENDING = [
+    ("I am no longer vegetarian", "Is no longer vegetarian", "Is vegetarian"),
+    ("I'm no longer a vegetarian.", "Is no longer a vegetarian", "Is vegetarian"),
+    ("I'm not vegetarian any more", "Is no longer vegetarian", "Is vegetarian"),
+    ("not vegetarian any more", "Is no longer vegetarian", "Is a vegetarian"),
+    ("No longer vegetarian", "Is no longer vegetarian", "Is vegetarian"),
+    ("I don't work at Acme anymore", "No longer works at Acme", "Works at Acme"),
+    ("I no longer work at Acme", "No longer works at Acme", "Is employed by Acme"),
+    ("I'm not living in Ghent any more", "No longer lives in Ghent", "Lives in Ghent"),
+    ("I stopped drinking coffee", "No longer drinks coffee", "Drinks coffee"),
+    ("I've given up eating fish", "No longer eats fish", "Eats fish"),
+    ("I quit smoking", "No longer smokes", "Smokes"),
+    ("I can no longer eat nuts", "Can no longer eat nuts", "Can eat nuts"),
+    ("I don't have a dog any longer", "No longer has a dog", "Has a dog"),
+    ("I'm not married anymore", "Is no longer married", "Is married to Sam"),
+    ("We no longer deploy on Fridays", "No longer deploys on Fridays", "Deploys on Fridays"),
+    ("My timezone isn't CET any more", "Timezone is no longer CET", "Timezone is CET"),
+    ("My wife no longer works at Acme", "Wife no longer works at Acme", "Wife works at Acme"),
+    ("Our app doesn't use pnpm anymore", "The app no longer uses pnpm", "The app uses pnpm"),
 ]
 
 
@@ -100,6 +137,16 @@ def test_what_users_say_of_themselves_becomes_facts_in_normal_form(
 @pytest.mark.parametrize("said", SILENT)
 def test_what_is_no_lasting_statement_gives_nothing(said: str) -> None:
     assert extract_facts(heard(said)) == []
+
+
+@pytest.mark.parametrize(("said", "text", "old"), ENDING)
+def test_what_has_ended_is_told_in_one_form_and_contradicts_what_was(
+    said: str, text: str, old: str
+) -> None:
+    (candidate,) = extract_facts(heard(said))
+
+    assert candidate.text == text
+    assert relation(candidate.text, old, 0.7) == "contradicts"
 
 
 @pytest.mark.parametrize(

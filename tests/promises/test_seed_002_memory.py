@@ -19,7 +19,7 @@ from treering.model.memories import EPISODES_DEFAULT, Category
 from treering.model.sessions import GROUP_TOOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from treering import Ledger, Session
@@ -31,6 +31,13 @@ READ_ALL = (
     "for file in sorted(pathlib.Path(sys.argv[1]).rglob('*')):\n"
     "    sys.stdout.buffer.write(file.read_bytes() if file.is_file() else b'')\n"
 )
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    """Return an empty ledger. What databases promise to the memory is tested for each of them."""
+    with treering.open(":memory:") as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -65,8 +65,8 @@ class Step(msgspec.Struct, frozen=True):
 
 
 DEEDS: Final = (
-    "say", "say", "learn", "reject", "redact_event", "redact_telling", "redact_session", "forget",
-    "fade", "recall", "extract_again", "write_episode", "rebuild", "reopen",
+    "say", "say", "learn", "agree", "reject", "redact_event", "redact_telling", "redact_session",
+    "forget", "fade", "recall", "extract_again", "write_episode", "rebuild", "reopen",
 )  # fmt: skip
 STEPS: Final = st.builds(
     Step, st.sampled_from(DEEDS), st.sampled_from(USERS), st.sampled_from(sorted(SENTENCES))

@@ -54,6 +54,13 @@ class Mourning:
         assert self.alive - before <= may_come
         if step.deed in KEEPING:
             assert self.alive == before
+        if step.deed == "reject":
+            assert (step.user, step.word) not in self.alive
+        if step.deed == "forget":
+            assert step.user not in {user for user, _ in self.alive}
+        # Nothing outlives the events that say so.
+        cited = {one for fact in known(self._story.ledger) for one in fact["evidence"]}
+        assert cited <= self._story.said.keys()
 
 
 def told_by(step: Step) -> tuple[str, str]:

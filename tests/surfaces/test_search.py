@@ -11,6 +11,7 @@ from builders import ELSEWHERE, HERE, NOON, run_of, said
 from formats.logs import claude_code, codex, pi
 from surfaces.agent_homes import FOLDERS, move_in, work_in, write_log
 from surfaces.talks import IN, TOKEN
+from treering.embedders.static import StaticEmbedder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -274,3 +275,17 @@ def test_a_search_by_meaning_that_finds_nothing_says_what_to_try(tides: CommandL
     assert "ask in other words, or for words with --mode words" in semantic.out
     assert "--mode hybrid" in by_words.out
     assert unknown.status == 2
+
+
+def test_a_search_by_meaning_says_when_another_embedder_made_the_vectors(
+    tides: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("search", "tide", "--scope", HERE, "--mode", "hybrid")
+    before = tides(*asked, "--json").body["vectors_missing"]
+    monkeypatch.setattr(StaticEmbedder, "name", "another table")
+
+    after = tides(*asked, "--json").body["vectors_missing"]
+
+    assert before == 0
+    assert after > 0
+    assert "run treering rebuild --vectors" in tides(*asked).out

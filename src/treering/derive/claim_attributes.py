@@ -109,6 +109,7 @@ _STATES: Final = word_set(
 )
 _DEGREES: Final = word_set("too very so really quite pretty not still a bit super extremely")
 _PLURAL_VERBS: Final = frozenset({"be use by", "be love by", "be like by", "be read by"})
+_PARTED: Final = frozenset({"divorced", "widowed", "separated"})
 _NAMED: Final = re.compile(r"[A-Z0-9\"'#]|\S+[@/\d]|\S*[A-Z]")
 
 
@@ -130,8 +131,17 @@ def holds_one(attribute: str) -> bool:
 
 
 def holds_many(attribute: str) -> bool:
-    """Return whether what is said with a verb may hold of many at once."""
-    return attribute.split(" ", 1)[0] in _MANY_VERBS
+    """Return whether what is said with a verb, or of an event's day, may hold of many at once."""
+    return attribute.startswith("day of ") or attribute.split(" ", 1)[0] in _MANY_VERBS
+
+
+def embraces(attribute: str | None, value: str, other: str) -> bool:
+    """Return whether a value says the same as another, and less: who is divorced is single."""
+    if attribute != "spouse" or value == other:
+        return False
+    if value == "single":
+        return other in _PARTED
+    return value == "married" and other != "single" and other not in _PARTED
 
 
 def names_slot(noun: str, value: str) -> bool:
@@ -160,6 +170,12 @@ def is_slot(noun: str) -> bool:
         or noun.rsplit(" ", 1)[-1] in _SLOTS
         or noun.startswith("favourite ")
     )
+
+
+def names_attribute(noun: str) -> bool:
+    """Return whether a noun as a whole is known to name what holds one value at a time."""
+    attribute = attribute_of(noun)
+    return attribute in _SLOTS or attribute in _NAMED_ONCE
 
 
 def _is_state(value: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from treering.derive.claim_words import base, expanded, spelt, trimmed
+from treering.derive.claim_words import VERBS, base, expanded, spelt, third_person, trimmed
 
 _IGNORE: Final = re.IGNORECASE
 _LEAD: Final = re.compile(
@@ -53,6 +53,7 @@ _CEASED: Final = re.compile(
 )
 _ING: Final = re.compile(r"^((?:(?:I|we|(?:the )?user|[A-Z]\w+) )?)(\w+ing)\b", _IGNORE)
 _AGAIN: Final = re.compile(r"\s+(?:any ?more|now|any longer|at all|these days|nowadays|instead)$")
+_ABLE: Final = re.compile(r"(?:\bcan|^Can) (?P<verb>[a-z]+)\b")
 _STAND: Final = re.compile(r"\b(?:stand|bear) (?=\w)")
 _BLANKS: Final = re.compile(r"\s+")
 
@@ -111,7 +112,13 @@ def _without_denial(said: str) -> tuple[str, bool]:
     without, count = _DENIED.subn("", said, count=2)
     if count:
         said, denied = _STAND.sub("like ", without), denied != (count % 2 == 1)
-    return said, denied
+    # Who cannot eat nuts does not eat them: nor is there a difference where it is not denied.
+    return _ABLE.sub(_able, said, count=1), denied
+
+
+def _able(found: re.Match[str]) -> str:
+    verb = found["verb"]
+    return third_person(verb) if VERBS.get(verb) == verb else found.group()
 
 
 def _based(found: re.Match[str]) -> str:

@@ -6,7 +6,14 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.derive.claim_attributes import CLASSED, attribute_of, holds_one, is_slot
-from treering.derive.claim_times import divided, is_date, is_schedule
+from treering.derive.claim_times import (
+    days_in,
+    divided,
+    is_date,
+    is_occasion,
+    is_repeated,
+    is_schedule,
+)
 from treering.derive.claim_words import VERBS, base, normal, word_set, words
 
 if TYPE_CHECKING:
@@ -43,6 +50,11 @@ _CALLED: Final = re.compile(
     r"(?:a |an |the )?(?P<noun>.+?),? (?:named|called) (?P<value>.+)", _IGNORE
 )
 _AGED: Final = re.compile(r"(?P<years>\d{1,3})(?: years? old| y/?o)?", _IGNORE)
+_MARITAL: Final = re.compile(
+    r"(?:(?:happily|newly|recently|un)[ -]?)?(?P<status>married|single|divorced|widowed|separated)"
+    r"(?: (?:from|since|for|in) .+)?",
+    _IGNORE,
+)
 _EATING: Final = word_set("vegetarian vegan pescatarian carnivore omnivore flexitarian")
 _CRAFT: Final = re.compile(
     r"an? (?P<value>(?:(?!of )[\w/+#-]+ ){0,4}(?:\w+(?:eer|ician|ologist|ist|yst)|developer"
@@ -88,7 +100,30 @@ def scheduled(text: str) -> Reading | None:
     """Read a text that says when something takes place."""
     event, times = divided(text)
     named = [base(word) for word in words(event) if word not in _FILLING]
-    return Reading(f"time of {' '.join(named)}", times, single=True) if named and times else None
+    if not named or not times:
+        return None
+    return Reading(
+        f"time of {' '.join((*named, *_kept_apart(named[0], times)))}", times, single=True
+    )
+
+
+def occasion(text: str) -> Reading | None:
+    """Read a text without a verb that names an event and when it is.
+
+    There are many flights and one flight to Oslo: only what is told of more than its day moves.
+    """
+    reading = scheduled(text)
+    if reading is None or is_repeated(text):
+        return reading
+    event = reading.attribute.removeprefix("time of ")
+    if " " in event or is_slot(event) or not is_occasion(text):
+        return reading
+    return Reading(f"day of {event}", reading.value, single=False)
+
+
+def _kept_apart(event: str, times: str) -> list[str]:
+    """Return the days that have an hour of their own: who wakes at six on weekdays may sleep on."""
+    return [day for day in days_in(times) if day in _KINDS_OF_DAY or event in _ROUTINES]
 
 
 def value_in(text: str) -> tuple[str, str]:
@@ -103,6 +138,10 @@ def _be(verb: str, rest: str) -> Reading | None:
         return Reading("age", aged["years"], single=True)
     if normal(rest) in _EATING:
         return Reading("diet", normal(rest), single=True)
+    status = _MARITAL.fullmatch(rest)
+    if status is not None:
+        is_single = rest.lower().startswith("un")
+        return Reading("spouse", "single" if is_single else status["status"].lower(), single=True)
     craft = _CRAFT.fullmatch(rest)
     if craft is not None:
         return Reading("occupation", craft["value"], single=True)
@@ -218,6 +257,9 @@ def _is_told_by(rest: str) -> bool:
     return rest.startswith(("born ", "founded ", "released "))
 
 
+_KINDS_OF_DAY: Final = frozenset({"weekday", "weekend"})
+_ROUTINES: Final = word_set("wake get go start begin finish end stop eat sleep work open close")
+"""What is done every day, at an hour that the day decides."""
 _FILLING: Final = word_set(
     "is are was were be has have had takes take place on at in every each of and to up always"
     " usually typically there it from by"

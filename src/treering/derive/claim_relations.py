@@ -13,15 +13,10 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from treering.derive.claim_attributes import holds_many
-from treering.derive.claim_words import base, normal, word_set, words
-from treering.derive.claims import (
-    CLAIM_CHARACTERS_MAX,
-    TEXTS_HELD,
-    USER,
-    Claim,
-    claim_slot,
-    read_claim,
-)
+from treering.derive.claim_times import days_in
+from treering.derive.claim_values import EMPTY, compared, joined, may_be_part, one_word
+from treering.derive.claim_words import normal, word_set, words
+from treering.derive.claims import CLAIM_CHARACTERS_MAX, TEXTS_HELD, Claim, claim_slot, read_claim
 
 Relation: TypeAlias = Literal["same", "refines", "contradicts", "unrelated"]
 
@@ -32,18 +27,6 @@ _OPPOSED_SIMILARITY_MIN: Final = 0.8
 _SHARED_MIN: Final = 0.6
 """The part of their words that two statements share if one denies the other."""
 
-_EMPTY: Final = word_set(
-    "i we my our user user's me is am are was were be been do does did has have had will would can"
-    " could should not never no longer any more anymore now currently still also really actually"
-    " always usually very much of to that this it in on at for and"
-)
-_SYNONYMS: Final = {
-    "love": "like", "enjoy": "like", "adore": "like", "prefer": "like", "favourite": "like",
-    "favorite": "like", "reside": "live", "js": "javascript", "ts": "typescript",
-    "postgres": "postgresql", "nyc": "new-york-city", "color": "colour", "big": "large",
-    "kid": "child", "children": "child", "automobile": "car", "job": "work",
-    "vscode": "vs-code", "k8s": "kubernetes", "py": "python",
-}  # fmt: skip
 _OPPOSITES: Final = frozenset(
     frozenset(pair.split("/"))
     for pair in word_set(
@@ -58,11 +41,6 @@ _OPPOSITES: Final = frozenset(
 )
 _NUMBER: Final = re.compile(
     r"v?\d[\d.:,]*\w*|\w+day|one|two|three|four|five|six|seven|eight|nine|ten"
-)
-_PHRASES: Final = (
-    ("new york city", "nyc"),
-    ("vs code", "vscode"),
-    ("visual studio code", "vscode"),
 )
 
 
@@ -91,23 +69,11 @@ class _Statement(NamedTuple):
 @lru_cache(maxsize=TEXTS_HELD)
 def _statement(text: str) -> _Statement:
     claim = read_claim(text)
-    said = tuple(_one(word) for word in words(_joined(text)) if word not in _EMPTY)
+    said = tuple(one_word(word) for word in words(joined(text)) if word not in EMPTY)
     names = frozenset(
-        _one(one) for part in text.split()[1:] if part[:1].isupper() for one in words(part)
+        one_word(one) for part in text.split()[1:] if part[:1].isupper() for one in words(part)
     )
     return _Statement(claim, claim_slot(claim), said, names)
-
-
-def _joined(text: str) -> str:
-    folded = text.casefold()
-    for phrase, word in _PHRASES:
-        folded = folded.replace(phrase, word)
-    return normal(folded)
-
-
-def _one(word: str) -> str:
-    plain = base(word)
-    return _SYNONYMS.get(plain, plain)
 
 
 def _by_claims(new: _Statement, old: _Statement) -> Relation | None:
@@ -116,15 +82,15 @@ def _by_claims(new: _Statement, old: _Statement) -> Relation | None:
     if one.subject is not None and other.subject is not None and one.subject != other.subject:
         return "unrelated"
     if new.slot is None or new.slot != old.slot:
-        return None
-    values = _compared(one.value or "", other.value or "")
+        return _by_events(one, other)
+    values = compared(one, other)
     if one.negated != other.negated:
         return "contradicts" if values in {"equal", "wider", "narrower"} else "unrelated"
     if values == "equal":
         return "same"
     if one.negated or not one.single_valued or not other.single_valued:
         return _by_many(one, other, values)
-    if values == "other" or not _may_be_part(one, other):
+    if values == "other" or not may_be_part(one, other):
         return "contradicts"
     return "refines" if values == "narrower" else "same"
 
@@ -140,13 +106,36 @@ def _by_many(one: Claim, other: Claim, values: str) -> Relation | None:
     return "refines" if values == "narrower" else "same"
 
 
+def _by_events(one: Claim, other: Claim) -> Relation | None:
+    """Decide where one tells more than the other of what takes place: with whom, on which days."""
+    first, second = _event(one), _event(other)
+    if one.negated != other.negated or not first or not second:
+        return None
+    days = {*days_in(one.value or ""), *days_in(other.value or "")}
+    if not (first < second or first > second):
+        return "unrelated" if first != second and first ^ second <= days else None
+    values = compared(one, other)
+    if first > second:
+        return "refines" if values in {"equal", "narrower"} else "unrelated"
+    if values in {"equal", "wider"}:
+        return "same"
+    # An hour that is told of no day in particular is that of each.
+    return "contradicts" if second - first <= days else "unrelated"
+
+
+def _event(claim: Claim) -> frozenset[str]:
+    """Return the words that name what a claim tells the time of; none if it tells no time."""
+    said = claim.attribute or ""
+    return frozenset(said.split()[2:]) if said.startswith("time of ") else frozenset()
+
+
 def _by_former(new: _Statement, old: _Statement) -> Relation | None:
     """Decide by the value that the new statement names as the former one."""
     former = new.claim.replaced
     if former is None:
         return None
-    gone = {_one(word) for word in words(_joined(former))} - _EMPTY
-    come = {_one(word) for word in words(_joined(new.claim.value or ""))} - _EMPTY
+    gone = {one_word(word) for word in words(joined(former))} - EMPTY
+    come = {one_word(word) for word in words(joined(new.claim.value or ""))} - EMPTY
     there = set(old.words)
     if gone and gone <= there and not (come and come <= there) and not old.claim.negated:
         return "contradicts"
@@ -238,31 +227,3 @@ def _is_settled(new: Claim, old: Claim) -> bool:
         claim.attribute is not None and not claim.single_valued and holds_many(claim.attribute)
         for claim in (new, old)
     )
-
-
-def _compared(new: str, old: str) -> Literal["equal", "narrower", "wider", "other"]:
-    """Compare two values: the narrower one says all of the other, and more."""
-    one, other = normal(new), normal(old)
-    if one == other:
-        return "equal"
-    if not one or not other:
-        return "narrower" if one else "wider"
-    first = [_one(word) for word in words(_joined(one)) if word not in _EMPTY] or [one]
-    second = [_one(word) for word in words(_joined(other)) if word not in _EMPTY] or [other]
-    if sorted(first) == sorted(second):
-        return "equal"
-    if set(first) > set(second):
-        return "narrower"
-    return "wider" if set(first) < set(second) else "other"
-
-
-def _may_be_part(one: Claim, other: Claim) -> bool:
-    """Return whether a longer value may be the shorter one told in full.
-
-    Of the user it usually is; of the world "Ireland" and "Kingdom of Ireland" are two values, and
-    only what follows a comma or stands in brackets is an addition.
-    """
-    if one.subject == USER:
-        return True
-    short, long = sorted((normal(one.value or ""), normal(other.value or "")), key=len)
-    return long.startswith((f"{short},", f"{short} ("))

@@ -42,6 +42,16 @@ _PIECES: Final = re.compile(
     rf"|\b(?:at|by|before|after|until|around|about) \d{{1,2}}\b",
     re.IGNORECASE,
 )
+_ON: Final = r"(?:(?:on|by|from|to|until|till|before|after|around|about|the) )*"
+_DATED: Final = re.compile(
+    rf"\b{_ON}(?:\d{{4}}-\d\d-\d\d"
+    rf"|(?:(?:{_MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH}))(?:,? \d{{4}})?)\b"
+    rf"|\bin (?:{_MONTH})(?: \d{{4}})?\b",
+    re.IGNORECASE,
+)
+"""A day or a month of the calendar, with what leads to it."""
+_PAST: Final = re.compile(r"\b[a-z]{2,}ed\b")
 _DATE: Final = re.compile(
     rf"\b(?:\d{{4}}-\d\d-\d\d|(?:1[0-9]|20)\d\d|(?:{_MONTH})\.? \d{{1,2}}"
     rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH}))\b",
@@ -66,8 +76,28 @@ def is_repeated(text: str) -> bool:
 
 def divided(text: str) -> tuple[str, str]:
     """Return what a schedule is of, and its times."""
-    times = [found.group() for found in _PIECES.finditer(text)]
-    return _PIECES.sub(" ", text), " ".join(times)
+    dates = [found.group() for found in _DATED.finditer(text)]
+    rest = _DATED.sub(" ", text)
+    times = [found.group() for found in _PIECES.finditer(rest)]
+    return _PIECES.sub(" ", rest), " ".join((*times, *dates))
+
+
+def is_day(text: str) -> bool:
+    """Return whether a text names a day of the calendar and nothing else."""
+    return _DATED.fullmatch(text.strip(" ,.")) is not None
+
+
+def is_occasion(text: str) -> bool:
+    """Return whether a text that has no known verb names an event and its day."""
+    return _DATED.search(text) is not None and _PAST.search(text) is None
+
+
+def days_in(times: str) -> list[str]:
+    """Return the days of the week in a text that tells times, if it tells an hour as well."""
+    if _AT.search(times) is None and CLOCK.search(times) is None:
+        return []
+    days = [day.lower().removesuffix("s") for day in DAY.findall(times)]
+    return ["weekday" if day == "workday" else day for day in days]
 
 
 def is_date(text: str) -> bool:

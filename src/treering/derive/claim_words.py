@@ -11,7 +11,7 @@ _BLANKS: Final = re.compile(r"\s+")
 _EDGES: Final = ' \t\n.,;:!?"“”«»*_`'
 _QUOTES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "`": "'", "\u00a0": " "})
 ARTICLES: Final = frozenset({"a", "an", "the"})
-_LEADING_ARTICLE: Final = re.compile(r"(?:the|an|a) (?=\S)")
+_LEADING_ARTICLE: Final = re.compile(r"\A(?:the|an|a) (?=\S)")
 _CONTRACTION: Final = re.compile(
     r"\b(?:(can)'?t|(can)not|(won)'t|(shan)'t|(\w+?)n't|(I|we|you|they)'(m|re|ve|ll)"
     r"|(he|she|it|that|there)'(s|ll))(?!\w)",

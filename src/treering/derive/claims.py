@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.claim_attributes import attribute_of, is_of_many, is_slot, names_slot
+from treering.derive.claim_attributes import (
+    attribute_of,
+    is_of_many,
+    is_slot,
+    names_attribute,
+    names_slot,
+)
 from treering.derive.claim_cues import UNMARKED, unmarked
 from treering.derive.claim_forms import (
     divided_of,
@@ -23,8 +29,14 @@ from treering.derive.claim_forms import (
     reversed_of,
     titled,
 )
-from treering.derive.claim_predicates import Reading, read_predicate, scheduled, value_in
-from treering.derive.claim_times import is_schedule, is_time
+from treering.derive.claim_predicates import (
+    Reading,
+    occasion,
+    read_predicate,
+    scheduled,
+    value_in,
+)
+from treering.derive.claim_times import is_day, is_occasion, is_schedule, is_time
 from treering.derive.claim_words import SAID_OF, VERBS, normal, spelt, trimmed, word_set
 
 if TYPE_CHECKING:
@@ -122,8 +134,10 @@ def _of_title(text: str) -> tuple[str, Reading] | None:
     if noun is not None and is_title(noun[0]) and not _MORE.match(noun[2]):
         return normal(noun[0]), Reading(noun[1], value_in(noun[2])[1], single=True)
     title = titled(text)
-    reading = None if title is None else read_predicate(title[1])
-    return None if title is None or reading is None else (normal(title[0]), reading)
+    if title is None or _KIN.fullmatch(title[0]) is not None:
+        return None
+    reading = read_predicate(title[1])
+    return None if reading is None else (normal(title[0]), reading)
 
 
 def _read(text: str, *, denied: bool) -> tuple[str | None, Reading | None]:
@@ -151,7 +165,13 @@ def _read(text: str, *, denied: bool) -> tuple[str | None, Reading | None]:
     kin = _KIN.match(text)
     if kin is not None or word in {"favourite", "favorite"} or is_slot(word):
         return _of_own(text)
-    return _of_named(text)
+    return _of_own(text) if _is_of_slot(text) else _of_named(text)
+
+
+def _is_of_slot(text: str) -> bool:
+    """Return whether a sentence begins with a name of several words for what the user has once."""
+    noun, is_there, _ = text.partition(" is ")
+    return bool(is_there) and noun.count(" ") in {1, 2} and names_attribute(noun)
 
 
 def _of_own(text: str) -> tuple[str | None, Reading | None]:
@@ -161,7 +181,7 @@ def _of_own(text: str) -> tuple[str | None, Reading | None]:
         return USER, scheduled(text) if is_schedule(text) else None
     attribute = attribute_of(noun)
     if VERBS[verb] == "be" and not _MORE.match(rest) and "years old" not in rest:
-        if is_time(rest) and not is_slot(attribute):
+        if (is_time(rest) or is_day(rest)) and not is_slot(attribute):
             return USER, scheduled(text)
         value = rest.removeprefix("called ").removeprefix("named ")
         if names_slot(attribute, value) or (is_of_many(attribute) and value[:1].isupper()):
@@ -176,7 +196,7 @@ def _of_the(text: str) -> tuple[str | None, Reading | None] | None:
         return None
     subject, attribute, value, rest = found
     if subject is None:
-        if is_time(value) and not is_slot(attribute):
+        if (is_time(value) or is_day(value)) and not is_slot(attribute):
             return USER, scheduled(text)
         if not names_slot(attribute, value) or _MORE.match(value):
             return normal(attribute), read_predicate(f"is {value}")
@@ -198,8 +218,9 @@ def _of_named(text: str) -> tuple[str | None, Reading | None]:
             return normal(owner), Reading(attribute, value_in(value)[1], single=True)
     subject, verb, rest = _at_verb(text)
     if verb is None:
-        return (USER, scheduled(text)) if is_schedule(text) else (None, None)
-    if VERBS[verb] == "be" and is_time(rest):
+        is_told = is_schedule(text) or is_occasion(text)
+        return (USER, occasion(text)) if is_told else (None, None)
+    if VERBS[verb] == "be" and (is_time(rest) or is_day(rest)):
         return USER, scheduled(text)
     back = reversed_of(subject, verb, rest)
     if back is not None and not is_of_many(back[1]):

@@ -66,6 +66,8 @@ def category_of(text: str) -> Category:
         return "preference"
     if _TECHNICAL.search(text) is not None:
         return "technical"
-    if _WORK.search(text) is not None or attribute.startswith("work"):
+    if _WORK.search(text) is not None:
         return "work"
-    return "habit" if _HABIT.search(text) is not None else "personal"
+    if _HABIT.search(text) is not None:
+        return "habit"
+    return "work" if attribute.startswith("work") else "personal"

@@ -49,7 +49,8 @@ _GREETED: Final = re.compile(
     r"(?P<name>[A-Z][\w'-]+)(?=[,.!]|$| and\b| from\b)",
 )
 _BACK: Final = re.compile(
-    r"(?:(?:no|nope|sorry|wait|oops|actually|correction|hmm|in fact)[,.!:;]*\s+)+(?=\S)", _IGNORE
+    r"(?:(?:no(?! longer)|nope|sorry|wait|oops|actually|correction|hmm|in fact)[,.!:;]*\s+)+(?=\S)",
+    _IGNORE,
 )
 _MEANT: Final = re.compile(
     r"(?:(?:it is|it was|it's|that is|that's|I meant|I mean|make (?:it|that)|it should be|should be"

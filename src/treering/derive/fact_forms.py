@@ -31,12 +31,35 @@ CUT: Final = re.compile(
 TAIL: Final = re.compile(
     r"(?: (?:too|as well|though|now|anyway|a lot|so much|these days|myself|btw))+$", _IGNORE
 )
-FIRST: Final = re.compile(
-    r"(?:I|we) (?P<adverbs>(?:(?:also|really|actually|currently|now|just|still|mostly|mainly|always"
+_ADVERBS: Final = (
+    r"(?P<adverbs>(?:(?:also|really|actually|currently|now|just|still|mostly|mainly|always"
     r"|usually|often|typically|normally|generally|never|absolutely|personally|already|sometimes"
-    r"|recently|strongly|much|both|all|only|generally)\s+)*)(?P<denied>(?:do|can|will) not"
-    r" (?:ever )?)?"
+    r"|recently|strongly|much|both|all|only|generally)\s+)*)"
+)
+FIRST: Final = re.compile(
+    rf"(?:I|we) {_ADVERBS}(?P<denied>(?:do|can|will) not (?:ever )?)?"
     r"(?P<verb>[a-z]+)(?: (?P<rest>\S.*))?",
+    _IGNORE,
+)
+NOT_ANY_MORE: Final = re.compile(
+    r"(?P<head>(?:.*?\s)??)(?:(?:do|(?P<does>does)) )?not (?P<verb>[\w'-]+)(?P<rest>.*?)"
+    r" (?:any ?more|any longer)",
+    _IGNORE,
+)
+GIVEN_UP: Final = re.compile(
+    rf"(?:I|we) (?:have )?{_ADVERBS}(?:stopped|quit|gave up|given up)"
+    r" (?P<doing>[a-z]+ing)(?P<rest>(?: \S+)*)",
+    _IGNORE,
+)
+WHEN: Final = re.compile(
+    r"\b(?:last|ago|since|recently|yesterday|when|after|before|in \d{4}"
+    r"|this (?:year|month|week))\b",
+    _IGNORE,
+)
+"""When something came to an end."""
+ENDED: Final = re.compile(
+    rf"(?:I|we) {_ADVERBS}(?P<helping>am |are |can )?(?P<how>no longer|(?<=am )not|(?<=are )not)"
+    r" (?P<rest>\S.*)",
     _IGNORE,
 )
 MINE: Final = re.compile(
@@ -48,7 +71,8 @@ MINE: Final = re.compile(
 PROJECT: Final = re.compile(
     r"(?:the|this|our) (?P<noun>(?:[a-z]+ )?(?:project|repo|repository|codebase|app|application"
     r"|team"
-    r"|company|backend|frontend|service|api|server|site|monorepo|pipeline)) (?P<rest>(?:uses|runs"
+    r"|company|backend|frontend|service|api|server|site|monorepo|pipeline))"
+    r" (?P<rest>(?:no longer )?(?:uses|runs"
     r"|targets|requires|supports|depends on|deploys|is (?:written|built|deployed|hosted|licensed)"
     r"|lives|stores) \S.*)",
     _IGNORE,
@@ -132,6 +156,8 @@ LASTING: Final[dict[str, tuple[Category, int]]] = {
     "eat": ("habit", 5), "drink": ("habit", 4), "stand": ("preference", 6),
     "collect": ("habit", 4),
 }  # fmt: skip
+ALONE: Final = frozenset({"smoke", "drink"})
+"""What is said of someone in one word."""
 PAST: Final[dict[str, tuple[Category, int]]] = {
     "moved": ("personal", 8), "relocated": ("personal", 8), "switched": ("technical", 7),
     "migrated": ("technical", 7), "upgraded": ("technical", 6), "grew": ("personal", 6),

@@ -31,6 +31,16 @@ _CLAUSE: Final = re.compile(
     r"(?:;|,? (?:and|but|so|also)|,)\s+(?:also )?(?=(?:I|my|we|our)\b)"
     r"|;\s+| [\u2013\u2014] | - "
 )
+_GOING_ON: Final = re.compile(
+    r",? and (?:also )?(?=(?:(?:live|reside) (?:in|at|near|with)|work (?:at|for|as|in|from)"
+    r"|study (?:at|in)|(?:am|have|own|speak|prefer|hate|dislike) [\w']+)\b)"
+    r"|, (?=(?:(?:live|reside) (?:in|at|near)|work (?:at|for|as))\b)"
+)
+"""Where a sentence goes on to say something else of the same speaker, who is not named again."""
+_SPEAKER: Final = re.compile(r"(?P<who>I|[Ww]e) \w+ \w")
+_INFINITIVE: Final = re.compile(
+    r"\b(?:like|love|hate|prefer|want|wish|hope|plan|need|have|try|used|going|able) to [a-z]"
+)
 _BLANKS: Final = re.compile(r"\s+")
 
 
@@ -51,7 +61,22 @@ def own_sentences(text: str) -> Iterator[str]:
 
 def clauses(sentence: str) -> list[str]:
     """Return the parts of a sentence that each say something of the speaker."""
-    return [expanded(part.strip(" ,")) for part in _CLAUSE.split(sentence) if part.strip(" ,")]
+    return [
+        clause
+        for part in _CLAUSE.split(sentence)
+        if part.strip(" ,")
+        for clause in _divided(part.strip(" ,"))
+    ]
+
+
+def _divided(clause: str) -> list[str]:
+    """Return a clause with two verbs as two: one of them may cease to hold without the other."""
+    first, *others = _GOING_ON.split(expanded(clause))
+    speaker = _SPEAKER.match(first)
+    # "I live and work in Rome" and "I want to move and live in Rome" say one thing.
+    if speaker is None or _INFINITIVE.search(first) is not None:
+        return [expanded(clause)]
+    return [first, *(f"{speaker['who']} {other}" for other in others)]
 
 
 def spelt_quotes(text: str) -> str:

@@ -15,10 +15,13 @@ from treering.derive.claim_words import VERBS, third_person
 from treering.derive.claims import read_claim
 from treering.derive.fact_categories import KIN, Category, category_of
 from treering.derive.fact_forms import (
+    ALONE,
     CALL,
     CUT,
+    ENDED,
     EVENTS,
     FIRST,
+    GIVEN_UP,
     HABITS,
     HELD,
     HELD_EVENT,
@@ -28,6 +31,7 @@ from treering.derive.fact_forms import (
     LOCAL,
     MINE,
     NEVER,
+    NOT_ANY_MORE,
     OFTEN,
     ORDERS,
     PAST,
@@ -39,6 +43,7 @@ from treering.derive.fact_forms import (
     TAIL,
     TOLD,
     VAGUE,
+    WHEN,
 )
 
 _WORDS_MAX: Final = 28
@@ -61,7 +66,8 @@ def stated(clause: str) -> Statement | None:
     called = CALL.fullmatch(said)
     if called is not None:
         return Statement(f"Name is {called['name']}", "personal", 9, 0.95)
-    return _standing(said) or _first(said) or _mine(said) or _of_project(said)
+    said = _no_longer(said)
+    return _standing(said) or _ended(said) or _first(said) or _mine(said) or _of_project(said)
 
 
 def _standing(said: str) -> Statement | None:
@@ -81,6 +87,45 @@ def _standing(said: str) -> Statement | None:
     if HERE.search(rest) is not None or rest.split(" ", 1)[0].lower() not in ORDERS:
         return None
     return Statement(_of_user(f"{how} {rest}"), "preference", 8, 0.9)
+
+
+def _no_longer(said: str) -> str:
+    """Return a clause with "not any more" as "no longer", and with whom it is about."""
+    found = NOT_ANY_MORE.fullmatch(said)
+    if found is not None:
+        verb = third_person(found["verb"]) if found["does"] else found["verb"]
+        said = f"{found['head']}no longer {verb}{found['rest']}"
+    is_short = said.lower().startswith("no longer ") and STATE.match(said[10:]) is not None
+    return f"I am {said[0].lower()}{said[1:]}" if is_short else said
+
+
+def _ended(said: str) -> Statement | None:
+    """Read what is no longer so, where it would be a fact if it were."""
+    found = ENDED.fullmatch(_given_up(said))
+    if found is None:
+        return None
+    helping, how, rest = (found["helping"] or "").lower(), found["how"].lower(), found["rest"]
+    was = _first(f"I {helping if helping != 'can ' else ''}{rest}")
+    if was is None:
+        return None
+    if helping == "can ":
+        return was._replace(text=_of_user(f"Can {how} {rest}"))
+    if was.text.startswith("Is "):
+        return was._replace(text=f"Is {how} {was.text[3:]}")
+    if rest.startswith("have "):
+        return was._replace(text=_of_user(f"No longer has {rest[5:]}"))
+    if how == "not":
+        return None
+    return was._replace(text=f"No longer {was.text[0].lower()}{was.text[1:]}")
+
+
+def _given_up(said: str) -> str:
+    """Return "I stopped smoking" as "I no longer smoke", unless it says when that was."""
+    found = GIVEN_UP.fullmatch(said)
+    verb = None if found is None else VERBS.get(found["doing"].lower())
+    if found is None or verb is None or WHEN.search(found["rest"]) is not None:
+        return said
+    return f"I no longer {verb}{found['rest']}"
 
 
 def _first(said: str) -> Statement | None:
@@ -103,7 +148,9 @@ def _act(adverbs: list[str], denied: str, verb: str, rest: str) -> Statement | N
         return _denied(denied, verb, rest)
     if verb in PAST:
         return None if adverbs else _past(verb, rest)
-    if VERBS.get(verb, verb) != verb or verb.endswith("ed") or not rest:
+    if VERBS.get(verb, verb) != verb or verb.endswith("ed"):
+        return None
+    if not rest and verb not in ALONE:
         return None
     text = " ".join((*adverbs, third_person(verb), rest))
     lasting = LASTING.get(verb)
@@ -133,6 +180,8 @@ def _past(verb: str, rest: str) -> Statement | None:
     if not rest or first not in PAST_TAILS.get(verb, {first}):
         return None
     if verb == "joined" and not rest[0].isupper():
+        return None
+    if verb in {"stopped", "quit"} and not first.endswith("ing"):
         return None
     return _statement(f"{verb} {rest}", *PAST[verb])
 

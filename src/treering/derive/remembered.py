@@ -260,7 +260,8 @@ class Remembered:
         if row is None or row.state in {"superseded", "forgotten"}:
             return
         if row.state == "current":
-            row.accepted = True
+            # Several may use again at once what had faded: that accepts nothing.
+            row.accepted = row.accepted or payload.get("reason") != "used"
             self._touch(row)
             return
         row.reason = None

@@ -43,7 +43,7 @@ from treering.spine.spine import Spine
 from treering.spine.words import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from treering.ledger.drafts import Drafter
@@ -512,8 +512,9 @@ class Ledger(Archive):
         receipt = self._store.rebuild()
         for scope in searched:
             self.index(scope)
-        self._remembering.make_anew(self._scopes(), shelved, self._texts)
-        return receipt
+        scopes = self._scopes()
+        self._remembering.make_anew(scopes, shelved, self._texts)
+        return msgspec.structs.replace(receipt, documents=self._documents(scopes))
 
     def rebuild_vectors(
         self, scope: str | None = None, *, progress: Callable[[int], None] | None = None
@@ -531,11 +532,12 @@ class Ledger(Archive):
         embedder = self._remembering.embedder()
         return VectorsReceipt(
             scopes=len(scopes),
-            documents=sum(
-                self._store.holdings(one, shelf).count for one in scopes for shelf in SHELVES
-            ),
+            documents=self._documents(scopes),
             embedder=None if embedder is None else embedder.name,
         )
+
+    def _documents(self, scopes: Iterable[Scope]) -> int:
+        return sum(self._store.holdings(one, shelf).count for one in scopes for shelf in SHELVES)
 
     def _scopes(self) -> list[Scope]:
         return sorted({Scope(one.scope) for one in self._store.session_records()})

@@ -91,10 +91,11 @@ def search(
     started = time.perf_counter()
     # What is said in a sealed scope is kept nowhere else: there is nothing to find it by.
     if mode != "words" and not store.is_sealed(scope):
+        held = holding()
         hits = search_by_meaning(
             store,
             guard,
-            holding(),
+            held,
             text,
             scope,
             blend="semantic" if mode == "semantic" else "hybrid",
@@ -112,6 +113,7 @@ def search(
             at_least=len(hits) >= limit,
             lag=store.documents_lag(scope, "events"),
             took_ms=round((time.perf_counter() - started) * 1_000, 3),
+            vectors_missing=held.events.copy.strangers,
         )
     query = with_whole_ids(store, parse_search(text, scope, now_ms=now_ms))
 

@@ -110,6 +110,10 @@ class Gate:
         verdict = judge_fact(fact.text, origin=fact.origin)
         if verdict.outcome != "accept":
             return self._refuse(asked, content, verdict.outcome, verdict.reason, verdict.hint)
+        if fact.origin == "agent" and not fact.evidence:
+            # A model may have made it up: somebody has to have said so.
+            hint = "cite the events that say so, or have somebody accept it"
+            return self._refuse(asked, content, "quarantine", "unsupported", hint)
         contradicted: list[Known] = []
         for one in self._comparable(at, asked, content):
             how = self._relation(content, one)

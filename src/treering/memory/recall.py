@@ -79,6 +79,7 @@ def _facts(holding: Holding, asking: Asking, near: Near, recorder: Recorder) -> 
             why={
                 "words": round(float(words[at]), 4),
                 "vector": round(float(vector[at]), 4),
+                "match": round(float(like.match[at]), 4),
                 "importance": round(float(candidates.importance[at]), 4),
                 "recency": round(float(recency[at]), 4),
             },

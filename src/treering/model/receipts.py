@@ -183,6 +183,8 @@ class RebuildReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Events that stand in the orders of time."""
     runs: int
     tool_calls: int
+    documents: int = 0
+    """What events, facts and episodes are found by."""
 
 
 class VectorsReceipt(msgspec.Struct, frozen=True, kw_only=True):

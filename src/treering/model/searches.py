@@ -67,6 +67,8 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     took_ms: float
     widened: list[str] = []
     """Words that were taken for beginnings, as in ``deploy*``: as they stand, nothing has them."""
+    vectors_missing: int = 0
+    """Events that are found by words only: the embedder in use made no vector of them."""
 
     @property
     def hits(self) -> list[SearchHit]:

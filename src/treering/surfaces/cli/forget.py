@@ -86,6 +86,20 @@ def _lines(receipt: ForgetReceipt) -> Iterator[str]:
     yield f"{verb} {events} of scope {receipt.scope}, among them {sessions}{done}"
     width = max(map(len, receipt.events_by_kind), default=0)
     yield from (f"  {kind:<{width}}  {n:,}" for kind, n in receipt.events_by_kind.items())
+    gone = [
+        counted(count, noun)
+        for count, noun in (
+            (receipt.facts_erased, "fact"),
+            (receipt.episodes_erased, "episode"),
+            (receipt.handles_erased, "handle"),
+        )
+        if count
+    ]
+    if gone:
+        yield f"what was remembered of them goes with it: {', '.join(gone)}"
+    touched = [f"{name.replace('_', ' ')} {n:,}" for name, n in receipt.projections.items() if n]
+    if touched and not receipt.dry_run:
+        yield f"taken out of: {', '.join(touched)}"
     if receipt.retellings_erased:
         yield f"{receipt.retellings_erased:,} of these told of them in the sessions of others"
     if receipt.blobs_shared:

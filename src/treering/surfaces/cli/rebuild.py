@@ -31,8 +31,9 @@ def rebuild(*, vectors: bool) -> None:
     """Throw away all that is derived from the events, and make it anew.
 
     The events themselves are not touched. Use it when verify says that the orders of time, the
-    states of runs or the tool calls are not what the events say. With --vectors only those are made
-    anew by which memories and events are found by meaning: after another embedder was chosen.
+    states of runs or the tool calls are not what the events say; facts, episodes and what they are
+    found by are made anew, too. With --vectors only those are made anew by which memories and
+    events are found by meaning: after another embedder was chosen.
     """
     if vectors:
         _rebuild_vectors()
@@ -43,8 +44,9 @@ def rebuild(*, vectors: bool) -> None:
     orders = "" if is_on_server() else f"the orders of {counted(receipt.events, 'event')}, "
     show(
         receipt,
-        f"rebuilt {orders}the states of {counted(receipt.runs, 'run')}"
-        f" and the records of {counted(receipt.tool_calls, 'tool call')}",
+        f"rebuilt {orders}the states of {counted(receipt.runs, 'run')},"
+        f" the records of {counted(receipt.tool_calls, 'tool call')}"
+        f" and {counted(receipt.documents, 'document')} of the memory",
         done="the ledger was rebuilt",
     )
 

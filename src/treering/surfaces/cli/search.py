@@ -146,6 +146,7 @@ def search(
               "lag": 0 if result is None else result.lag,
               "took_ms": 0 if result is None else result.took_ms,
               "widened": [] if result is None else result.widened,
+              "vectors_missing": 0 if result is None else result.vectors_missing,
               "sessions": sessions})  # fmt: skip
         return
     from treering.surfaces.cli.search_page import print_found, print_nothing  # noqa: PLC0415
@@ -154,7 +155,7 @@ def search(
         if result is not None and sessions:
             print_found(name, result, sessions, mode=mode)
         else:
-            print_nothing(name, query, mode=used, include_failed=include_failed)
+            print_nothing(name, query, result, mode=used, include_failed=include_failed)
 
 
 def _query(words: Sequence[str]) -> str:

@@ -38,9 +38,13 @@ def print_found(
         say("this scope is encrypted, so it was searched by words only")
     if result.lag:
         say(f"{counted(result.lag, 'event')} were recorded since and are not in the index yet")
+    if result.vectors_missing:
+        say(_missing(result.vectors_missing))
 
 
-def print_nothing(scope: Scope, query: str, *, mode: str, include_failed: bool) -> None:
+def print_nothing(
+    scope: Scope, query: str, result: SearchResult | None, *, mode: str, include_failed: bool
+) -> None:
     """Say that nothing was found, and what may help."""
     say(f"nothing in scope {scope} matches {one_line(query)}")
     say("  only this scope was searched: name another with --scope")
@@ -49,6 +53,8 @@ def print_nothing(scope: Scope, query: str, *, mode: str, include_failed: bool) 
         say("  or ask by meaning as well, in other words: --mode hybrid")
     else:
         say("  nothing comes near enough to it: ask in other words, or for words with --mode words")
+    if result is not None and result.vectors_missing:
+        say(f"  {_missing(result.vectors_missing)}")
     if not include_failed:
         say("  runs that failed or were interrupted are left out: --include-failed")
     say("  logs that are not taken in are not searched: treering doctor tells of them")
@@ -66,6 +72,13 @@ def highlighted(snippet: str, spans: Sequence[Sequence[int]]) -> str:
         at = last
     pieces.append(printable(snippet[at:]))
     return "".join(pieces)
+
+
+def _missing(count: int) -> str:
+    return (
+        f"of {counted(count, 'event')} the embedder in use made no vector, so that only words find"
+        " them: run treering rebuild --vectors"
+    )
 
 
 def _print_session(one: FoundSession) -> None:

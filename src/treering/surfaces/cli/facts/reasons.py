@@ -16,6 +16,7 @@ REASONS: Final = {
     "generic": "it would be true of anybody",
     "instruction": "it tells its reader what to do",
     "external": "it came from a tool",
+    "unsupported": "an agent said so, and nothing that was said supports it",
     "secret": "it holds a secret",
     "evidence_erased": "its evidence was erased meanwhile",
     "erased_before": "it was learnt before, and erased",
