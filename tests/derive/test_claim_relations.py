@@ -46,6 +46,8 @@ def test_wording_alone_changes_nothing(new: str, old: str, similarity: float) ->
     [
         ("Prefers light mode", "Prefers dark mode", 0.9),
         ("Prefers JS over Python", "Likes Python over JS", 0.9),
+        ("Prefers spaces over tabs", "Prefers tabs", 0.85),
+        ("Prefers coffee", "Prefers tea to coffee", 0.85),
         ("Does not like fish", "Likes fish", 0.9),
         ("I love fish", "I can't stand fish", 0.8),
         ("Never eats meat", "Eats meat", 0.8),

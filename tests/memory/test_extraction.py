@@ -180,6 +180,27 @@ def test_a_short_correction_is_understood_across_two_readings(book: Ledger, memo
     assert texts(memory, state="superseded") == {"Standup is every Tuesday at 2pm"}
 
 
+@pytest.mark.parametrize("last", ["I live in Rome.", "No wait, I live in Rome."])
+def test_what_is_said_again_holds_again_whatever_was_read_in_between(
+    book: Ledger, memory: Memory, last: str
+) -> None:
+    for said_now in ("I live in Rome.", "I live in Porto.", last):
+        talk(book, said_now)
+        memory.extract("s1")
+    memory.extract("s1", again=True)
+
+    assert texts(memory, user="ann") == {"Lives in Rome"}
+
+
+def test_what_is_said_again_soon_is_evidence_as_well(book: Ledger, memory: Memory) -> None:
+    for _ in range(2):
+        talk(book, "I prefer short answers.")
+        memory.extract("s1")
+
+    [fact] = memory.facts(user="ann").items
+    assert (len(fact.evidence), fact.confirmed) == (2, True)
+
+
 def test_failed_runs_are_not_read(book: Ledger, memory: Memory) -> None:
     book.append(run_of("r1", "I live in Boston.", end="run.failed"))
     book.append(run_of("r2", "I work at Acme Corp."))

@@ -82,7 +82,7 @@ def _by_claims(new: _Statement, old: _Statement) -> Relation | None:
     if one.subject is not None and other.subject is not None and one.subject != other.subject:
         return "unrelated"
     if new.slot is None or new.slot != old.slot:
-        return _by_events(one, other)
+        return _by_events(one, other) or _by_choice(one, other)
     values = compared(one, other)
     if one.negated != other.negated:
         return "contradicts" if values in {"equal", "wider", "narrower"} else "unrelated"
@@ -121,6 +121,21 @@ def _by_events(one: Claim, other: Claim) -> Relation | None:
         return "same"
     # An hour that is told of no day in particular is that of each.
     return "contradicts" if second - first <= days else "unrelated"
+
+
+def _by_choice(one: Claim, other: Claim) -> Relation | None:
+    """Decide where one says what is preferred to what, and the other names one of the two."""
+    for choice, plain in ((one, other), (other, one)):
+        pair = (choice.attribute or "").removeprefix("prefer ").split(" or ")
+        value = normal(plain.value or "")
+        if value not in pair or choice.negated or plain.negated:
+            continue
+        if plain.attribute == "like":
+            # Who prefers tea to coffee may like both.
+            return "unrelated"
+        if plain.attribute == "prefer" and value != normal(choice.value or ""):
+            return "contradicts"
+    return None
 
 
 def _event(claim: Claim) -> frozenset[str]:

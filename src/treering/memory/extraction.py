@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from treering.derive.claim_relations import relation
 from treering.derive.fact_extraction import CORRECTION_REACH, extract_facts, same_statement_id
 from treering.derive.remembered import hashed
@@ -17,9 +19,9 @@ from treering.memory.conversations import Found, stretches, whole
 from treering.model.memories import EVIDENCE_MAX, ExtractReceipt, Learned, NewFact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from treering.derive.fact_extraction import Utterance
+    from treering.derive.fact_extraction import Candidate, Utterance
     from treering.memory.conversations import Stretch
     from treering.memory.holding import Holding
     from treering.memory.learning import Learner
@@ -168,14 +170,26 @@ class Extracting:
 
 def _by_rules(stretch: Stretch) -> list[Found]:
     """Return what rules find, each person's words by themselves."""
+    new = {one.utterance.event_id for one in stretch.spoken}
     speakers: dict[str | None, list[Utterance]] = {}
     for one in (*stretch.earlier, *stretch.spoken):
         speakers.setdefault(one.user, []).append(one.utterance)
     return [
-        Found(candidate, user)
+        Found(_told_now(candidate, new), user)
         for user, utterances in speakers.items()
         for candidate in extract_facts(utterances)
     ]
+
+
+def _told_now(candidate: Candidate, new: Collection[str]) -> Candidate:
+    """Return a candidate by what is new of its evidence: the rest was learnt when it was said.
+
+    Who says again what they said before says that it holds now, whatever came in between. Only a
+    correction needs what it corrects to be understood.
+    """
+    fresh = [one for one in candidate.evidence if one in new]
+    others = [one for one in candidate.evidence if one not in new] if candidate.correction else []
+    return msgspec.structs.replace(candidate, evidence=(*fresh, *others))
 
 
 def _attributed(found: Sequence[Found], stretch: Stretch) -> list[Found]:
@@ -183,7 +197,7 @@ def _attributed(found: Sequence[Found], stretch: Stretch) -> list[Found]:
     order = {one.utterance.event_id: at for at, one in enumerate(stretch.spoken)}
     kept: list[tuple[int, Found]] = []
     for one in found:
-        said_at = max(order.get(event_id, -1) for event_id in one.candidate.evidence)
+        said_at = max((order.get(cited, -1) for cited in one.candidate.evidence), default=-1)
         # In a group, nobody is told by a name that is missing.
         is_known = one.user is not None or not stretch.in_group or one.candidate.role == "tool"
         if said_at >= 0 and is_known:
