@@ -24,12 +24,12 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## Record, take in logs, search, redact, verify and tamper, on sessions of our own
 	@$(BIN)/python examples/demo.py
 
-# Both at once: the linters take one core for a while, and so the suite is done sooner.
+# Both at once, and more workers than cores: tests wait for servers and processes most of the time.
 test: $(READY)  ## Linters, types, architecture and the whole test suite
 	@$(MAKE) --no-print-directory --jobs 2 check suite
 
 suite: $(READY)  ## The whole test suite
-	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+	@$(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
 check: $(READY)  ## Format, lint, types and layers
 	@$(BIN)/ruff format --check --quiet .

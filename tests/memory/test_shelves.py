@@ -9,7 +9,7 @@ import pytest
 
 import treering
 from builders import HERE, said
-from treering import Ledger
+from treering import Ledger, Unavailable
 from treering.derive.remembered import Told, hashed
 from treering.embedders.static import StaticEmbedder
 from treering.memory import shelves
@@ -18,7 +18,7 @@ from treering.memory.shelves import Copy
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from treering import Event
@@ -170,3 +170,27 @@ def test_whoever_may_only_read_finds_what_others_shelve_later(tmp_path: Path) ->
             assert writer.memory(HERE).recall("rye bread", user="ann").ids == ["f1"]
 
             assert reading.recall("rye bread", user="ann").ids == ["f1"]
+
+
+class Silent(StaticEmbedder):
+    """Does not answer."""
+
+    name = "silent"
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        raise Unavailable(f"{len(texts)} texts are too many for whoever is not there")
+
+
+def test_an_embedder_that_does_not_answer_costs_no_vectors(tmp_path: Path) -> None:
+    with treering.open(tmp_path / "l.db") as opened:
+        opened.memory(HERE).learn("Lives in Ghent", user="ann")
+        opened.memory(HERE).recall("Ghent", user="ann")
+    with (
+        treering.open(tmp_path / "l.db", embedder=Silent()) as opened,
+        pytest.raises(Unavailable),
+    ):
+        opened.rebuild_vectors()
+
+    with treering.open(tmp_path / "l.db", mode="ro") as opened:
+        [(_, held)] = opened._store.documents(SCOPE, "memories", after=0, limit=10)
+        assert held.embedder == StaticEmbedder().name

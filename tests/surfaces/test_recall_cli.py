@@ -104,6 +104,7 @@ def test_a_block_without_anything_to_tell_is_empty(facts: CommandLine, cli: Comm
     assert (nothing.status, nothing.out) == (0, "")
     assert nothing.err.startswith("note: ")
     assert (tight["block"], tight["ids"], tight["recorded"]) == ("", [], False)
+    assert "--max-tokens" in facts("recall", "peanuts", *JO, "--block", "--max-tokens", "1").err
     assert cli("recall", "--scope", "acme/empty", "--block").out == ""
 
 

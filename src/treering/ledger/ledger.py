@@ -525,11 +525,14 @@ class Ledger(Archive):
         events that are done.
         """
         scopes = self._scopes() if scope is None else [parse_scope(scope)]
+        embedder = self._remembering.embedder()
+        if embedder is not None:
+            # One that does not answer must not cost the vectors that are there.
+            embedder.embed(["a text"])
         shelved = self._remembering.shelved(scopes)
         for one in scopes:
             self._store.drop_documents(one)
         self._remembering.make_anew(scopes, shelved, self._texts, progress)
-        embedder = self._remembering.embedder()
         return VectorsReceipt(
             scopes=len(scopes),
             documents=self._documents(scopes),

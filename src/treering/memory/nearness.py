@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from treering.derive.fact_noise import is_filler
 from treering.derive.memory_texts import memory_texts, question_text
 from treering.derive.terms import term_ids
 from treering.memory.alignment import content_words
@@ -23,7 +24,7 @@ ALIGNED_MAX: Final = 24
 """The best so many are looked at word by word."""
 NOISE: Final = 0.12
 """The cosine that texts have which have nothing to do with one another."""
-STANDING_OUT: Final = 0.7
+STANDING_OUT: Final = 0.5
 CLAUSES_MAX: Final = 4
 """Of a long question its beginning and its end are looked at by themselves."""
 _BREAK: Final = re.compile(r"[?!;\n]+|\.(?=\s|$)|,?\s+(?:and|but)\s+|,\s", re.IGNORECASE)
@@ -113,11 +114,12 @@ def clauses(query: str) -> list[str]:
 
     Small words are left out, and what the others ask for is named.
     """
-    parts = [content_words(one) for one in _BREAK.split(query)]
+    # Greetings and thanks ask for nothing.
+    parts = [content_words(one) for one in _BREAK.split(query) if not is_filler(one.strip())]
     said = [part for part in parts if part]
     if len(said) > CLAUSES_MAX:
         said = [*said[: CLAUSES_MAX // 2], *said[-(CLAUSES_MAX - CLAUSES_MAX // 2) :]]
-    whole = [content_words(query)] if len(parts) > 1 or not said else []
+    whole = [content_words(query)] if len(parts) > 1 and said else []
     return list(dict.fromkeys(question_text(one) for one in [*whole, *said] if one))
 
 

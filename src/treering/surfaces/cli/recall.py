@@ -158,5 +158,7 @@ def _print_block(answer: Answer | None) -> None:
     """Print the block as it is for a prompt; where there is none, nothing stands for it."""
     if answer is not None and answer.block:
         click.echo(answer.block)
+    elif answer is not None and answer.recalled.ids:
+        note("nothing of what is known fits into so few tokens: raise --max-tokens")
     else:
         note("nothing is known that would be worth a prompt")
