@@ -530,6 +530,10 @@ class Ledger(Archive):
             # One that does not answer must not cost the vectors that are there.
             embedder.embed(["a text"])
         shelved = self._remembering.shelved(scopes)
+        embedder = self._remembering.embedder()
+        if embedder is not None:
+            # One that does not answer says so before anything is thrown away.
+            embedder.embed(["."])
         for one in scopes:
             self._store.drop_documents(one)
         self._remembering.make_anew(scopes, shelved, self._texts, progress)

@@ -88,10 +88,8 @@ class EventsShelf:
         None without an embedder.
         """
         copy = self.copy
-        if copy.embedder is None:
-            return None, None
-        vector = copy.embedder.embed_queries([query])
-        if not vector.any():
+        vector = copy.embedded([query])
+        if vector is None or not vector.any():
             # It knows no word of it: words alone may.
             return None, None
         cosines = copy.cosines(vector)

@@ -15,6 +15,7 @@ from treering.derive.fact_quality import judge_fact
 from treering.derive.memory_texts import fact_text
 from treering.derive.remembered import Told, hashed
 from treering.derive.statements import statement_of
+from treering.errors import Unavailable
 from treering.memory.columns import ARCHIVED, CURRENT, number
 from treering.memory.events import changed, told
 from treering.model.events import NewEvent
@@ -291,7 +292,12 @@ class Gate:
         holding = self._holding
         if holding.embedder is None:
             return
-        self._vectors = holding.embedder.embed([fact_text(one.fact.text) for one in self._asked])
+        try:
+            texts = [fact_text(one.fact.text) for one in self._asked]
+            self._vectors = holding.embedder.embed(texts)
+        except Unavailable:
+            # What is told in the same words is known all the same.
+            return
         owners: dict[tuple[str | None, str | None], list[int]] = {}
         for at, one in enumerate(self._asked):
             owners.setdefault((one.fact.user, one.wall), []).append(at)

@@ -64,6 +64,9 @@ if TYPE_CHECKING:
     from treering.model.queries import Page
     from treering.model.scopes import Scope
 
+NOTE_SILENT: Final = (
+    "the embedder does not answer: what was learnt lately is not found, the rest by words only"
+)
 NOTE_STRANGERS: Final = (
     "{count} memories have no vector of the embedder in use and are found by words only:"
     " run treering rebuild --vectors"
@@ -224,7 +227,7 @@ class Memory:
                 as_of_ms=at_ms,
             )
             found = recall(held, asking, self._recorder)
-            strangers = held.shelf.strangers
+            notes = _notes(held)
         result = Recalled(
             scope=self.scope,
             query=asked,
@@ -232,7 +235,7 @@ class Memory:
             session=where,
             fact_hits=found.facts,
             episode_hits=found.episodes,
-            notes=[NOTE_STRANGERS.format(count=strangers)] if strangers else [],
+            notes=notes,
         )
         if not record or as_of is not None or not result.ids:
             return result
@@ -457,6 +460,12 @@ class Memory:
         user = None if telling is None else telling.user_id
         event = changed(self.scope, kind, row.id, session=session, user=user, reason=reason)
         self._recorder.append([event])
+
+
+def _notes(held: Holding) -> list[str]:
+    notes = [NOTE_SILENT] if held.shelf.is_silent else []
+    strangers = held.shelf.strangers
+    return [*notes, NOTE_STRANGERS.format(count=strangers)] if strangers else notes
 
 
 def _limit(limit: int) -> int:

@@ -54,9 +54,7 @@ class Near:
         for one in self._clauses:
             coverage = holding.shelf.lexicon.matches(list(term_ids(one))).coverage
             self.words = np.maximum(self.words, coverage)
-        self._query = None
-        if self._clauses and holding.embedder is not None:
-            self._query = holding.embedder.embed_queries(self._clauses)
+        self._query = holding.shelf.embedded(self._clauses) if self._clauses else None
 
     def of(self, documents: NDArray[np.int64], *, word_by_word: bool) -> Likeness:
         """Return how similar documents are; those of number -1 are not.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.errors import Unavailable
 from treering.memory.records import Document, Entry
 from treering.memory.vectors import pack, unpack
 
@@ -55,6 +56,8 @@ class Copy:
         self.count = 0
         self.strangers = 0
         """Documents without a vector of the embedder in use."""
+        self.is_silent = False
+        """Whether the embedder did not answer when it was last asked."""
         self.clear()
 
     def clear(self) -> None:
@@ -93,19 +96,39 @@ class Copy:
     # Keeping up.
 
     def catch_up(self, texts: Texts, *, progress: Callable[[int], None] | None = None) -> None:
-        """Have the store enter what is new, then read it."""
-        more = True
-        while more:
-            step = self._store.follow_documents(
-                self._scope,
-                self._shelf,
-                lambda events: entries(events, texts, self.embedder),
-                embedder="" if self.embedder is None else self.embedder.name,
-            )
-            more = step.more
-            if progress is not None and step.events:
-                progress(step.events)
+        """Have the store enter what is new, then read it.
+
+        While the embedder does not answer nothing is entered: that is made up for later.
+        """
+        self.is_silent = False
+        try:
+            while self._step(texts, progress):
+                pass
+        except Unavailable:
+            self.is_silent = True
         self.refresh()
+
+    def _step(self, texts: Texts, progress: Callable[[int], None] | None) -> bool:
+        """Have the store enter a stretch; return whether there is more."""
+        step = self._store.follow_documents(
+            self._scope,
+            self._shelf,
+            lambda events: entries(events, texts, self.embedder),
+            embedder="" if self.embedder is None else self.embedder.name,
+        )
+        if progress is not None and step.events:
+            progress(step.events)
+        return step.more
+
+    def embedded(self, queries: Sequence[str]) -> Matrix | None:
+        """Return the vectors of questions; None if there is no embedder, or it does not answer."""
+        if self.embedder is None:
+            return None
+        try:
+            return self.embedder.embed_queries(queries)
+        except Unavailable:
+            self.is_silent = True
+            return None
 
     def take_private(self, events: Iterable[Event], texts: Texts) -> None:
         """Take in events of a sealed scope: what they say is held here and kept nowhere."""

@@ -1,0 +1,64 @@
+"""An embedder that does not answer costs its vectors for a while, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import treering
+from treering.embedders.static import StaticEmbedder
+from treering.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HERE = "acme/app"
+
+
+class Moody(StaticEmbedder):
+    """Answers when it likes to."""
+
+    def __init__(self) -> None:
+        self.answers = True
+
+    @property
+    def knows_words(self) -> bool:
+        return False
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        if not self.answers:
+            raise Unavailable("nobody is there", hint="start the server")
+        return super().embed(texts)
+
+
+def test_what_is_known_is_found_by_words_and_what_is_learnt_is_found_later() -> None:
+    embedder = Moody()
+    with treering.open(":memory:", embedder=embedder) as ledger:
+        memory = ledger.memory(HERE)
+        memory.learn("Likes green tea", user="u1")
+
+        embedder.answers = False
+        assert memory.learn("Lives in Lisbon", user="u1").outcome == "stored"
+        found = memory.recall("tea", user="u1", record=False)
+        assert found.facts == "- Likes green tea (preference)"
+        assert "does not answer" in found.notes[0]
+
+        embedder.answers = True
+        found = memory.recall("Where do they live?", user="u1", record=False)
+        assert found.facts == "- Lives in Lisbon (personal)"
+        assert found.notes == []
+
+
+def test_nothing_is_thrown_away_for_an_embedder_that_does_not_answer() -> None:
+    embedder = Moody()
+    with treering.open(":memory:", embedder=embedder) as ledger:
+        memory = ledger.memory(HERE)
+        memory.learn("Likes green tea", user="u1")
+        memory.recall("tea", user="u1", record=False)
+        embedder.answers = False
+
+        with pytest.raises(Unavailable):
+            ledger.rebuild_vectors()
+
+        assert memory.recall("tea", user="u1", record=False).fact_hits
