@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -294,10 +295,13 @@ def test_one_owner_never_has_two_current_answers_to_one_question(events: list[Ev
     state = folded(*events)
 
     current = [row for row in state.facts.values() if row.state == "current"]
-    slots = [(row.owner, row.slot) for row in current if row.slot is not None]
     statements = [(row.owner, row.statement) for row in current]
-    assert len(slots) == len(set(slots))
     assert len(statements) == len(set(statements))
+    # One that is to come may wait behind the one that holds until then.
+    for one, other in itertools.combinations(sorted(current, key=lambda row: row.valid_from_ms), 2):
+        if one.slot is not None and (one.owner, one.slot) == (other.owner, other.slot):
+            assert one.valid_to_ms is not None
+            assert one.valid_to_ms <= other.valid_from_ms
 
 
 @settings(max_examples=100)

@@ -184,7 +184,27 @@ class Remembered:
                 self._settle(rival, "superseded", event, by=row.id)
         else:
             row.valid_to_ms = _sooner(row.valid_to_ms, rival.valid_from_ms)
-            self._settle(row, "superseded", event, by=rival.id)
+            if rival.valid_from_ms > event.recorded_ms:
+                # The other one is still to come: this one holds until then.
+                self._outdo(row, event)
+            else:
+                self._settle(row, "superseded", event, by=rival.id)
+
+    def _outdo(self, row: FactRow, event: Event) -> None:
+        """Have a fact take the place of those that held so far, though a later one has the slot."""
+        for other in list(self.facts.values()):
+            if other.id == row.id or other.state not in _STANDING:
+                continue
+            if (other.owner, other.slot) != (row.owner, row.slot):
+                continue
+            if other.valid_from_ms <= row.valid_from_ms:
+                other.valid_to_ms = _sooner(other.valid_to_ms, row.valid_from_ms)
+                self._settle(other, "superseded", event, by=row.id)
+            elif other.valid_from_ms <= event.recorded_ms:
+                row.valid_to_ms = _sooner(row.valid_to_ms, other.valid_from_ms)
+                self._settle(row, "superseded", event, by=other.id)
+                return
+        self._touch(row)
 
     def _unclaim(self, row: FactRow) -> None:
         if self._statements.get((*row.owner, row.statement)) == row.id:
