@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event
 
 HASH_CHARACTERS: Final = 16
+CLOCKS_APART_MS: Final = 60_000
 IMPORTANCE_MAX: Final = 10
 _STANDING: Final = frozenset({"current", "archived"})
 """The states of facts that others have to make way for."""
@@ -177,14 +178,14 @@ class Remembered:
         elif row.valid_from_ms >= rival.valid_from_ms:
             self._slots[*row.owner, row.slot] = row.id
             rival.valid_to_ms = _sooner(rival.valid_to_ms, row.valid_from_ms)
-            if row.valid_from_ms > event.recorded_ms:
+            if _is_to_come(row.valid_from_ms, event):
                 # What is to come does not hold yet: until then the other one does.
                 self._touch(rival)
             else:
                 self._settle(rival, "superseded", event, by=row.id)
         else:
             row.valid_to_ms = _sooner(row.valid_to_ms, rival.valid_from_ms)
-            if rival.valid_from_ms > event.recorded_ms:
+            if _is_to_come(rival.valid_from_ms, event):
                 # The other one is still to come: this one holds until then.
                 self._outdo(row, event)
             else:
@@ -200,7 +201,7 @@ class Remembered:
             if other.valid_from_ms <= row.valid_from_ms:
                 other.valid_to_ms = _sooner(other.valid_to_ms, row.valid_from_ms)
                 self._settle(other, "superseded", event, by=row.id)
-            elif other.valid_from_ms <= event.recorded_ms:
+            elif not _is_to_come(other.valid_from_ms, event):
                 row.valid_to_ms = _sooner(row.valid_to_ms, other.valid_from_ms)
                 self._settle(row, "superseded", event, by=other.id)
                 return
@@ -263,7 +264,7 @@ class Remembered:
             return
         if type(until) is int and 0 <= until <= TIME_MS_MAX:
             row.valid_to_ms = _sooner(row.valid_to_ms, until)
-            if until > event.recorded_ms:
+            if _is_to_come(until, event):
                 # It holds until then.
                 self._touch(row)
                 return
@@ -457,6 +458,11 @@ class Remembered:
             if event.position not in positions:
                 positions.append(event.position)
                 self.changed.add(("citing", key))
+
+
+def _is_to_come(ts_ms: int, event: Event) -> bool:
+    """Whether a time lies ahead of an event, by more than the clocks of two machines differ."""
+    return ts_ms > event.recorded_ms + CLOCKS_APART_MS
 
 
 def handle_key(payload: dict[str, Any]) -> str | None:
