@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from treering.adapters.chats import ChatAnswer, Used
 from treering.context.transcripts import SUMMARY_PROMPT, transcript
 from treering.embedders.posting import Endpoint
 from treering.model.parts import UsageReported
@@ -22,25 +21,6 @@ TIMEOUT_S: Final = 60.0
 TRANSCRIPT_CHARACTERS_MAX: Final = 200_000
 """The longest conversation that is sent; what is in its middle is left out."""
 ANSWER_BYTES_MAX: Final = 4 * 2**20
-
-
-class _Said(msgspec.Struct):
-    content: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Said
-
-
-class _Used(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-
-
-class _Answer(msgspec.Struct):
-    choices: list[_Choice] = []
-    usage: _Used | None = None
 
 
 class EndpointSummariser:
@@ -88,13 +68,13 @@ class EndpointSummariser:
                     {"role": "user", "content": told},
                 ],
             },
-            _Answer,
+            ChatAnswer,
         )
-        used = answer.usage or _Used()
+        used = answer.usage or Used()
         self.usage = UsageReported(
             model=self.name,
             input_tokens=used.prompt_tokens,
             output_tokens=used.completion_tokens,
             total_tokens=used.total_tokens,
         )
-        return (answer.choices[0].message.content or "") if answer.choices else ""
+        return answer.text

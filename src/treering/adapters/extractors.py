@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.adapters.chats import ChatAnswer, Used
 from treering.context.tokens import estimate
 from treering.derive.fact_categories import category_of
 from treering.derive.fact_extraction import Candidate
@@ -64,24 +65,6 @@ _SUBJECT: Final = re.compile(
 )
 
 
-class _Said(msgspec.Struct):
-    content: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Said
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-
-class _Answer(msgspec.Struct):
-    choices: list[_Choice] = []
-    usage: _Usage | None = None
-
-
 class EndpointExtractor:
     """Has a model find facts. Give it to ``memory.extract``.
 
@@ -127,10 +110,10 @@ class EndpointExtractor:
                 "temperature": 0,
                 "messages": asked,
             },
-            _Answer,
+            ChatAnswer,
         )
-        text = (answer.choices[0].message.content or "") if answer.choices else ""
-        used = answer.usage or _Usage()
+        text = answer.text
+        used = answer.usage or Used()
         return Extraction(
             candidates=tuple(read_candidates(text, [one.event_id for one in messages])),
             input_tokens=_counted(used.prompt_tokens, "".join(one["content"] for one in asked)),
