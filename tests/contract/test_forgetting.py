@@ -127,7 +127,9 @@ def test_neither_texts_nor_names_can_be_read_or_exported_any_more(known: Ledger)
 def test_what_vouches_says_how_much_and_not_who(known: Ledger) -> None:
     known.forget(HERE, user=ADA)
 
-    for header in vouching(known):
+    headers = vouching(known)
+    assert headers
+    for header in headers:
         event = known.event(HERE, header.event_id)
         assert (event.user_id, event.agent_id) == (None, "treering")
         assert {"count", "digest", "erasure", "ranges"} <= set(event.payload)

@@ -11,6 +11,7 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, said
+from effort import PATIENCE_S
 from threads import in_threads
 
 if TYPE_CHECKING:
@@ -62,7 +63,12 @@ def test_summaries_of_tools_hold_no_input_or_output(session: Session) -> None:
     with session.turn() as turn, turn.tool("shell", {"cmd": "PRIVATE-IN"}) as call:
         call.finish("PRIVATE-OUT")
 
-    for header in session.headers():
+    headers = list(session.headers())
+    assert [header.kind for header in headers if header.kind.startswith("tool.")] == [
+        "tool.call",
+        "tool.result",
+    ]
+    for header in headers:
         assert "PRIVATE" not in header.summary + str(header.refs)
 
 
@@ -228,7 +234,7 @@ def test_many_who_open_a_session_at_once_record_it_once(ledger: Ledger) -> None:
 
     def opening() -> None:
         session = ledger.session("s1", scope=HERE, agent="lyria")
-        together.wait()
+        together.wait(PATIENCE_S)
         session.open()
 
     in_threads(*([opening] * 5))
