@@ -10,6 +10,7 @@ import pytest
 
 import treering
 from builders import HERE
+from effort import PATIENCE_S
 from run_records import Doorkeeper, ends, kinds, results, runs
 from threads import in_threads
 from treering.model.sessions import GROUP_TOOLS
@@ -308,7 +309,7 @@ def test_a_call_has_one_outcome_however_many_threads_conclude_it(session: Sessio
     lost: list[treering.RunClosed] = []
 
     def conclude(how: Callable[[], Header]) -> None:
-        together.wait()
+        together.wait(PATIENCE_S)
         try:
             won.append(how())
         except treering.RunClosed as error:
@@ -331,7 +332,7 @@ def test_of_a_result_and_giving_up_at_once_one_counts(session: Session) -> None:
     together = threading.Barrier(2)
 
     def conclude(how: Callable[..., Header], told: str) -> None:
-        together.wait()
+        together.wait(PATIENCE_S)
         how(told)
 
     with session.turn() as run:
@@ -359,7 +360,7 @@ def test_a_run_that_ends_while_a_tool_concludes_gives_the_call_one_counting_outc
         def persist(self, *asked: Any, **about: Any) -> Any:
             if not about["is_synthetic"]:
                 has_run.set()
-                ended.wait()
+                ended.wait(PATIENCE_S)
             return super().persist(*asked, **about)
 
     ledger.spine([Slow()])
@@ -369,7 +370,7 @@ def test_a_run_that_ends_while_a_tool_concludes_gives_the_call_one_counting_outc
     late: list[Header] = []
 
     def end() -> None:
-        has_run.wait()
+        has_run.wait(PATIENCE_S)
         run.end()
         ended.set()
 
@@ -400,7 +401,7 @@ def test_who_gives_up_while_a_result_is_being_kept_leaves_it_at_that(
         call = run.tools.started("look")
         giving_up = threading.Thread(target=lambda: gave_up.append(call.give_up("timeout")))
         result = call.finish("found")
-        giving_up.join()
+        giving_up.join(PATIENCE_S)
 
     assert gave_up == [result]
     assert [found["status"] for found in results(session)] == ["ok"]
@@ -480,7 +481,7 @@ def test_of_threads_that_use_one_call_id_one_gets_it(session: Session) -> None:
         refused: list[treering.InvalidInput] = []
 
         def begin() -> None:
-            together.wait()
+            together.wait(PATIENCE_S)
             try:
                 run.tools.started("race", call_id="c1")
             except treering.InvalidInput as error:
@@ -729,10 +730,17 @@ def test_gates_are_asked_once_about_each_result(
 # Events as other runtimes spell them.
 
 
-@pytest.mark.parametrize("kind", ["tool.call", "tool_call", "tool.call.started", " Tool.Call "])
-@pytest.mark.parametrize("call_id", ["call_id", "toolCallId", "tool_call_id", "toolUseId", "id"])
-@pytest.mark.parametrize("name", ["name", "tool", "toolName", "tool_name"])
-@pytest.mark.parametrize("given", ["input", "args", "arguments", "params"])
+@pytest.mark.parametrize(
+    ("kind", "call_id", "name", "given"),
+    [
+        ("tool.call", "call_id", "name", "input"),
+        ("tool_call", "tool_call_id", "tool", "args"),
+        ("tool_call", "tool_use_id", "tool_name", "arguments"),
+        ("tool.call.started", "toolCallId", "toolName", "params"),
+        (" Tool.Call ", "toolUseId", "name", "arguments"),
+        ("tool.call", "id", "tool", "input"),
+    ],
+)
 def test_a_call_is_understood_in_every_spelling(
     kind: str, call_id: str, name: str, given: str
 ) -> None:
