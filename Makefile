@@ -8,10 +8,13 @@ BENCH := .venv-bench
 LLM := .venv-llm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test suite check test-llm format bench clean
+.PHONY: help setup demo test suite check test-long test-llm format bench clean
+
+# Run a command and say how long it took: $(call timed,name,command)
+timed = @begun=$$(date +%s); $(2); status=$$?; echo "$(1): $$(( $$(date +%s) - begun )) seconds"; exit $$status
 
 help:  ## Show the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## Make the virtual environment
 
@@ -29,13 +32,23 @@ test: $(READY)  ## Linters, types, architecture and the whole test suite
 	@$(MAKE) --no-print-directory --jobs 2 check suite
 
 suite: $(READY)  ## The whole test suite
-	@$(BIN)/python -m pytest --numprocesses 3 --dist worksteal
+	$(call timed,tests,$(BIN)/python -m pytest --numprocesses 3 --dist worksteal)
 
 check: $(READY)  ## Format, lint, types and layers
-	@$(BIN)/ruff format --check --quiet .
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.txt || (cat $(VENV)/imports.txt; exit 1)
+	$(call timed,format and lint,$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .)
+	$(call timed,types,$(BIN)/mypy --no-error-summary)
+	$(call timed,layers,$(BIN)/lint-imports --no-cache > $(VENV)/imports.txt || (cat $(VENV)/imports.txt; exit 1))
+
+# The same tests in a random order, on every database, ten times as many examples and rounds.
+SEED := $(shell date +%s)
+TESTS := tests
+test-long: $(READY)  ## Hunt for an hour with a random seed; SEED=… and TESTS=… repeat a failure
+	@echo "seed $(SEED); repeat a failure with: make test-long SEED=$(SEED) TESTS=tests/…::test_…"
+	$(call timed,long tests,TREERING_TEST_SEED=$(SEED) $(BIN)/python -m pytest $(LONG) $(TESTS))
+
+LONG := --override-ini 'addopts=-ra --strict-markers --strict-config --import-mode=importlib' \
+  --override-ini timeout=3000 --override-ini faulthandler_timeout=3300 \
+  -m 'not llm' --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) --numprocesses 3 --dist worksteal
 
 test-llm: $(LLM)/.ready  ## The tests with a real, small model; builds its runtime, which takes minutes
 	@$(LLM)/bin/python -m pytest -m llm tests/llm

@@ -1,14 +1,21 @@
-"""Fixtures that every test may ask for, and how hard Hypothesis looks."""
+"""Fixtures that every test may ask for, how hard Hypothesis looks, and what ends a stuck run."""
 
 from __future__ import annotations
 
+import faulthandler
 import os
-from typing import TYPE_CHECKING
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import children
 import treering
+from effort import LONG, SEED, rounds
 from postgres_server import Places, Server
 
 if TYPE_CHECKING:
@@ -17,16 +24,85 @@ if TYPE_CHECKING:
 
     from treering import Ledger
 
-settings.register_profile("dev", max_examples=40, stateful_step_count=25, deadline=None)
+STALL_SECONDS: Final = rounds(360)
+"""How long nothing may move: longer than one test may take (see pyproject.toml and Makefile)."""
+
+DATABASES: Final = ("file", "memory", "postgres")
+CHOSEN: Final = {"contract": DATABASES, "promises": ("file", "postgres")}
+"""The databases that a folder's tests run on; a file alone for all others, but for the long run."""
+
+children.restore_signals()
+subprocess.Popen = children.Child  # type: ignore[misc]
 settings.register_profile(
-    "ci",
-    max_examples=150,
-    stateful_step_count=40,
+    "treering",
+    max_examples=rounds(40),
+    stateful_step_count=50 if LONG else 25,
     deadline=None,
-    derandomize=True,
+    derandomize=not LONG,
+    database=None,
+    print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+settings.load_profile("treering")
+
+
+class Watchdog:
+    """Ends the run, and shows where every process is, if no test has ended for long."""
+
+    def __init__(self) -> None:
+        self._moved = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def pytest_runtest_logreport(self) -> None:
+        """Note that something has moved."""
+        self._moved.set()
+
+    def _watch(self) -> None:
+        while self._moved.wait(STALL_SECONDS):
+            self._moved.clear()
+        print(f"\nno test has ended for {STALL_SECONDS} seconds: the run ends", file=sys.stderr)  # noqa: T201
+        faulthandler.dump_traceback()
+        workers = [child for child in list(children.running) if child.poll() is None]
+        for worker in workers:
+            worker.send_signal(signal.SIGUSR2)  # It shows its stacks: see pytest_configure.
+        threading.Event().wait(10)
+        for worker in workers:
+            worker.kill()
+        os._exit(70)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch from the process that hears of every test; have the others show their stacks."""
+    if hasattr(config, "workerinput"):
+        faulthandler.register(signal.SIGUSR2, file=2, all_threads=True)
+    else:
+        config.pluginmanager.register(Watchdog())
+
+
+def pytest_report_header() -> str:
+    """Say where random choices start."""
+    return f"seed: {SEED or 'fixed'}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Note what ran before the test itself began: servers that fixtures keep for all tests."""
+    item.stash[BEFORE] = children.started()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """End what a test left running, so that no other trips over it; that is an error of its own."""
+    try:
+        return (yield)
+    finally:
+        before = item.stash.get(BEFORE, None)
+        if before is not None and (left := children.end_all_but(before)):
+            pytest.fail(f"the test left processes running: {left}", pytrace=False)
+
+
+BEFORE: Final = pytest.StashKey[frozenset[int]]()
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +115,14 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
         monkeypatch.delenv(variable, raising=False)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt at a SIGINT, also where we were started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Places]:
     """Give out fresh places on a PostgreSQL server: the one that is named, or one of our own."""
@@ -48,23 +132,35 @@ def postgres() -> Iterator[Places]:
         places.clear()
     else:
         with Server() as server:
+            children.spared.add(server.watch_id)
             server.create_database("treering")
             yield Places(server.url("treering"))
 
 
-@pytest.fixture(params=["file", "memory", "postgres"])
-def open_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Ledger]]:
-    """Open fresh ledgers, on every database in turn."""
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose the databases of a test: the contract holds on all, the engine needs one to show."""
+    folder = metafunc.definition.path.parent.name
+    chosen = DATABASES if LONG else CHOSEN.get(folder, DATABASES[:1])
+    if "database" in metafunc.fixturenames:
+        metafunc.parametrize("database", chosen)
+    if "shared_database" in metafunc.fixturenames:
+        shared = [database for database in chosen if database != "memory"]
+        metafunc.parametrize("shared_database", shared)
+
+
+@pytest.fixture
+def open_ledger(
+    request: pytest.FixtureRequest, database: str, tmp_path: Path
+) -> Iterator[Callable[[], Ledger]]:
+    """Open fresh ledgers, on every database that the test is for."""
     opened: list[Ledger] = []
     # Asked for by name, so that no server starts for the other databases.
-    places: Places | None = (
-        request.getfixturevalue("postgres") if request.param == "postgres" else None
-    )
+    places: Places | None = request.getfixturevalue("postgres") if database == "postgres" else None
 
     def opening() -> Ledger:
         if places:
             opened.append(treering.open(places.fresh()))
-        elif request.param == "memory":
+        elif database == "memory":
             opened.append(treering.open(":memory:"))
         else:
             opened.append(treering.open(tmp_path / f"{len(opened)}.db"))
@@ -77,5 +173,5 @@ def open_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Call
 
 @pytest.fixture
 def ledger(open_ledger: Callable[[], Ledger]) -> Ledger:
-    """Return an empty ledger, on every database in turn."""
+    """Return an empty ledger, on every database that the test is for."""
     return open_ledger()

@@ -20,6 +20,8 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
+from effort import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -111,6 +113,11 @@ class Server:
         )
         atexit.register(self.close)
 
+    @property
+    def watch_id(self) -> int:
+        """Return the id of the process that ends the server when its maker is gone."""
+        return self._watch.pid
+
     def start(self) -> None:
         """Start, and return once connections are taken; the first time, lay out the cluster."""
         if not self._cluster.exists():
@@ -119,7 +126,7 @@ class Server:
         try:
             self._run(
                 *("pg_ctl", "start", f"--pgdata={self._cluster}", f"--log={self.log}"),
-                *("--wait", "--timeout=60"),
+                *("--wait", f"--timeout={PATIENCE_S}"),
             )
         except RuntimeError as error:
             log = self.log.read_text() if self.log.exists() else ""
@@ -219,7 +226,7 @@ class Replica(Server):
         super().__init__(primary._settings, version=primary.version)
         self._primary: Final = primary
 
-    def catch_up(self, *, seconds_max: float = 30) -> None:
+    def catch_up(self, *, seconds_max: float = PATIENCE_S) -> None:
         """Wait until all that the primary has committed by now can be read here.
 
         Raises TimeoutError if that takes too long.
@@ -237,7 +244,9 @@ class Replica(Server):
 
     def promote(self) -> None:
         """Stop following, and return once it can be written to."""
-        self._run("pg_ctl", "promote", f"--pgdata={self._cluster}", "--wait", "--timeout=60")
+        self._run(
+            "pg_ctl", "promote", f"--pgdata={self._cluster}", "--wait", f"--timeout={PATIENCE_S}"
+        )
 
     def _lay_out(self) -> None:
         # The slot keeps what a stopped replica has not seen yet.

@@ -13,6 +13,7 @@ import psycopg
 
 import treering
 from builders import HERE, said
+from effort import PATIENCE_S
 from forks import fork
 from threads import in_threads
 from treering.errors import Conflict, DuplicateEvent, StorageError
@@ -299,7 +300,7 @@ class Following:
 
     def all(self) -> list[Header]:
         """Wait for the end; return everything, or raise what ended it before."""
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)
         if self._failure is not None:
             raise self._failure
         assert not self._thread.is_alive(), f"there is no end behind {len(self.heard)} events"
@@ -345,7 +346,7 @@ def unless(over: threading.Event) -> Iterator[int]:
         yield number
 
 
-def until(happened: Callable[[], object], *, seconds_max: float = 30) -> None:
+def until(happened: Callable[[], object], *, seconds_max: float = PATIENCE_S) -> None:
     """Wait until something has happened. Raises AssertionError if it does not."""
     deadline = time.monotonic() + seconds_max
     while not happened():

@@ -22,6 +22,7 @@ import msgspec
 import pytest
 
 import treering
+from effort import PATIENCE_S
 from treering.capture.secret_rules import SECRET_RULES
 from treering.ledger import drafts, erasure
 from treering.model import codec, events, queries, scopes
@@ -161,7 +162,7 @@ def run_page(page: Path, folder: Path) -> list[tuple[Block, str]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, f"{page.name}: {done.stderr}"
     return list(zip(found, json.loads(done.stdout), strict=True))
@@ -196,7 +197,7 @@ def test_the_demo_holds_and_leaves_one_folder_behind(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -225,7 +226,7 @@ def test_the_demo_fails_when_a_check_fails(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
     assert done.returncode == 1

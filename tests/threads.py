@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from effort import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,6 +25,6 @@ def in_threads(*works: Callable[[], object]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE_S)
     if failures:
         raise failures[0]

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from effort import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -36,7 +38,7 @@ def endpoint(status: int, answer: bytes) -> Iterator[tuple[str, list[dict[str, A
     finally:
         server.shutdown()
         server.server_close()
-        thread.join()
+        thread.join(PATIENCE_S)
 
 
 def completion(text: str, **usage: int) -> bytes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from effort import PATIENCE_S
 from treering import InvalidInput, Ledger, Session, Unavailable
 from treering.adapters.endpoints import EndpointSummariser
 from treering.model.messages import UserMessage
@@ -43,7 +44,7 @@ def endpoint(status: int, answer: bytes) -> Iterator[tuple[str, list[dict[str, A
     finally:
         server.shutdown()
         server.server_close()
-        thread.join()
+        thread.join(PATIENCE_S)
 
 
 def completion(text: str) -> bytes:

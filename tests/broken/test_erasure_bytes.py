@@ -11,6 +11,7 @@ import pytest
 
 from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, shown, traces
 from broken.stories import NAME, OLD_MS
+from effort import PATIENCE_S, seeds
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.events import NewEvent
 
-SEEDS: Final = range(5)
+SEEDS: Final = seeds(3)
 ROUNDS: Final = 10
 APPENDS: Final = 24
 SIZES: Final = (1, 60, 700, 3_900, 8_100, 9_000, 40_000, 200_000)
@@ -147,7 +148,7 @@ def test_a_ledger_that_was_killed_amid_its_erasures_holds_no_byte_of_them_once_o
         for _ in range(5 + seed):
             heard.recv_bytes()
         process.kill()
-        process.join()
+        process.join(PATIENCE_S)
         heard.close()
 
         with open_ledger(path) as ledger:

@@ -13,6 +13,7 @@ import pytest
 
 from broken.ledgers import AGENT, SCOPE, marked, open_ledger, said
 from broken.stories import NAME, quick_folder
+from effort import SEED, rounds
 from treering.errors import Corrupt, NotALedger, SchemaTooNew, StorageError, TreeringError
 from treering.model.codec import encode
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
 
-FLIPS: Final = 300
-TRUNCATIONS: Final = 60
-BLANKED_PAGES: Final = 60
+FLIPS: Final = rounds(60)
+TRUNCATIONS: Final = rounds(20)
+BLANKED_PAGES: Final = rounds(20)
 PAGE_BYTES: Final = 4_096
 SESSIONS: Final = ("s1", "s2", "s3")
 
@@ -52,7 +53,9 @@ def sound() -> Sound:
 
 
 def test_a_flipped_byte_is_noticed_or_changes_nothing_that_is_read(sound: Sound) -> None:
-    verdicts = [_examine(_flip(sound.content, Random(seed)), sound) for seed in range(FLIPS)]
+    verdicts = [
+        _examine(_flip(sound.content, Random(seed)), sound) for seed in range(SEED, SEED + FLIPS)
+    ]
 
     assert {"broken", "unharmed"} <= set(verdicts)
     assert verdicts.count("broken") + verdicts.count("refused") > FLIPS // 4
@@ -64,21 +67,21 @@ def test_a_flipped_bit_in_the_file_header_is_noticed_or_changes_nothing(sound: S
 
 
 def test_a_truncated_file_is_noticed(sound: Sound) -> None:
-    for seed in range(TRUNCATIONS):
+    for seed in range(SEED, SEED + TRUNCATIONS):
         length = Random(seed).randint(1, len(sound.content) - 1)
 
         assert _examine(sound.content[:length], sound) in {"refused", "broken"}
 
 
 def test_a_page_of_zeros_is_noticed_or_was_not_in_use(sound: Sound) -> None:
-    for seed in range(BLANKED_PAGES):
+    for seed in range(SEED, SEED + BLANKED_PAGES):
         page = Random(seed).randrange(len(sound.content) // PAGE_BYTES)
 
         _examine(_changed(sound.content, page * PAGE_BYTES, bytes(PAGE_BYTES)), sound)
 
 
 def test_a_page_in_the_place_of_another_is_noticed_or_was_not_in_use(sound: Sound) -> None:
-    for seed in range(BLANKED_PAGES):
+    for seed in range(SEED, SEED + BLANKED_PAGES):
         dice = Random(seed)
         source, target = (dice.randrange(len(sound.content) // PAGE_BYTES) for _ in range(2))
         page = sound.content[source * PAGE_BYTES : (source + 1) * PAGE_BYTES]

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, said, shown
+from effort import PATIENCE_S, SEED, rounds
 from treering.model.codec import decode, encode
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
     from treering.model.events import Header, NewEvent
 
 WRITERS: Final = 4
-KILLS: Final = 16
-ERASER_KILLS: Final = 8
+KILLS: Final = rounds(16)
+ERASER_KILLS: Final = rounds(8)
 
 _spawning = multiprocessing.get_context("spawn")
 
 
 def test_writers_that_are_killed_again_and_again_lose_nothing_acknowledged(tmp_path: Path) -> None:
-    path, dice = tmp_path / "ledger.db", Random(1)
+    path, dice = tmp_path / "ledger.db", Random(SEED + 1)
     writers = [_Killable(append_forever, path, name) for name in range(WRITERS)]
     for number in range(KILLS):
         at = dice.randrange(WRITERS)
@@ -51,7 +52,7 @@ def test_writers_that_are_killed_again_and_again_lose_nothing_acknowledged(tmp_p
 
 
 def test_an_eraser_that_is_killed_again_and_again_finishes_what_it_began(tmp_path: Path) -> None:
-    path, dice = tmp_path / "ledger.db", Random(2)
+    path, dice = tmp_path / "ledger.db", Random(SEED + 2)
     acked: list[str] = []
     for number in range(ERASER_KILLS):
         eraser = _Killable(erase_forever, path, number)
@@ -129,7 +130,7 @@ class _Killable:
     def kill(self) -> None:
         """Kill it, and hear what it told until then."""
         self._process.kill()
-        self._process.join()
+        self._process.join(PATIENCE_S)
         try:
             while True:
                 self.acked += decode(self._heard.recv_bytes())

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import PATIENCE_S
 from treering.capture.hooks.installing import AGENTS, carry_out, diff, plan_install, plan_uninstall
 from treering.capture.hooks.settings import HOOKED, with_hooks, without_hooks
 from treering.capture.hooks.settings_text import insert, parse, remove
@@ -452,7 +453,7 @@ def test_the_plugin_tells_the_spool_which_session_moved_on(home: Home, tmp_path:
         env={"PATH": os.environ["PATH"], "HOME": str(home.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     found: list[Path] = []

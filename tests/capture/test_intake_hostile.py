@@ -23,9 +23,9 @@ from capture.intake_logs import (
     session_in,
     write,
 )
+from effort import PATIENCE_S
 from formats.logs import codex, pi
 from formats.logs.claude_code import SESSION, Log, call
-from surfaces.processes import PATIENCE_S
 from treering.app import import_logs
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from capture.intake_logs import (
     told_by,
     write,
 )
+from effort import PATIENCE_S
 from formats.logs import codex
 from formats.logs.claude_code import OTHER_SESSION, SESSION, Log
 from treering.app import import_logs
@@ -31,7 +32,6 @@ from treering.app import import_logs
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE_S: Final = 60
 
 _TAKE: Final = """
 import msgspec, sys

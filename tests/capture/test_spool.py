@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from effort import PATIENCE_S
 from treering import hook
 from treering.capture.hooks.spool import DrainReceipt, default_spool, drain, is_waiting
 from treering.capture.secrets import Guard
@@ -301,7 +302,7 @@ def test_no_line_is_lost_while_hooks_write_and_two_drain(
                 )
             )
 
-    statuses = [process.wait(60) for process in running]
+    statuses = [process.wait(PATIENCE_S) for process in running]
     last = Taken()
     while is_waiting(spool):
         last.drain(spool)
@@ -326,7 +327,7 @@ def drainers(spool: Path) -> Iterator[list[Taken]]:
     yield found
     over.set()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE_S)
 
 
 def test_a_hook_that_is_writing_is_waited_for(spool: Path, transcript: Path, taken: Taken) -> None:
@@ -338,7 +339,7 @@ def test_a_hook_that_is_writing_is_waited_for(spool: Path, transcript: Path, tak
         while (spool / "here.jsonl").exists():
             os.sched_yield()
         stream.write(json.dumps(told(transcript)) + "\n")
-    drainer.join()
+    drainer.join(PATIENCE_S)
 
     assert taken.paths == [transcript]
 

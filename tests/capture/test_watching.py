@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from effort import PATIENCE_S
 from treering.capture.hooks.watching import Round, Watch
 from treering.capture.hooks.watching_locks import only_watcher
 from treering.errors import Busy, InvalidInput, ReadOnly, StorageFull
@@ -21,7 +22,6 @@ from treering.errors import Busy, InvalidInput, ReadOnly, StorageFull
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-PATIENCE_S = 30
 MODES = pytest.mark.parametrize("poll", [False, True], ids=["notices", "looking"])
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from broken.ledgers import SCOPE, open_ledger, said
+from effort import PATIENCE_S
 from treering.errors import Conflict, DuplicateEvent
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Colleague:
 
     def hear(self) -> Any:
         """Wait for its next word; raise what it raised."""
+        if not self._pipe.poll(PATIENCE_S):
+            raise TimeoutError("the process says nothing")
         word = self._pipe.recv()
         if isinstance(word, Exception):
             raise word
@@ -52,12 +55,12 @@ class Colleague:
     def kill(self) -> None:
         """End it at once."""
         self._process.kill()
-        self._process.join()
+        self._process.join(PATIENCE_S)
         self._pipe.close()
 
     def join(self) -> None:
         """Wait until it has ended well."""
-        self._process.join()
+        self._process.join(PATIENCE_S)
         self._pipe.close()
         assert self._process.exitcode == 0
 
@@ -222,4 +225,4 @@ def _together(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE_S)

@@ -15,6 +15,7 @@ import pytest
 from broken.ledgers import SCOPE, open_ledger, said
 from broken.stories import NAME
 from concurrency.processes import Colleague, check_order, ended_well, in_child, write_in_threads
+from effort import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,7 @@ def test_a_child_of_multiprocessing_writes(ledger: Ledger) -> None:
         process = _forking.Process(target=_write, args=(ledger, "child", 10))
         process.start()
     _write(ledger, "parent", 10)
-    process.join()
+    process.join(PATIENCE_S)
 
     assert process.exitcode == 0
     assert check_order(ledger) == 21
@@ -107,7 +108,7 @@ def test_forks_amid_appending_following_and_verifying_threads_end_and_break_noth
     finally:
         stop.set()
         for thread in threads:
-            thread.join()
+            thread.join(PATIENCE_S)
     outsider.hear()
     outsider.join()
 
@@ -125,7 +126,7 @@ def test_threads_that_fork_at_the_same_time_do_not_lock_each_other_out(ledger: L
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE_S)
 
     assert outcomes == [True] * 15
     assert check_order(ledger) == 15
@@ -145,7 +146,7 @@ if child:
     ledger.append([event("after")])
     ledger.close()
 """
-    subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=PATIENCE_S)
 
     with open_ledger(path) as ledger:
         assert check_order(ledger) == 4

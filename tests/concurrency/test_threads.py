@@ -16,6 +16,7 @@ from broken.ledgers import SCOPE, open_ledger, said
 from broken.stories import NAME
 from broken.test_failing_syncs import FailingDisk
 from concurrency.processes import check_order
+from effort import PATIENCE_S
 from threads import in_threads
 from treering.errors import Conflict, DuplicateEvent, OutcomeUnknown, TreeringError
 from treering.storage.sqlite.store import SqliteStore
@@ -125,14 +126,16 @@ def test_a_commit_that_fails_names_to_each_caller_only_its_own_events(tmp_path: 
         assert check_order(ledger) == 4
 
 
-def test_a_caller_that_is_interrupted_in_the_queue_holds_nobody_up(ledger: Ledger) -> None:
+def test_a_caller_that_is_interrupted_in_the_queue_holds_nobody_up(
+    ledger: Ledger, interruptible: None
+) -> None:
     database = _store(ledger)._database
     held, go = threading.Event(), threading.Event()
 
     def hold() -> None:
         with database.lock:
             held.set()
-            go.wait()
+            go.wait(PATIENCE_S)
 
     def interrupt() -> None:
         _until(lambda: len(_store(ledger)._commits._queue) == 1)
@@ -142,16 +145,18 @@ def test_a_caller_that_is_interrupted_in_the_queue_holds_nobody_up(ledger: Ledge
     leader = threading.Thread(target=lambda: ledger.append([said("led", event_id="led")]))
     interrupter = threading.Thread(target=interrupt)
     holder.start()
-    held.wait()
+    held.wait(PATIENCE_S)
     leader.start()
     _until(lambda: _store(ledger)._commits._busy)
     interrupter.start()
 
-    with pytest.raises(KeyboardInterrupt):
-        ledger.append([said("interrupted", event_id="interrupted")])
-    go.set()
-    for thread in (holder, leader, interrupter):
-        thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ledger.append([said("interrupted", event_id="interrupted")])
+    finally:
+        go.set()
+        for thread in (holder, leader, interrupter):
+            thread.join(PATIENCE_S)
     ledger.append([said("after", event_id="after")])
 
     ids = [header.event_id for header in ledger.query(SCOPE).items]
@@ -197,7 +202,7 @@ def _in_one_commit(ledger: Ledger, works: list[Callable[[], None]]) -> None:
             thread.start()
             _until(partial(_is_queueing, store, count))
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE_S)
 
 
 def _is_queueing(store: SqliteStore, count: int) -> bool:
@@ -205,5 +210,7 @@ def _is_queueing(store: SqliteStore, count: int) -> bool:
 
 
 def _until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
     while not happened():
+        assert time.monotonic() < end
         time.sleep(0.001)

@@ -74,12 +74,11 @@ def test_cursors_stay_behind_when_events_are_copied_or_exported(
         assert target._store.cursor(OURS, "sink") is None
 
 
-@pytest.mark.parametrize("database", ["file", "postgres"])
 def test_a_cursor_is_kept_and_cannot_be_changed_by_one_who_only_reads(
-    database: str, tmp_path: Path, request: pytest.FixtureRequest
+    shared_database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     location = str(tmp_path / "ledger.db")
-    if database == "postgres":
+    if shared_database == "postgres":
         places: Places = request.getfixturevalue("postgres")
         location = places.fresh()
     with treering.open(location) as ledger:

@@ -12,6 +12,7 @@ import pytest
 
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
+from effort import PATIENCE_S
 from treering.errors import Corrupt, DuplicateEvent, InvalidInput, KeyMissing, NotFound
 from treering.model.codec import PAYLOAD_BYTES_MAX
 
@@ -255,7 +256,7 @@ def test_a_key_that_is_rotated_under_writers_loses_nothing(sealed: Ledger) -> No
                 destroyed = sealed.destroy_key(HERE, generation=generation).generations
     stop.set()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE_S)
 
     assert failures == []
     assert sealed.verify().intact
@@ -394,7 +395,7 @@ def test_one_callers_missing_key_touches_no_other(sealed: Ledger, keys: Path) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE_S)
 
     assert outcomes == {number: "key_missing" if number % 2 else 1 for number in range(10)}
 

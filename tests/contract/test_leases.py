@@ -12,6 +12,7 @@ import pytest
 
 import treering
 from builders import HERE, said
+from effort import PATIENCE_S
 from treering.app import now_ms
 from treering.model.runs import start_id
 from treering.model.scopes import Scope
@@ -65,7 +66,7 @@ def named(store: EventStore) -> Owner:
 def of_another_process(owner: Owner) -> Owner:
     """Return a name that a process had which is gone, in the same ledger."""
     done = subprocess.Popen([sys.executable, "-c", ""])
-    done.wait()
+    done.wait(PATIENCE_S)
     return msgspec.structs.replace(owner, process=done.pid, token="00000000")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, NOON, called, run_of, said
+from effort import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,7 +202,7 @@ def test_a_follower_catches_up_then_hears_what_comes(ledger: Ledger) -> None:
     writer = threading.Thread(target=ledger.append, args=([said("d")],))
     writer.start()
     seen.append(next(follower).summary)
-    writer.join()
+    writer.join(PATIENCE_S)
 
     assert seen == ["a", "c", "d"]
 

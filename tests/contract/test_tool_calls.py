@@ -10,6 +10,7 @@ import pytest
 
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
+from effort import PATIENCE_S
 from treering.derive.tool_calls import SAME_ID_MAX, tool_calls
 
 if TYPE_CHECKING:
@@ -325,7 +326,7 @@ def test_several_who_catch_up_at_once_double_and_lose_nothing(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE_S)
 
     assert answers == [len(tool_calls(writer.follow(HERE, idle_seconds=0)))] * 4
     assert writer.verify().intact

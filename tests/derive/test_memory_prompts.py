@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import NOON
+from effort import rounds
 from treering.context.tokens import estimate
 from treering.derive.memory_prompts import (
     CLOSING,
@@ -79,7 +80,7 @@ def test_the_best_are_kept_where_there_is_room_for_few_and_stay_in_order() -> No
     assert len(block) <= room
 
 
-@settings(max_examples=60)
+@settings(max_examples=rounds(60))
 @given(
     st.lists(
         st.tuples(st.text(max_size=40), st.floats(0, 1)), max_size=6, unique_by=lambda x: x[0]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import rounds
 from treering.derive.tone import EVENT_IDS_MAX, moods_in, tone
 
 
@@ -62,7 +63,7 @@ def test_one_word_among_many_messages_is_no_tone() -> None:
     assert sound("Thanks!", "Thanks!", *["And the next file?"] * 30)[0] == "neutral"
 
 
-@settings(max_examples=40)
+@settings(max_examples=rounds(40))
 @given(st.lists(st.sampled_from(["Thanks!", "Great.", "I'm sad.", "Ugh, again?!", "A file."])))
 def test_events_show_a_tone_if_and_only_if_there_is_one(texts: list[str]) -> None:
     mood, event_ids = sound(*texts)

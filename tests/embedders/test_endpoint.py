@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from effort import PATIENCE_S
 from treering import Unavailable
 from treering.embedders.endpoint import TEXTS_AT_ONCE, EndpointEmbedder
 
@@ -45,7 +46,7 @@ def endpoint(rows: Rows, status: int = 200) -> Iterator[tuple[str, list[dict[str
     finally:
         server.shutdown()
         server.server_close()
-        thread.join()
+        thread.join(PATIENCE_S)
 
 
 def lengths(texts: list[str]) -> list[list[float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import rounds
 from treering.embedders.static import static_pieces, static_table
 from treering.embedders.wordpiece import CHARACTERS_MAX, UNKNOWN, WordPieces
 
@@ -50,7 +51,7 @@ def test_of_a_long_text_the_beginning_is_read() -> None:
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=rounds(50))
 @given(st.text(max_size=60))
 def test_any_text_can_be_read(text: str) -> None:
     count = len(static_table().vocabulary)

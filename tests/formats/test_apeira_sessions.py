@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import treering
 from builders import HERE
+from effort import rounds
 from treering import DuplicateEvent
 from treering.formats.apeira import Episodic, from_session, to_session
 
@@ -410,7 +411,7 @@ def logs(draw: Callable[..., Any]) -> Episodic:
 
 
 @given(logs(), logs())
-@settings(max_examples=60)
+@settings(max_examples=rounds(60))
 def test_every_log_comes_back_to_the_byte_and_again_adds_nothing(
     one: Episodic, two: Episodic
 ) -> None:
@@ -428,7 +429,7 @@ def test_every_log_comes_back_to_the_byte_and_again_adds_nothing(
 
 
 @given(logs())
-@settings(max_examples=60)
+@settings(max_examples=rounds(60))
 def test_every_log_is_read_as_it_was_written(log: Episodic) -> None:
     loaded = Episodic(log.to_jsonl())
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 import treering
 from builders import HERE
+from effort import rounds
 from formats.clawser_logs import T0, event, log_of, logs, voyage
 from treering.formats.clawser import EventLog, Taken, from_session, to_session
 from treering.formats.clawser.kinds import KINDS, state
@@ -189,7 +190,7 @@ def test_what_the_fields_do_not_say_is_kept_beside_them(session: Session) -> Non
     assert first.payload["clawser"]["data"] == {"content": [{"kind": "image"}], "a": 2, "z": 1}
 
 
-@settings(max_examples=150)
+@settings(max_examples=rounds(60))
 @given(logs)
 def test_every_log_comes_back_through_a_ledger(log: EventLog) -> None:
     with treering.open(":memory:") as ledger:

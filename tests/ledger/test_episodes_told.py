@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import HERE, NOON
+from effort import rounds
 from treering.context.citations import cite
 from treering.context.episodes import Telling, tell
 from treering.context.prose import quotable
@@ -251,7 +252,7 @@ def conversations(draw: st.DrawFn) -> list[ModelMessage]:
     return messages
 
 
-@settings(max_examples=40)
+@settings(max_examples=rounds(40))
 @given(conversations())
 def test_every_sentence_has_events_of_the_conversation_and_all_fit(
     messages: list[ModelMessage],

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from treering import Header, Ledger, Session
 
 
-@pytest.fixture(params=["file", "postgres"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def location(request: pytest.FixtureRequest, shared_database: str, tmp_path: Path) -> str:
     """Return where a ledger is that is opened again, on each database in turn."""
-    if request.param == "file":
+    if shared_database == "file":
         return str(tmp_path / "ledger.db")
     places: Places = request.getfixturevalue("postgres")
     return places.fresh()

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import rounds
 from treering.derive.terms import term_ids
 from treering.embedders.static import StaticEmbedder
 from treering.memory.fusion import Weights, best_of_chunks, rank, speaks_of
@@ -72,7 +73,7 @@ def test_words_that_are_not_there_are_found_by_what_they_mean() -> None:
     assert ranked("puppy").words.max() == 0
 
 
-@settings(max_examples=40)
+@settings(max_examples=rounds(40))
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 9), st.floats(-1, 1)), max_size=12))
 def test_a_score_is_the_sum_of_its_parts(rows: list[tuple[int, float, float]]) -> None:
     ranking = rank(

@@ -6,13 +6,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import rounds
 from treering.memory.vectors import SCALE_BYTES, pack, unpack
 
 NUMBERS = st.floats(-1, 1, width=32, allow_subnormal=False)
 ROWS = st.lists(st.lists(NUMBERS, min_size=8, max_size=8), min_size=1, max_size=5)
 
 
-@settings(max_examples=100)
+@settings(max_examples=rounds(60))
 @given(ROWS)
 def test_a_vector_comes_back_in_its_direction(rows: list[list[float]]) -> None:
     given_rows = np.array(rows, np.float32)

@@ -13,6 +13,7 @@ import pytest
 
 import treering
 from builders import HERE, said
+from effort import PATIENCE_S
 from postgres_places import Place
 from surfaces.command_line import CommandLine
 from treering import TreeringError, app
@@ -363,7 +364,7 @@ def test_why_no_connection_can_be_had_is_raised_and_not_printed(
         [sys.executable, "-c", UNHEARD, place.url_of(role), server.url(), role],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 

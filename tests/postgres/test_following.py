@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.storage.postgres.batch import Batch
 
-pytestmark = pytest.mark.timeout(120)
-
 
 class Looking:
     """A follower that looks now and then, and keeps its cursor in between."""

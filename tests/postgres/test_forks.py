@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from treering import Ledger
 
-pytestmark = pytest.mark.timeout(120)
-
 OURS: Final = Scope(HERE)
 PROCESSES: Final = 4
 ROUNDS: Final = 8

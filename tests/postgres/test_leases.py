@@ -12,6 +12,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE, said
 from concurrency.processes import Colleague, colleagues
+from effort import PATIENCE_S
 from postgres_places import Place
 from postgres_server import Places, Server
 from postgres_writers import store_of, until
@@ -239,10 +240,10 @@ def test_who_was_cut_off_for_a_moment_is_not_gone(
     monkeypatch.setattr(store._leases, "_look", noting)
     asking = threading.Thread(target=lambda: told.append(store.is_gone(elsewhere, 0)))
     asking.start()
-    looking.wait()
+    looking.wait(PATIENCE_S)
     with place.connect() as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", (store._leases._locks.key(elsewhere),))
-        asking.join()
+        asking.join(PATIENCE_S)
 
     assert told == [False]
 

@@ -18,6 +18,7 @@ import pytest
 
 from builders import DAY, HERE, NOON, run_of, said
 from concurrency.processes import colleagues
+from effort import PATIENCE_S
 from forks import fork
 from postgres_server import Places, Replica, Server
 from postgres_writers import (
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
     from postgres_server import StopMode
     from treering import Ledger, NewEvent
-
-pytestmark = pytest.mark.timeout(180)
 
 SAFE: Final = {"fsync": "on", "full_page_writes": "on"}
 """PostgreSQL's own settings, for servers that are meant to crash."""
@@ -158,7 +157,7 @@ def under_load(url: str, ledger: Ledger) -> Iterator[Account]:
             yield account
         finally:
             over.set()
-            busy.join()
+            busy.join(PATIENCE_S)
         if failures:
             raise failures[0]
         for writer in writers:
@@ -179,7 +178,7 @@ def test_who_had_many_connections_finds_back_after_a_restart_as_soon_as_others(
 
     def hold(number: int) -> None:
         with held_open(ledger, said("x", session_id=f"s{number}")):
-            gate.wait(30)
+            gate.wait(PATIENCE_S)
 
     in_threads(*(partial(hold, number) for number in range(16)))
     server.restart(mode)
@@ -216,7 +215,7 @@ def test_an_append_that_was_sent_to_a_lost_server_is_unknown_and_can_be_repeated
         until(lambda: waiting(ledger) == 2)
         server.stop("immediate")
         for thread in threads:
-            thread.join()
+            thread.join(PATIENCE_S)
     server.start()
 
     unknown = [error for error in outcomes if isinstance(error, OutcomeUnknown)]
@@ -312,7 +311,7 @@ class Wire:
                     losing.set()
                 server.sendall(asked)
             server.shutdown(socket.SHUT_RDWR)
-            answers.join()
+            answers.join(PATIENCE_S)
 
     def _answer(
         self, server: socket.socket, client: socket.socket, losing: threading.Event
@@ -679,7 +678,7 @@ def test_a_writer_whose_connection_outlives_the_takeover_is_followed_from_an_old
             writer.start()
             until(lambda: visitors(replica))
             replica.promote()
-            writer.join()
+            writer.join(PATIENCE_S)
 
             assert epoch_and_xid(ledger, "new") > lost
             assert followed(ledger, cursor, "new")[0] == ["new"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from builders import ELSEWHERE, HERE, called, said
+from effort import PATIENCE_S
 from postgres_writers import held_open, open_ledger, store_of
 from threads import in_threads
 from treering.errors import Busy
@@ -189,7 +190,7 @@ def append_while_sealing(ledger: Ledger, scope: str) -> None:
     sealed, begun = threading.Event(), threading.Barrier(4)
 
     def append(name: str) -> None:
-        begun.wait(30)
+        begun.wait(PATIENCE_S)
         left = 3
         while left:
             later = sealed.is_set()
@@ -198,7 +199,7 @@ def append_while_sealing(ledger: Ledger, scope: str) -> None:
             ledger.append([said(text, scope=scope, session_id=name)])
 
     def seal() -> None:
-        begun.wait(30)
+        begun.wait(PATIENCE_S)
         ledger.encrypt(scope)
         sealed.set()
 

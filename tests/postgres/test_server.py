@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from effort import PATIENCE_S
 from postgres_server import Server
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def test_a_killed_maker_leaves_nothing_behind() -> None:
 
     assert done.returncode == -signal.SIGKILL, done.stderr
     folder, port = done.stdout.split()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while Path(folder).exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not Path(folder).exists()

@@ -24,6 +24,7 @@ from psycopg.errors import CheckViolation
 
 from builders import HERE, said
 from concurrency.processes import check_order, colleagues, in_child
+from effort import PATIENCE_S
 from postgres_writers import (
     Account,
     check_account,
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
 
     from postgres_server import Places
     from treering import Ledger
-
-pytestmark = pytest.mark.timeout(120)
 
 PROCESSES: Final = 4
 ROUNDS: Final = 8
@@ -203,7 +202,7 @@ def test_a_child_of_multiprocessing_writes(ledger: Ledger) -> None:
         process = _forking.Process(target=write_own, args=(ledger, "child", 10))
         process.start()
     write_own(ledger, "parent", 10)
-    process.join()
+    process.join(PATIENCE_S)
 
     assert process.exitcode == 0
     assert check_order(ledger) == 21
@@ -226,7 +225,7 @@ def test_threads_of_a_child_begin_at_the_same_time(ledger: Ledger) -> None:
         gate = threading.Barrier(8)
 
         def begin(number: int) -> None:
-            gate.wait()
+            gate.wait(PATIENCE_S)
             write_own(ledger, f"thread {number}", 3)
 
         in_threads(*(partial(begin, number) for number in range(8)))
@@ -294,7 +293,7 @@ if child:
     ledger.append([event("after")])
     ledger.close()
 """
-    subprocess.run([sys.executable, "-c", script, url], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, url], check=True, timeout=PATIENCE_S)
 
     with open_ledger(url) as ledger:
         assert check_order(ledger) == 12
@@ -302,7 +301,7 @@ if child:
 
 def ended_well(child: int) -> bool:
     """Wait for a forked child; say whether it ended well. One that hangs is killed."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.monotonic() > deadline:
             os.kill(child, signal.SIGKILL)

@@ -14,6 +14,7 @@ import pytest
 import treering
 from builders import HERE
 from concurrency.run_works import Author, hold_run
+from effort import PATIENCE_S
 from run_records import results, runs
 from threads import in_threads
 from treering.model.carried import ENVELOPE_KINDS, ENVELOPE_SOURCES
@@ -154,7 +155,9 @@ def test_the_envelope_has_its_fields_in_their_order(
     ledger: Ledger, session: Session, listener: Listener
 ) -> None:
     """Stable envelope fields: version, runId, seq, timestamps, sessionId/sessionKey, agentId."""
-    for found in carried(ledger, session, listener):
+    envelopes = carried(ledger, session, listener)
+    assert envelopes
+    for found in envelopes:
         assert list(found) == [
             "version", "runId", "seq", "at", "agentId", "sessionId", "sessionKey", "source",
             "visibility", "kind", "payload",
@@ -294,7 +297,7 @@ def test_sinks_see_events_in_order_however_slow_one_is(ledger: Ledger, session: 
 
     class Slow(Listener):
         def handle(self, event: SafeEvent, /) -> None:
-            go.wait()
+            go.wait(PATIENCE_S)
             super().handle(event)
 
     slow, quick = Slow("slow"), Listener("quick")
@@ -663,7 +666,7 @@ def test_hooks_are_asked_by_priority(ledger: Ledger, session: Session) -> None:
 
 
 def _speak(run: Run, together: threading.Barrier, count: int) -> None:
-    together.wait()
+    together.wait(PATIENCE_S)
     for _ in range(count):
         run.user("hello")
         run.delta("he")

@@ -31,6 +31,7 @@ from context.histories import (
 )
 from context.legality import check_legal
 from context.provider_types import check_types
+from effort import rounds
 from treering.context.assemble import Context, assemble
 from treering.context.budgets import Budget
 from treering.context.dialects import DIALECTS, Dialect
@@ -294,7 +295,7 @@ def recorded_pairs(records: Iterable[ToolRecord], events: Iterable[Event]) -> se
     }
 
 
-@settings(max_examples=300)
+@settings(max_examples=rounds(60))
 @given(acts=acts)
 def test_messages_and_tool_records_give_each_result_to_the_same_call(acts: list[Act]) -> None:
     events = in_order(*(event(kind, **said) for kind, said in written(acts)))
@@ -313,7 +314,7 @@ def test_messages_and_tool_records_give_each_result_to_the_same_call(acts: list[
 # Through a ledger.
 
 on_every_database = settings(
-    max_examples=12,
+    max_examples=rounds(12),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

@@ -9,6 +9,7 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 import treering
+from effort import PATIENCE_S, rounds
 from listeners import SCOPE, SOON, Door, Listener, note, status_of
 from treering.spine.outlets import HUNG_THREADS_MAX
 from treering.spine.ports import Delivery
@@ -54,7 +55,7 @@ class Fickle(Listener):
                 self._raised.add(int(str(event.summary)))
                 raise ValueError(event.summary)
             case "hang":
-                self.door.wait()
+                self.door.wait(PATIENCE_S)
             case _:
                 self.remember(event)
 
@@ -82,7 +83,7 @@ def decisions() -> st.SearchStrategy[list[Decision]]:
 @given(decisions(), deliveries(), st.booleans())
 @example(["hang"] * (HUNG_THREADS_MAX + 2), Delivery(), False)
 @example(["take", "hang", "raise", "take"], Delivery(on_error="fail"), True)
-@settings(max_examples=30)
+@settings(max_examples=rounds(30))
 def test_every_event_is_taken_declined_failed_or_lost_and_none_overtakes_another(
     decided: list[Decision],
     delivery: Delivery,

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from builders import ELSEWHERE, HERE, said
+from effort import rounds
 from properties.remembering import SENTENCES, Clock, open_at
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def concerns(step: Step, spot: Spot) -> bool:
     )
 
 
-@settings(max_examples=15)
+@settings(max_examples=rounds(15))
 @given(st.lists(STEPS, min_size=4, max_size=12))
 @example(
     [Step("learn", spot, word) for word in ("Boston", "Porto", "Boston") for spot in SPOTS[:6]]

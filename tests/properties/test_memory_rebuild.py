@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from builders import HERE
+from effort import rounds
 from properties.remembering import STEPS, USERS, Step, Story, known
 from treering.memory.records import SHELVES
 from treering.model.scopes import Scope
@@ -64,7 +65,7 @@ def derived(ledger: Ledger) -> Derived:
     )
 
 
-@settings(max_examples=12)
+@settings(max_examples=rounds(12))
 @given(st.lists(STEPS, min_size=4, max_size=12))
 @example(
     [Step("say", "jo", "Boston"), Step("say", "jo", "Porto"), Step("recall", "jo", "Porto"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from effort import PATIENCE_S
 from threads import in_threads
 from treering import InvalidInput, TooLarge
 from treering.sinks import hook_calls, hook_metrics, hook_registry
@@ -120,9 +121,9 @@ def test_a_hook_that_changes_things_cannot_be_fired(hooks: Hooks, name: str) -> 
 
 def test_void_hooks_run_side_by_side(hooks: Hooks) -> None:
     """Void hooks in parallel: each of these waits until all the others have begun."""
-    together = threading.Barrier(3, timeout=60)
+    together = threading.Barrier(3, timeout=PATIENCE_S)
     for _ in range(3):
-        hooks.on("after_tool_call")(lambda _: together.wait())
+        hooks.on("after_tool_call")(lambda _: together.wait(PATIENCE_S))
 
     hooks.fire("after_tool_call", {}, {})
 
@@ -155,7 +156,7 @@ def test_synchronous_and_asynchronous_void_hooks_run_side_by_side(hooks: Hooks) 
     @hooks.on("llm_output")
     def plain(event: dict[str, Any]) -> None:
         begun.set()
-        assert asked.wait(60)
+        assert asked.wait(PATIENCE_S)
 
     @hooks.on("llm_output")
     async def awaited(event: dict[str, Any]) -> None:
@@ -206,7 +207,7 @@ def test_a_hook_over_its_time_is_left_behind(hooks: Hooks) -> None:
 
     @hooks.on("agent_end", timeout_s=0.01)
     def slow(event: dict[str, Any]) -> None:
-        release.wait(60)
+        release.wait(PATIENCE_S)
 
     hooks.fire("agent_end", {}, {})
     release.set()
@@ -226,7 +227,7 @@ def test_an_asynchronous_hook_over_its_time_is_cancelled(hooks: Hooks) -> None:
 
     hooks.fire("agent_end", {}, {})
 
-    assert cancelled.wait(60)
+    assert cancelled.wait(PATIENCE_S)
     assert (row(hooks, "agent_end").timeouts, row(hooks, "agent_end").errors) == (1, 0)
 
 
@@ -248,13 +249,13 @@ def test_a_hook_that_hangs_again_and_again_is_not_called_until_it_comes_back() -
     @hooks.on("agent_end")
     def stuck(event: dict[str, Any]) -> None:
         begun.release()
-        release.wait(60)
+        release.wait(PATIENCE_S)
 
     for _ in range(hook_calls.STUCK_CALLS_MAX + 5):
         hooks.fire("agent_end", {}, {})
 
     assert row(hooks, "agent_end").timeouts == hook_calls.STUCK_CALLS_MAX + 5
-    assert all(begun.acquire(timeout=60) for _ in range(hook_calls.STUCK_CALLS_MAX))
+    assert all(begun.acquire(timeout=PATIENCE_S) for _ in range(hook_calls.STUCK_CALLS_MAX))
     assert not begun.acquire(blocking=False)
     release.set()
     while row(hooks, "agent_end").calls == row(hooks, "agent_end").timeouts:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from effort import PATIENCE_S
 from treering import InvalidInput
 from treering.sinks.hooks import Hooks
 
@@ -137,7 +138,7 @@ def test_a_modifying_hook_that_fails_or_hangs_is_passed_over(hooks: Hooks) -> No
     @hooks.on("before_tool_call", priority=1, timeout_s=0.01)
     def hung(event: Event) -> Event:
         event["params"]["half"] = True
-        release.wait(60)
+        release.wait(PATIENCE_S)
         return {"block": True}
 
     hooks.on("before_tool_call")(lambda event: {"params": {**event["params"], "safe": True}})
@@ -255,7 +256,7 @@ def test_a_persist_hook_that_fails_or_hangs_is_passed_over(hooks: Hooks) -> None
 
     @hooks.on("tool_result_persist", timeout_s=0.01)
     def hung(event: Event) -> Event:
-        release.wait(60)
+        release.wait(PATIENCE_S)
         return {"message": message("late")}
 
     made = hooks.persist({"message": message()}, {})

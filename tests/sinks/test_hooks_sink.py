@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders import NOON
+from effort import PATIENCE_S
 from treering.model.carried import PrivateEvent, SafeEvent
 from treering.model.parts import safe_part
 from treering.sinks import hook_payloads
@@ -394,7 +395,7 @@ def test_a_hook_that_fails_or_hangs_does_not_block_the_tool(hooks: Hooks) -> Non
 
     @hooks.on("before_tool_call", timeout_s=0.01)
     def hung(event: Event) -> Event:
-        release.wait(60)
+        release.wait(PATIENCE_S)
         return {"block": True}
 
     verdict = HookSink(hooks).before_tool(WHERE, "ls", "c1", {})

@@ -23,10 +23,10 @@ def session(ledger: Ledger) -> Session:
     return ledger.session("s1", scope=HERE, agent="lyria", user="u1")
 
 
-@pytest.fixture(params=["file", "postgres"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def location(request: pytest.FixtureRequest, shared_database: str, tmp_path: Path) -> str:
     """Return where a ledger is that others can open too, on each database in turn."""
-    if request.param == "file":
+    if shared_database == "file":
         return str(tmp_path / "shared.db")
     places: Places = request.getfixturevalue("postgres")
     return places.fresh()

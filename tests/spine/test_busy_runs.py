@@ -9,6 +9,7 @@ import pytest
 
 import treering
 from builders import HERE
+from effort import PATIENCE_S
 from listeners import SOON, Listener
 from run_records import Doorkeeper
 from treering.spine import courses
@@ -45,7 +46,7 @@ def test_a_run_that_never_holds_still_is_interrupted_all_the_same(
     boundary = other.session("s1", scope=HERE, agent="lyria").interrupt("enough")
     told = stopped.wait(SOON)
     stopped.set()
-    writer.join()
+    writer.join(PATIENCE_S)
 
     assert boundary is not None
     assert told

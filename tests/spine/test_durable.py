@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import treering
+from effort import PATIENCE_S
 from listeners import SCOPE, SOON, Door, Listener, PrivateListener, fail_at, note, status_of
 from treering import NewEvent
 from treering.spine.outlets import HUNG_THREADS_MAX
@@ -32,10 +33,10 @@ FAIR = Delivery(durable=True, on_error="retry", timeout_s=0.5)
 OPENED = "session opened by lyria"
 
 
-@pytest.fixture(params=["file", "postgres"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def location(request: pytest.FixtureRequest, shared_database: str, tmp_path: Path) -> str:
     """Return where a ledger is that can be opened again, on each database in turn."""
-    if request.param == "file":
+    if shared_database == "file":
         return str(tmp_path / "a.db")
     places: Places = request.getfixturevalue("postgres")
     return places.fresh()
@@ -308,7 +309,7 @@ def test_an_event_that_a_sink_hung_at_is_tried_again(ledger: Ledger) -> None:
 
     def do(event: SafeEvent) -> None:
         if event.summary == "a" and not door.threads:
-            door.wait()
+            door.wait(PATIENCE_S)
 
     sink = durable(do, delivery=FAIR)
     spine = listen(ledger, sink)
@@ -348,7 +349,7 @@ def test_closing_does_not_wait_for_a_sink_that_hangs_and_the_event_comes_again(
 ) -> None:
     door = Door()
     ledger = treering.open(location)
-    listen(ledger, durable(lambda event: door.wait() if event.summary == "b" else None))
+    listen(ledger, durable(lambda event: door.wait(PATIENCE_S) if event.summary == "b" else None))
     note(ledger, *"abc")
     door.await_guest()
 
@@ -429,7 +430,9 @@ def test_of_two_ledgers_one_serves_a_sink_and_the_other_takes_over(location: str
 def test_who_stands_by_says_so_when_the_other_is_behind(location: str) -> None:
     door = Door()
     with treering.open(location) as ledger, treering.open(location) as other:
-        spine = listen(ledger, durable(lambda event: door.wait() if event.summary == "a" else None))
+        spine = listen(
+            ledger, durable(lambda event: door.wait(PATIENCE_S) if event.summary == "a" else None)
+        )
         note(ledger, "a")
         door.await_guest()
         standing_by = listen(other, durable())

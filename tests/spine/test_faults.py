@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
+from effort import PATIENCE_S
 from listeners import SOON, Door, Listener, Log, fail_at, note, status_of
 from treering.spine.outlets import HUNG_THREADS_MAX
 from treering.spine.ports import Delivery
@@ -84,7 +85,7 @@ def test_fail_stops_the_sink_and_counts_the_rest_as_lost(book: Ledger, log: Log)
     door = Door()
 
     def do(event: SafeEvent) -> None:
-        door.wait()
+        door.wait(PATIENCE_S)
         fail_at("bad")(event)
 
     sink = Listener(do=do, delivery=Delivery(on_error="fail"))
@@ -171,7 +172,7 @@ def test_a_hung_sink_is_left_behind_and_what_it_does_later_counts_for_nothing(
 ) -> None:
     door = Door()
     sink = Listener(
-        do=lambda event: door.wait() if event.summary == "hangs" else None,
+        do=lambda event: door.wait(PATIENCE_S) if event.summary == "hangs" else None,
         delivery=Delivery(timeout_s=FAIR),
     )
     spine = book.spine([sink])
@@ -196,7 +197,7 @@ def test_a_sink_that_hangs_is_tried_again_if_it_wants_that(book: Ledger) -> None
     def do(event: SafeEvent) -> None:
         tried.append(event.summary)
         if tried.count("hangs") == 1 and event.summary == "hangs":
-            door.wait()
+            door.wait(PATIENCE_S)
 
     sink = Listener(do=do, delivery=Delivery(timeout_s=FAIR, on_error="retry"))
     spine = book.spine([sink])
@@ -234,7 +235,7 @@ def test_a_sink_that_is_merely_late_is_never_given_up(book: Ledger) -> None:
         doors.append(Door())
         for door in doors[:-1]:
             door.open()  # Those that were late before come through now.
-        doors[-1].wait()
+        doors[-1].wait(PATIENCE_S)
 
     spine = book.spine([Listener(do=do, delivery=Delivery(timeout_s=BRIEF))])
     count = HUNG_THREADS_MAX + 3
@@ -347,7 +348,7 @@ def test_a_coroutine_that_blocks_its_loop_is_left_behind(book: Ledger) -> None:
 
     async def do(event: SafeEvent) -> None:
         if event.summary == "hangs":
-            door.wait()
+            door.wait(PATIENCE_S)
 
     sink = AsyncListener(do, Delivery(timeout_s=FAIR))
     spine = book.spine([sink])

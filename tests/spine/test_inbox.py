@@ -11,6 +11,7 @@ import pytest
 import treering
 from builders import HERE
 from concurrency.run_works import Author, take_and_hold, work_off
+from effort import PATIENCE_S
 from run_records import Doorkeeper, ends, kinds, runs
 from threads import in_threads
 from treering.ledger.inbox import ATTEMPTS_MAX
@@ -210,7 +211,7 @@ def test_many_who_find_the_last_message_tried_too_often_report_it_once(
         together = threading.Barrier(3)
 
         def look(session: Session, together: threading.Barrier = together) -> None:
-            together.wait()
+            together.wait(PATIENCE_S)
             assert session.take() is None
 
         in_threads(*(partial(look, session) for session in sessions))
@@ -297,7 +298,7 @@ def test_who_waits_gets_a_message_as_soon_as_it_comes(inbox: Session) -> None:
         got.append(work(inbox, wait_seconds=120))
 
     def post() -> None:
-        asked.wait()
+        asked.wait(PATIENCE_S)
         inbox.post("hello")
 
     in_threads(wait, post)

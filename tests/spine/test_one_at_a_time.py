@@ -10,6 +10,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE
 from concurrency.run_works import Author, begin_in_turn, hold_run
+from effort import PATIENCE_S
 from run_records import ends, kinds, results, runs, started_elsewhere
 from threads import in_threads
 
@@ -68,7 +69,7 @@ def test_a_run_that_waits_begins_as_soon_as_the_first_is_over(session: Session, 
             run.user("my turn")
 
     def finish() -> None:
-        waiting.wait()
+        waiting.wait(PATIENCE_S)
         first.user("still mine")
         getattr(first, end)(*(["no"] if end == "fail" else []))
 
@@ -84,7 +85,7 @@ def test_a_group_session_lets_the_second_wait_by_itself(ledger: Ledger) -> None:
     together = threading.Barrier(4)
 
     def work() -> None:
-        together.wait()
+        together.wait(PATIENCE_S)
         with session.turn() as run:
             run.user("hello")
 
@@ -106,12 +107,12 @@ def test_of_threads_that_begin_at_once_exactly_one_gets_the_session(session: Ses
 
     def begin() -> None:
         run = session.turn()
-        together.wait()
+        together.wait(PATIENCE_S)
         try:
             run.start()
         except treering.RunActive as error:
             refused.append(error)
-        done.wait()
+        done.wait(PATIENCE_S)
         if run.is_open:
             run.end()
 

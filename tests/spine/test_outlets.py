@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
+from effort import PATIENCE_S
 from listeners import (
     SCOPE,
     SOON,
@@ -335,7 +336,7 @@ def test_a_sink_that_closes_the_ledger_is_not_kept_waiting_for_itself(book: Ledg
     door, closed = Door(), threading.Event()
 
     def close(_: SafeEvent) -> None:
-        door.wait()
+        door.wait(PATIENCE_S)
         book.close()
         closed.set()
 
@@ -559,7 +560,7 @@ class Printer:
     def accepts(self, event): return event.kind == "ops.decision"
     def handle(self, event):
         if os.getpid() == parent:
-            door.wait()
+            door.wait(PATIENCE_S)
         print(json.dumps([who(), event.summary, event.seq]), flush=True)
 
 parent = os.getpid()

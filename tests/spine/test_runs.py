@@ -15,6 +15,7 @@ import pytest
 import treering
 from builders import HERE, said
 from concurrency.processes import ended_well, in_child
+from effort import PATIENCE_S
 from run_records import Doorkeeper, ends, kinds, runs
 from threads import in_threads
 from treering.model.codec import SPILL_BYTES_MAX
@@ -237,7 +238,7 @@ def test_threads_that_share_a_run_are_numbered_as_they_are_kept(session: Session
     with session.turn() as run:
 
         def work(number: int) -> None:
-            together.wait()
+            together.wait(PATIENCE_S)
             for at in range(8):
                 run.user(f"{number} {at}")
                 with run.tool("count", {"at": at}) as call:
@@ -258,7 +259,7 @@ def test_a_run_that_is_ended_by_many_threads_ends_once(session: Session) -> None
     got: list[Any] = []
 
     def end(how: Callable[[], Any]) -> None:
-        together.wait()
+        together.wait(PATIENCE_S)
         got.append(how())
 
     in_threads(*(partial(end, how) for how in (run.end, partial(run.fail, "no")) * 3))
@@ -273,7 +274,7 @@ def test_a_run_that_is_started_by_many_threads_starts_once(session: Session) -> 
     refused: list[treering.RunClosed] = []
 
     def start() -> None:
-        together.wait()
+        together.wait(PATIENCE_S)
         try:
             run.start()
         except treering.RunClosed as error:
@@ -573,7 +574,7 @@ def test_a_child_is_refused_also_if_a_thread_of_its_parent_was_recording(
         def hold() -> None:
             with run._course.lock:
                 held.set()
-                done.wait()
+                done.wait(PATIENCE_S)
 
         def trespass() -> None:
             with pytest.raises(treering.RunClosed):
@@ -581,11 +582,11 @@ def test_a_child_is_refused_also_if_a_thread_of_its_parent_was_recording(
 
         holding = threading.Thread(target=hold)
         holding.start()
-        held.wait()
+        held.wait(PATIENCE_S)
         child = in_child(trespass)
         assert ended_well(child)
         done.set()
-        holding.join()
+        holding.join(PATIENCE_S)
 
     assert ends(session) == ["run.ended"]
 

@@ -19,6 +19,7 @@ import pytest
 
 import treering
 from builders import DAY, HERE, NOON, called, said
+from effort import PATIENCE_S
 from treering.model.cursors import pack
 from treering.storage.sqlite import schema
 
@@ -239,7 +240,7 @@ def test_a_read_only_copy_survives_a_fork_and_goes_with_its_maker(path: Path) ->
     child = multiprocessing.get_context("fork").Process(target=reading.close)
 
     child.start()
-    child.join()
+    child.join(PATIENCE_S)
 
     assert len(reading.query(HERE).items) == 20
     copies = list(Path(tempfile.gettempdir()).glob(f"treering-ro-{os.getpid()}-*"))
@@ -252,7 +253,7 @@ def test_the_copy_of_a_reader_that_was_killed_is_swept_up(path: Path) -> None:
     treering.open(path).close()
     code = "import sys, os, treering; x = treering.open(sys.argv[1], mode='ro'); os._exit(9)"
     gone = subprocess.Popen([sys.executable, "-c", code, str(path)])
-    gone.wait()
+    gone.wait(PATIENCE_S)
     left = list(Path(tempfile.gettempdir()).glob(f"treering-ro-{gone.pid}-*"))
 
     treering.open(path, mode="ro").close()

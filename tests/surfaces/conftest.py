@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from effort import PATIENCE_S
 from surfaces.command_line import CommandLine
-from surfaces.processes import PATIENCE_S, PROGRAM, UNPRIVILEGED
+from surfaces.processes import PROGRAM, UNPRIVILEGED
 from surfaces.remembered import record_facts
 
 if TYPE_CHECKING:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from effort import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +17,6 @@ if TYPE_CHECKING:
     Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
 PROGRAM: Final = str(Path(sys.executable).with_name("treering"))
-PATIENCE_S: Final = 60
 # Root may write everywhere; without this capability it obeys permissions like everybody else.
 UNPRIVILEGED: Final = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
 
@@ -39,6 +41,14 @@ def start(
         stderr=stderr,
         text=True,
     )
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """Return the next line that a process prints; it prints no second one before it is asked to."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], PATIENCE_S)
+    assert ready, "it prints nothing"
+    return process.stdout.readline()
 
 
 def in_shell(environment: dict[str, str], line: str) -> subprocess.CompletedProcess[str]:

@@ -16,8 +16,9 @@ import pytest
 
 import treering
 from builders import HERE, said
+from effort import PATIENCE_S
 from surfaces.command_line import CommandLine
-from surfaces.processes import PATIENCE_S, PROGRAM, start
+from surfaces.processes import PROGRAM, start
 from treering.surfaces.cli.ledgers import shown
 
 if TYPE_CHECKING:

@@ -8,13 +8,16 @@ import secrets
 import select
 import subprocess
 import sys
+import termios
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import psycopg
 import pytest
 
-from surfaces.processes import PATIENCE_S, PROGRAM, recorded
+from effort import PATIENCE_S
+from surfaces.processes import PROGRAM, recorded
 from treering.app import administer
 from treering.model.receipts import Blocker, DatabaseStatus, Partition, Replica
 from treering.storage.postgres.schema import migrations
@@ -447,10 +450,18 @@ def granted_at_terminal(site: Site, role: str, *answers: tuple[str, str]) -> tup
 
 
 def answered(terminal: int, prompt: str, answer: str) -> str:
-    """Wait for ``prompt``, type ``answer``, and return what was on the screen."""
+    """Wait for ``prompt``, type ``answer``, and return what was on the screen.
+
+    What is typed before the terminal stops showing it is thrown away: a person is not that quick.
+    """
     screen = b""
+    end = time.monotonic() + PATIENCE_S
     while prompt.encode() not in screen:
+        assert select.select([terminal], [], [], PATIENCE_S)[0], screen
         screen += os.read(terminal, 1_000)
+    while answer and termios.tcgetattr(terminal)[3] & termios.ECHO:
+        assert time.monotonic() < end, screen
+        time.sleep(0.01)
     os.write(terminal, answer.encode())
     return screen.decode()
 

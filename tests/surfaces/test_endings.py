@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from surfaces.processes import PATIENCE_S, PROGRAM, in_shell, recorded, start
+from effort import PATIENCE_S
+from surfaces.processes import PROGRAM, in_shell, recorded, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from surfaces.processes import PATIENCE_S, PROGRAM
+from effort import PATIENCE_S
+from surfaces.processes import PROGRAM
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,8 +116,11 @@ def test_a_follower_that_is_told_to_stop_ends_well(
         [PROGRAM, *arguments, "--json"], env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
         state = spool.with_name(f"{spool.name}.treering-state.json")
+        end = time.monotonic() + PATIENCE_S
         while not state.exists():
             assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=PATIENCE_S)
 

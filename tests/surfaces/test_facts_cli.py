@@ -10,6 +10,7 @@ import pytest
 
 import treering
 from builders import DAY, HERE
+from effort import PATIENCE_S
 from surfaces.remembered import MARCH, MOVED
 from surfaces.talks import IN, NEIGHBOUR, TOKEN
 
@@ -422,7 +423,11 @@ def test_help_and_version_wait_for_no_numbers() -> None:
         "print([name for name in ('numpy', 'apsw') if name in sys.modules])\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
 
     assert done.stdout.splitlines()[-1] == "[]"

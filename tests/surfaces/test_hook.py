@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from surfaces.processes import PATIENCE_S, UNPRIVILEGED
+from effort import PATIENCE_S
+from surfaces.processes import UNPRIVILEGED
 
 HOOK: Final = [sys.executable, "-m", "treering.hook"]
 CALL: Final = {

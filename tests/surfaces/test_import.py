@@ -14,9 +14,10 @@ import pytest
 
 import treering
 from capture.intake_logs import VOYAGES, add, claude_log, said_in, session_in, write
+from effort import PATIENCE_S
 from formats.logs import codex
 from formats.logs.claude_code import SESSION
-from surfaces.processes import PATIENCE_S, PROGRAM
+from surfaces.processes import PROGRAM
 
 if TYPE_CHECKING:
     from surfaces.command_line import CommandLine

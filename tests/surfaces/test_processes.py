@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from surfaces.processes import PATIENCE_S, recorded
+from effort import PATIENCE_S
+from surfaces.processes import recorded
 from treering.version import __version__
 
 if TYPE_CHECKING:

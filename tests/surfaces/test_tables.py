@@ -14,6 +14,7 @@ import pytest
 
 import treering
 from builders import run_of, said
+from effort import PATIENCE_S
 from surfaces.processes import PROGRAM
 from treering.surfaces.cli.tables import Column, print_table
 
@@ -104,7 +105,7 @@ def on_terminal(columns: int, *arguments: str, **variables: str) -> str:
         stderr=subprocess.DEVNULL,
         env={**kept, "TERM": "xterm", **variables},
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     os.close(inner)
     assert done.returncode == 0

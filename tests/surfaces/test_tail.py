@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import treering
 from builders import ELSEWHERE, HERE, NOON, said
-from surfaces.processes import PATIENCE_S, start
+from effort import PATIENCE_S
+from surfaces.processes import line_of, start
 from surfaces.talks import IN, LAUNCH, NEIGHBOUR, TOKEN, record_talk
 
 if TYPE_CHECKING:
@@ -61,12 +62,11 @@ def test_what_others_record_is_followed_until_it_is_stopped(
     with treering.open(cli.database) as ledger:
         ledger.append([said("before", ts_ms=NOON)])
         process = start(environment, "tail", "-f", "-n", "1", "--kind", "conversation.user", *IN)
-        assert process.stdout is not None
-        first = process.stdout.readline()
+        first = line_of(process)
         ledger.append([said("elsewhere", scope=ELSEWHERE), said("x", kind="ops.alert")])
         # An event may be older than what was shown, and is new all the same.
         ledger.append([said("from a log", ts_ms=NOON - 1_000, session_id="s2")])
-        second = process.stdout.readline()
+        second = line_of(process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)
 
@@ -82,10 +82,9 @@ def test_a_server_is_followed_too_and_each_event_is_a_json_line(
     with treering.open(url) as ledger:
         ledger.append([said(f"old {number}") for number in range(3)])
         process = start(environment, "--db", url, "tail", "-f", "-n", "1", "--json", *IN)
-        assert process.stdout is not None
-        first = json.loads(process.stdout.readline())
+        first = json.loads(line_of(process))
         ledger.append([said("new")])
-        second = json.loads(process.stdout.readline())
+        second = json.loads(line_of(process))
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE_S)
 

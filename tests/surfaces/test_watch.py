@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import select
 import signal
 import subprocess
 import sys
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import treering
-from surfaces.processes import PATIENCE_S, start
+from effort import PATIENCE_S
+from surfaces.processes import line_of, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,14 +85,6 @@ def told(environment: dict[str, str]) -> list[str]:
         return [
             event.payload["text"] for event in session.events() if event.kind == "conversation.user"
         ]
-
-
-def line_of(process: subprocess.Popen[str]) -> str:
-    """Return the next line that a process prints, and does not print before it is asked to."""
-    assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], PATIENCE_S)
-    assert ready, "it prints nothing"
-    return process.stdout.readline()
 
 
 @MODES

@@ -1,0 +1,27 @@
+"""How hard the tests look: `make test` is the same every time, `make test-long` is random.
+
+The long run sets TREERING_TEST_SEED, prints it, and looks ten times as long.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+SEED: Final = int(os.environ.get("TREERING_TEST_SEED", "0"))
+"""Where random choices start; 0 is the short run."""
+LONG: Final = SEED > 0
+PATIENCE_S: Final = 150
+"""How long a test waits for anything: far longer than a busy machine takes, and not for ever."""
+TIMES: Final = 10
+"""How much longer the long run looks."""
+
+
+def rounds(count: int) -> int:
+    """Return how many rounds of something a test does, given how many the short run does."""
+    return count * TIMES if LONG else count
+
+
+def seeds(count: int) -> range:
+    """Return the seeds of a test's rounds: from 0, or where the long run starts."""
+    return range(SEED, SEED + rounds(count))
