@@ -20,9 +20,7 @@ setup: $(READY)  ## Make the virtual environment
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) ..."
-	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
-	@touch $@
+	$(call timed,set-up,$(PYTHON) -m venv $(VENV) && $(PIP) install --constraint constraints.txt --editable '.[dev]' && touch $@)
 
 demo: $(READY)  ## Record, take in logs, search, redact, verify and tamper, on sessions of our own
 	@$(BIN)/python examples/demo.py
