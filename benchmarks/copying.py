@@ -92,7 +92,7 @@ def peak_mb() -> float:
     # Linux counts the parent's peak into a child's ru_maxrss; VmHWM starts afresh with the program.
     status = Path("/proc/self/status")
     if status.exists():
-        for line in status.read_text().splitlines():
+        for line in status.read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) / 1_024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -54,7 +54,7 @@ def test_the_model_has_no_clock_no_dice_and_no_disk(path: Path) -> None:
 def test_the_model_opens_and_prints_nothing(path: Path) -> None:
     calls = {
         node.func.id
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
 
@@ -63,7 +63,7 @@ def test_the_model_opens_and_prints_nothing(path: Path) -> None:
 
 def imports(path: Path) -> Iterator[str]:
     """Give the modules that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -94,7 +94,7 @@ class Block(msgspec.Struct, frozen=True):
 
 def blocks(page: Path) -> Iterator[Block]:
     """Give the blocks that run, each with the output that the page shows for it."""
-    text = page.read_text()
+    text = page.read_text(encoding="utf-8")
     name = str(page.relative_to(ROOT))
     found = list(BLOCK.finditer(text))
     for at, match in enumerate(found):
@@ -235,7 +235,7 @@ def test_the_demo_fails_when_a_check_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
-    for target in LINK.findall(BLOCK.sub("", page.read_text())):
+    for target in LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8"))):
         if target.startswith(("http://", "https://")):
             continue
         path, _, anchor = target.partition("#")

@@ -263,7 +263,7 @@ def test_a_backup_is_kept_of_what_is_changed_and_of_nothing_else(home: Home) -> 
 
     (backup,) = first
     assert backup == f"{home.settings('codex')}.treering-backup-20260305T100000Z"
-    assert Path(backup).read_text() == '{"hooks": {}}\n'
+    assert Path(backup).read_text(encoding="utf-8") == '{"hooks": {}}\n'
     assert second == []
     assert fresh == [None]
     modes = [path.stat().st_mode & 0o777 for path in (Path(backup), home.settings("codex"))]

@@ -64,7 +64,7 @@ def scribble(pipe: Connection, location: str, path: Path, _: int) -> None:
 
 def lines(path: Path) -> list[tuple[int, int]]:
     """Return what scribes wrote: who, and the number that was noted."""
-    written = path.read_text().splitlines()
+    written = path.read_text(encoding="utf-8").splitlines()
     return [(int(who), int(number)) for who, number in (line.split() for line in written)]
 
 

@@ -74,4 +74,4 @@ def returned(seq: int, call_id: str = "c1", **refs: Any) -> dict[str, Any]:
 
 def lines(path: Path) -> list[dict[str, Any]]:
     """Return the values on the lines of a file."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

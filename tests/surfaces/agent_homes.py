@@ -45,7 +45,7 @@ def write_log(home: Path, agent: str) -> Path:
 def work_in(folder: Path, log: Path) -> None:
     """Let a log tell of work in ``folder``, which is there."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = log.read_text()
+    text = log.read_text(encoding="utf-8")
     for cwd in CWDS:
         text = text.replace(json.dumps(cwd), json.dumps(str(folder)))
-    log.write_text(text)
+    log.write_text(text, encoding="utf-8")

@@ -71,7 +71,7 @@ def test_transcripts_are_followed_for_so_long(cli: CommandLine, spool: Path) -> 
     )  # fmt: skip
 
     assert outcome.body["stop_reason"] == "max_duration"
-    assert (outcome.body["emitted"], len(spool.read_text().splitlines())) == (2, 2)
+    assert (outcome.body["emitted"], len(spool.read_text(encoding="utf-8").splitlines())) == (2, 2)
 
 
 def test_people_are_told_how_many(cli: CommandLine, spool: Path) -> None:

@@ -63,7 +63,7 @@ def _common(git: Path) -> Path:
     """Return the folder of a repository's settings; a work tree has a file that leads there."""
     if git.is_dir():
         return git
-    target = git.read_text(errors="replace").partition("gitdir:")[2].strip()
+    target = git.read_text(encoding="utf-8", errors="replace").partition("gitdir:")[2].strip()
     found = (git.parent / target).resolve()
     common = found / "commondir"
     return (found / common.read_text().strip()).resolve() if common.is_file() else found

@@ -140,7 +140,7 @@ def _started(process: int) -> int | None:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(errors="replace").strip()
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
 
