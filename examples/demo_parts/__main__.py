@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 
@@ -19,6 +20,8 @@ from .taking_in import show_logs
 def main() -> int:
     """Run every step; return 1 if one of them did not hold."""
     started = time.monotonic()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # Not every locale has every character.
     prepare()
     show_logs()
     show_recording()

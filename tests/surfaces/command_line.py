@@ -63,7 +63,9 @@ class CommandLine:
 
     def bare(self, *arguments: str, stdin: str = "") -> Outcome:
         """Carry out ``treering arguments``, with nothing added."""
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        self._monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
+        )
         self._capture.readouterr()
         status = main(arguments)
         printed = self._capture.readouterr()

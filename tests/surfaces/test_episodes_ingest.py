@@ -78,7 +78,7 @@ def test_the_receipt_has_the_fields_that_programs_read(cli: CommandLine, spool: 
 
 
 def test_people_are_told_what_was_not_taken(cli: CommandLine, spool: Path) -> None:
-    spool.write_text(LINE + LINE + "no json\n" + LINE[:20], encoding='utf-8')
+    spool.write_text(LINE + LINE + "no json\n" + LINE[:20], encoding="utf-8")
 
     outcome = cli("episodes", "ingest", "--file", str(spool), "--rotate")
 

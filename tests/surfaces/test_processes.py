@@ -48,6 +48,21 @@ treering episodes gc --scope openclaw-mem --json
 """
 
 
+def test_characters_that_a_terminal_lacks_are_escaped(
+    run: Run, environment: dict[str, str]
+) -> None:
+    run(*recorded("a", "--scope", "s"))
+    environment["PYTHONIOENCODING"] = "latin-1"
+
+    append = run(*recorded("b")[:-1], "茶 … ✓")
+    tail = run("tail", "--scope", "s")
+    doctor = run("doctor", "--scope", "s")
+
+    assert append.returncode == 0
+    assert r"\u8336 \u2026 \u2713" in tail.stdout
+    assert "fault of treering" not in doctor.stderr
+
+
 def modules_loaded(environment: dict[str, str], *arguments: str) -> set[str]:
     """Return the modules in memory when ``treering arguments`` is done."""
     script = (

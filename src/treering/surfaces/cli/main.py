@@ -13,7 +13,12 @@ from treering.surfaces.cli.commands import Invocation, LazyGroup, kind_of
 from treering.surfaces.cli.options import db_option, keys_option
 from treering.surfaces.cli.output import print_error
 from treering.surfaces.cli.signals import heed_signals, status_of
-from treering.surfaces.cli.streams import drop_unwritten, stand_in_for_closed, unwritable
+from treering.surfaces.cli.streams import (
+    drop_unwritten,
+    escape_unencodable,
+    stand_in_for_closed,
+    unwritable,
+)
 from treering.version import __version__
 
 if TYPE_CHECKING:
@@ -29,6 +34,7 @@ COMPLETION_VARIABLE: Final = "_TREERING_COMPLETE"
 def run() -> None:
     """Run the command line of this process, and exit with its status."""
     stand_in_for_closed()
+    escape_unencodable()
     heed_signals()
     status = main(sys.argv[1:])
     drop_unwritten()
