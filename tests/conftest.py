@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 import children
 import treering
-from effort import LONG, SEED, rounds
+from effort import LONG, SEED, quick_folder, rounds
 from postgres_server import Places, Server
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ DATABASES: Final = ("file", "memory", "postgres")
 CHOSEN: Final = {"contract": DATABASES, "promises": ("file", "postgres")}
 """The databases that a folder's tests run on; a file alone for all others, but for the long run."""
 
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", quick_folder())  # Where tmp_path is made.
 children.restore_signals()
 subprocess.Popen = children.Child  # type: ignore[misc]
 settings.register_profile(

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from effort import PATIENCE_S
+from effort import PATIENCE_S, quick_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,8 +62,6 @@ rm -rf "$1"
 
 
 ON_DISK: Final = "/tmp"
-ROOM_BYTES: Final = 4 * 1024**3
-"""Room that a server may need for the ledgers of a whole suite."""
 
 
 class Server:
@@ -85,7 +83,7 @@ class Server:
         self.version: Final = version
         installed = _installed(version)
         self.folder: Final = Path(
-            tempfile.mkdtemp(prefix="treering-pg-", dir=ON_DISK if on_disk else _place())
+            tempfile.mkdtemp(prefix="treering-pg-", dir=ON_DISK if on_disk else quick_folder())
         )
         self.log: Final = self.folder / "log"
         self.port: Final = _free_port()
@@ -329,16 +327,6 @@ def _can_run(program: Path, account: pwd.struct_passwd) -> bool:
     except PermissionError:
         return False
     return True
-
-
-def _place() -> str:
-    """Return where servers lie: in memory if there is room, for every table is made of files."""
-    in_memory = "/dev/shm"
-    with suppress(OSError):
-        free = shutil.disk_usage(in_memory).free
-        if free >= ROOM_BYTES and os.access(in_memory, os.W_OK):
-            return in_memory
-    return ON_DISK
 
 
 def _free_port() -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from broken.disks import mounted
 from broken.ledgers import AGENT, SCOPE, marked, open_ledger, said, shown
 from broken.powercut import RecordingDisk, write_files
+from effort import quick_folder
 from treering.errors import TreeringError
 
 if TYPE_CHECKING:
@@ -163,11 +164,6 @@ def told(workload: str, *, seed: int, durability: Durability = "full") -> Iterat
             yield story
     finally:
         shutil.rmtree(folder)
-
-
-def quick_folder() -> str | None:
-    """Return a folder in memory if there is one: a simulated disk needs no real one."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 @dataclass(frozen=True)

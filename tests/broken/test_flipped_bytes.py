@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import pytest
 
 from broken.ledgers import AGENT, SCOPE, marked, open_ledger, said
-from broken.stories import NAME, quick_folder
-from effort import SEED, rounds
+from broken.stories import NAME
+from effort import SEED, quick_folder, rounds
 from treering.errors import Corrupt, NotALedger, SchemaTooNew, StorageError, TreeringError
 from treering.model.codec import encode
 

@@ -13,8 +13,8 @@ import pytest
 from broken.disks import mounted
 from broken.ledgers import SCOPE, open_ledger
 from broken.powercut import write_files
-from broken.stories import NAME, Story, cut_power, quick_folder, told
-from effort import SEED, rounds
+from broken.stories import NAME, Story, cut_power, told
+from effort import SEED, quick_folder, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
