@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from treering.model.events import Header, NewEvent
 
 WRITERS: Final = 4
-KILLS: Final = rounds(16)
-ERASER_KILLS: Final = rounds(8)
+KILLS: Final = rounds(8)
+ERASER_KILLS: Final = rounds(4)
 
 _spawning = multiprocessing.get_context("spawn")
 

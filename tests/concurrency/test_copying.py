@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from broken.ledgers import SCOPE, open_ledger, said
 from concurrency.processes import Colleague, check_order, colleagues
+from effort import rounds
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 EVENTS: Final = 12_000
 BATCH: Final = 600
 SESSIONS: Final = 7
-KILLS: Final = 6
+KILLS: Final = rounds(3)
 
 
 def copy(pipe: Connection, source: Path, target: Path, _: int) -> None:

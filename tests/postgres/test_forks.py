@@ -11,6 +11,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE, run_of, said
 from concurrency.processes import colleagues
+from effort import rounds
 from forks import fork
 from postgres_places import Place
 from postgres_server import Server
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 OURS: Final = Scope(HERE)
 PROCESSES: Final = 4
-ROUNDS: Final = 8
+ROUNDS: Final = rounds(4)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from psycopg.errors import CheckViolation
 
 from builders import HERE, said
 from concurrency.processes import check_order, colleagues, in_child
-from effort import PATIENCE_S
+from effort import PATIENCE_S, rounds
 from postgres_writers import (
     Account,
     check_account,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from treering import Ledger
 
 PROCESSES: Final = 4
-ROUNDS: Final = 8
+ROUNDS: Final = rounds(4)
 LARGE: Final = 20_000
 """Bytes of a payload that is kept as a blob."""
 

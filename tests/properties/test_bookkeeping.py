@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 
 import treering
 from builders import DAY, NOON
+from effort import rounds
 from treering import NewEvent
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class Bookkeeping(RuleBasedStateMachine):
 
 
 def test_the_ledger_agrees_with_a_plain_list_in_memory() -> None:
-    run_state_machine_as_test(Bookkeeping)
+    run_state_machine_as_test(Bookkeeping, settings=settings(max_examples=rounds(20)))
 
 
 def test_the_ledger_agrees_with_a_plain_list_on_postgres(postgres: Places) -> None:
