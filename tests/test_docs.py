@@ -26,6 +26,7 @@ from effort import PATIENCE_S
 from treering.capture.secret_rules import SECRET_RULES
 from treering.ledger import drafts, erasure
 from treering.model import codec, events, queries, scopes
+from treering.model.envelopes import json_schema
 from treering.model.kinds import KINDS
 from treering.model.retention import DEFAULT_RETENTION
 from treering.storage.sqlite import commits, database
@@ -306,6 +307,34 @@ def kinds_table() -> str:
             f" {kept if kind.durable else 'never'} | {spellings} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def test_the_schema_of_envelopes_is_current() -> None:
+    written = (DOCS / "envelopes.schema.json").read_text()
+
+    assert written == json.dumps(json_schema(), indent=2) + "\n", (
+        "write json.dumps(treering.model.envelopes.json_schema(), indent=2) to the file"
+    )
+
+
+def test_the_page_of_envelopes_has_every_kind_with_its_type_and_the_fields_of_its_payloads() -> (
+    None
+):
+    page = (DOCS / "envelopes.md").read_text()
+    types = json_schema()["$defs"]
+
+    for name in (name for name in types if f"Private{name}" in types):
+        safe, private = (types[one]["properties"] for one in (name, f"Private{name}"))
+        kind = safe["kind"]["enum"][0]
+        facts, content = (
+            set(types[one["payload"]["$ref"].rpartition("/")[2]]["properties"])
+            for one in (safe, private)
+        )
+        row = re.search(rf"^\| `{kind}` \| `{name}` \|(.*)\|(.*)\|$", page, re.MULTILINE)
+
+        assert row, kind
+        assert set(re.findall(r"`(\w+)`", row[1])) == facts - {"truncated"}
+        assert set(re.findall(r"`(\w+)`", row[2])) == content - facts - {"details"}
 
 
 def test_every_word_of_the_glossary_is_used_in_the_code() -> None:

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from treering.memory.ports import Embedder, Extractor
     from treering.memory.recalled import Recalled, Weights
     from treering.model.carried import PrivateEvent, SafeEvent
+    from treering.model.envelopes import Envelope
     from treering.model.episodes import Episode
     from treering.model.events import Event, Header, NewEvent
     from treering.model.intakes import IntakeReceipt, SourceReceipt
@@ -134,6 +135,7 @@ __all__ = [
     "DestroyReceipt",
     "DuplicateEvent",
     "Embedder",
+    "Envelope",
     "Episode",
     "Event",
     "ExpireReceipt",
@@ -248,6 +250,7 @@ _HOMES: Final = {
     "Delivery": "treering.spine.ports",
     "DestroyReceipt": "treering.model.receipts",
     "Embedder": "treering.memory.ports",
+    "Envelope": "treering.model.envelopes",
     "Episode": "treering.model.episodes",
     "Event": "treering.model.events",
     "ExpireReceipt": "treering.model.receipts",

@@ -22,7 +22,7 @@ from treering.config import mask_key
 from treering.errors import InvalidInput, InvalidScope, TreeringError
 from treering.model.codec import encode, parse_json
 from treering.model.events import Event
-from treering.model.kinds import EPISODE_KINDS, parse_kind
+from treering.model.kinds import EPISODE_KINDS, stored_kinds
 from treering.model.queries import Place, Query, make_cursor
 from treering.model.scopes import parse_scope
 
@@ -289,7 +289,7 @@ def _kinds(value: Any) -> tuple[str, ...]:
     if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):
         raise InvalidInput("types is no list of texts", hint='give ["tool.call", …]')
 
-    return tuple(dict.fromkeys(parse_kind(one).name for one in found if one.strip()))
+    return stored_kinds([one for one in found if one.strip()])
 
 
 def _limit(value: Any) -> int:

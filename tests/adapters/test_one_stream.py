@@ -94,7 +94,7 @@ def envelopes(heard: Heard) -> list[dict[str, Any]]:
             name: {key: fact for key, fact in told.items() if key not in PER_RUNTIME}
             if isinstance(told, dict)
             else told
-            for name, told in envelope.items()
+            for name, told in envelope.to_dict().items()
             if name not in PER_RUN
         }
         for envelope in found

@@ -17,6 +17,7 @@ from treering.model.kinds import KINDS
 from treering.sinks.log import LogSink
 from treering.sinks.trace import PrivateTraceSink, TraceSink
 from treering.sinks.transcript import TranscriptSink
+from treering.spine.handing import acceptance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,7 +86,7 @@ def values(folder: Path) -> list[Any]:
 
 def give(sink: SafeSink, event: SafeEvent) -> bool:
     """Hand ``event`` over as the spine does."""
-    accepted = sink.accepts(event)
+    accepted = acceptance(sink)(event)
     if accepted:
         assert sink.handle(event) is None
     return accepted

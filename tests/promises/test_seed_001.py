@@ -17,8 +17,8 @@ from concurrency.run_works import Author, hold_run
 from effort import PATIENCE_S
 from run_records import results, runs
 from threads import in_threads
-from treering.model.carried import ENVELOPE_KINDS, ENVELOPE_SOURCES
-from treering.model.kinds import KINDS
+from treering.model.envelopes import ENVELOPE_SOURCES
+from treering.model.kinds import ENVELOPE_KINDS, KINDS
 from treering.sinks.hooks import Hooks, HookSink, PrivateHookSink
 from treering.sinks.log import LogSink
 from treering.sinks.trace import TraceSink
@@ -54,7 +54,7 @@ class Listener:
     @property
     def envelopes(self) -> list[dict[str, Any]]:
         """Return what has an envelope, in it."""
-        return [found for event in self.heard if (found := event.envelope()) is not None]
+        return [found.to_dict() for event in self.heard if (found := event.envelope()) is not None]
 
 
 class Confidant:

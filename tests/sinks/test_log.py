@@ -41,7 +41,9 @@ def test_an_event_becomes_one_line_of_json_with_the_fields_of_its_envelope(
 
     assert len(log.records) == 1
     beside = {"scope": HERE, "eventId": "e3", "summary": "tool.call happened"}
-    assert fields == {**(event.envelope() or {}), **beside}
+    envelope = event.envelope()
+    assert envelope is not None
+    assert fields == {**envelope.to_dict(), **beside}
     assert log.records[0].treering == fields  # type: ignore[attr-defined]
 
 

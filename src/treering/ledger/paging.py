@@ -8,7 +8,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.model.fields import check_name, check_time
-from treering.model.kinds import parse_kind
+from treering.model.kinds import stored_kinds
 from treering.model.queries import (
     PAGE_ITEMS_DEFAULT,
     Page,
@@ -46,17 +46,13 @@ def make_query(
         Query(
             scope=parse_scope(scope),
             session_id=None if session_id is None else check_name(session_id, "session_id"),
-            kinds=tuple(dict.fromkeys(parse_kind(kind).name for kind in _listed(kinds))),
+            kinds=stored_kinds(kinds),
             since_ms=None if since is None else check_time(since),
             until_ms=None if until is None else check_time(until),
             limit=PAGE_ITEMS_DEFAULT if limit is None else limit,
             backwards=last is not None,
         )
     )
-
-
-def _listed(kinds: Sequence[str]) -> Sequence[str]:
-    return (kinds,) if isinstance(kinds, str) else kinds
 
 
 def read_page(

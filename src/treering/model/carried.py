@@ -6,29 +6,21 @@ for the summary and refs of an event that is private.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from treering.model.parts import SafePart
+from treering.model.envelopes import (
+    ENVELOPE_SOURCES,
+    ENVELOPE_VERSION,
+    PrivateEnvelope,
+    SafeEnvelope,
+    private_envelope,
+    safe_envelope,
+)
+from treering.model.kinds import ENVELOPE_KINDS, envelope_kind
+from treering.model.parts import SafePart, ToolReturned
 from treering.model.times import instant
-
-ENVELOPE_VERSION: Final = 1
-ENVELOPE_KINDS: Final = {
-    "run.started": "lifecycle.started",
-    "run.ended": "lifecycle.ended",
-    "run.failed": "lifecycle.failed",
-    "run.interrupted": "lifecycle.failed",
-    "assistant.delta": "assistant.delta",
-    "conversation.assistant": "assistant.final",
-    "tool.call": "tool.call.started",
-    "tool.result": "tool.call.finished",
-    "compaction.started": "compaction.phase",
-    "compaction.ended": "compaction.phase",
-    "ops.warning": "warning",
-}
-"""The kinds that the envelope knows, by the name they are stored under."""
-ENVELOPE_SOURCES: Final = frozenset({"kernel", "runtime", "tool-ledger", "hook-adapter"})
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,30 +46,33 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     payload_bytes: int
     part: SafePart
 
-    def _envelope(self, payload: dict[str, Any]) -> dict[str, Any] | None:
-        kind = ENVELOPE_KINDS.get(self.kind)
-        if kind is None or self.run_id is None or self.run_seq is None:
+    @property
+    def envelope_kind(self) -> str | None:
+        """Return the name that its envelope has; None for a kind that has none."""
+        status = self.part.status if isinstance(self.part, ToolReturned) else None
+        return envelope_kind(self.kind, status)
+
+    def envelope_of_facts(self) -> SafeEnvelope | None:
+        """Return the event in its stable envelope, without private content; None if it has none."""
+        fields, name = self._envelope_fields(), self.envelope_kind
+        if fields is None or name is None:
             return None
-        if self.kind == "tool.result" and getattr(self.part, "status", None) != "ok":
-            kind = "tool.call.failed"
-        if kind == "compaction.phase":
-            payload = {"phase": "start" if self.kind == "compaction.started" else "end", **payload}
-        found: dict[str, Any] = {
+        return safe_envelope(name, self.kind, self.part, fields)
+
+    def _envelope_fields(self) -> dict[str, Any] | None:
+        """Return the fields that every envelope has; None if the event has no envelope."""
+        if self.kind not in ENVELOPE_KINDS or self.run_id is None or self.run_seq is None:
+            return None
+        return {
             "version": ENVELOPE_VERSION,
-            "runId": self.run_id,
+            "run_id": self.run_id,
             "seq": self.run_seq,
             "at": instant(self.ts_ms),
-            "agentId": self.agent_id,
-            "sessionId": self.session_id,
-        }
-        if self.session_key is not None:
-            found["sessionKey"] = self.session_key
-        source = self.origin if self.origin in ENVELOPE_SOURCES else "runtime"
-        return found | {
-            "source": source,
+            "agent_id": self.agent_id,
+            "session_id": self.session_id,
+            "session_key": self.session_key,
+            "source": self.origin if self.origin in ENVELOPE_SOURCES else "runtime",
             "visibility": self.visibility,
-            "kind": kind,
-            "payload": payload,
         }
 
 
@@ -89,9 +84,9 @@ class SafeEvent(Carried, frozen=True, kw_only=True):
     refs: Any
     """None if the event is private."""
 
-    def envelope(self) -> dict[str, Any] | None:
-        """Return the event in its stable envelope; None for a kind that the envelope lacks."""
-        return self._envelope(self.part.as_payload())
+    def envelope(self) -> SafeEnvelope | None:
+        """Return the event in its stable envelope; None for a kind, or a place, that has none."""
+        return self.envelope_of_facts()
 
 
 class PrivateEvent(Carried, frozen=True, kw_only=True):
@@ -101,8 +96,12 @@ class PrivateEvent(Carried, frozen=True, kw_only=True):
     refs: Any
     payload: Any
 
-    def envelope(self) -> dict[str, Any] | None:
-        """Return the event in its stable envelope, private content included."""
-        content = self.payload if isinstance(self.payload, dict) else {"content": self.payload}
-        private = {} if self.payload is None else content
-        return self._envelope({**private, **self.part.as_payload()})
+    def envelope(self) -> PrivateEnvelope | None:
+        """Return the event in its stable envelope, private content included.
+
+        It says that it is private if it holds such content, also if the event is a safe one.
+        """
+        fields, name = self._envelope_fields(), self.envelope_kind
+        if fields is None or name is None:
+            return None
+        return private_envelope(name, self.kind, self.part, self.payload, fields)

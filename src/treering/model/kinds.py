@@ -6,6 +6,7 @@ Every spelling below is accepted on input; one name is stored.
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import msgspec
@@ -13,6 +14,8 @@ import msgspec
 from treering.errors import InvalidKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from treering.model.runs import RunState
 
 Role = Literal["item", "boundary", "audit"]
@@ -156,6 +159,22 @@ ERASURE_KINDS: Final = frozenset({"ledger.redacted", "ledger.expired", "ledger.f
 IMPORTED: Final = "session.imported"
 """The kind that marks a session as taken from elsewhere: such a one is kept by default."""
 
+ENVELOPE_KINDS: Final = {
+    "run.started": "lifecycle.started",
+    "run.ended": "lifecycle.ended",
+    "run.failed": "lifecycle.failed",
+    "run.interrupted": "lifecycle.failed",
+    "assistant.delta": "assistant.delta",
+    "conversation.assistant": "assistant.final",
+    "tool.call": "tool.call.started",
+    "tool.result": "tool.call.finished",
+    "compaction.started": "compaction.phase",
+    "compaction.ended": "compaction.phase",
+    "ops.warning": "warning",
+}
+"""The kinds that have an envelope, with its name. A tool that failed has ``TOOL_FAILED``."""
+TOOL_FAILED: Final = "tool.call.failed"
+
 _SPELLINGS: Final[dict[str, Kind]] = {
     spelling: kind for kind in _ALL for spelling in (kind.name, *kind.spellings)
 }
@@ -173,3 +192,69 @@ def parse_kind(text: str) -> Kind:
             else "the kinds are listed in the documentation",
         )
     return kind
+
+
+def envelope_kind(kind: str, status: str | None = None) -> str | None:
+    """Return the name of the envelope of an event; None for a kind that has none.
+
+    ``status`` is that of a tool's result.
+    """
+    return TOOL_FAILED if kind == "tool.result" and status != "ok" else ENVELOPE_KINDS.get(kind)
+
+
+class KindFilter(msgspec.Struct, frozen=True):
+    """Chooses events by names of kinds: stored ones, those of envelopes, and any other spelling."""
+
+    chosen: frozenset[tuple[str, str | None]]
+    """Each by the name that it is stored under and by the name of its envelope."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds that can be among the chosen, in the order of the catalogue."""
+        found = {kind for kind, _ in self.chosen}
+        return tuple(name for name in KINDS if name in found)
+
+    def matches(self, kind: str, envelope: str | None) -> bool:
+        """Whether an event of ``kind``, whose envelope has that name, is chosen."""
+        return (kind, envelope) in self.chosen
+
+
+def parse_kinds(names: str | Iterable[str]) -> KindFilter:
+    """Return the filter that ``names`` describe; ``*`` stands for any characters.
+
+    Raises InvalidKind for a name that no event can have, and if there is no name at all.
+    """
+    listed = [names] if isinstance(names, str) else list(names)
+    chosen: set[tuple[str, str | None]] = set()
+    for name in listed:
+        found = _named(name)
+        if not found and "*" in name:
+            raise InvalidKind(f"no kind of event matches {name}", hint=_HINT)
+        chosen |= found or _named(parse_kind(name).name)
+    if not chosen:
+        raise InvalidKind("no kind is named, so no event would match", hint=_HINT)
+    return KindFilter(frozenset(chosen))
+
+
+def stored_kinds(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the kinds that ``names`` choose, each once, in the order in which they are named.
+
+    Both outcomes of a tool are stored as one kind, so that either name chooses both.
+    """
+    listed = [names] if isinstance(names, str) else names
+    return tuple(dict.fromkeys(kind for name in listed for kind in parse_kinds(name).kinds))
+
+
+def _named(name: str) -> set[tuple[str, str | None]]:
+    """Return what one name of a filter chooses."""
+    if not isinstance(name, str):
+        raise InvalidKind(f"a kind is named by a text, not by {name!r}", hint=_HINT)
+    text = name.strip().lower()
+    pattern = re.compile(".*".join(map(re.escape, text.split("*"))))
+    return {pair for pair in _PAIRS if any(name and pattern.fullmatch(name) for name in pair)}
+
+
+_PAIRS: Final[frozenset[tuple[str, str | None]]] = frozenset(
+    {(name, ENVELOPE_KINDS.get(name)) for name in KINDS} | {("tool.result", TOOL_FAILED)}
+)
+_HINT: Final = "name kinds such as tool.call.failed or conversation.user, or several as lifecycle.*"

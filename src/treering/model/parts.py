@@ -54,6 +54,7 @@ class Said(SafePart, frozen=True, kw_only=True):
 
     characters: int | None = None
     model: str | None = None
+    provider: str | None = None
     stop_reason: str | None = None
 
 

@@ -14,7 +14,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.model.kinds import KINDS, parse_kind
+from treering.model.kinds import stored_kinds
 from treering.model.scopes import Scope
 from treering.model.search_times import parse_time
 from treering.model.search_words import inner_spelling, is_unspaced, words_in
@@ -144,7 +144,7 @@ def _operation(said: str) -> tuple[str | None, str]:
 def _narrowing(name: str, value: str, *, is_negative: bool) -> Narrowing:
     values = [one.strip() for one in value.split(",") if one.strip()]
     if name == "kind":
-        values = [kind for one in values for kind in _kinds(one)]
+        values = list(stored_kinds(values))
     if not 1 <= len(values) <= VALUES_MAX:
         raise InvalidInput(
             f"{name}: lists {len(values)} values", hint=f"give 1 to {VALUES_MAX} of them"
@@ -152,15 +152,6 @@ def _narrowing(name: str, value: str, *, is_negative: bool) -> Narrowing:
     return Narrowing(
         operator=msgspec.convert(name, Operator), values=tuple(values), is_negative=is_negative
     )
-
-
-def _kinds(text: str) -> list[str]:
-    if text.endswith((".*", "*")):
-        family = text.rstrip("*").lower()
-        found = [name for name in KINDS if name.startswith(family)]
-        if found:
-            return found
-    return [parse_kind(text.rstrip("*")).name]
 
 
 def _term(said: str) -> Term | None:

@@ -7,12 +7,19 @@ events, with secrets masked. Both are told of events in order and write as they 
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import msgspec
 
 from treering.model.codec import encode
+from treering.model.envelopes import (
+    PrivateEnvelope,
+    SafeEnvelope,
+    ToolCallFailed,
+    ToolCallFinished,
+    ToolCallStarted,
+    WarningGiven,
+)
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import Delivered, RunEnded, RunStarted
 from treering.model.times import instant
@@ -52,6 +59,13 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """A digest of the settings that the agent ran with."""
 
 
+class DeliveredLine(msgspec.Struct, frozen=True):
+    """What has to be known of a line of ``payloads.jsonl`` to go on with it."""
+
+    seq: int
+    end: int
+
+
 class Bundle:
     """The five files of one run. Use SafeBundle or PrivateBundle."""
 
@@ -82,24 +96,25 @@ class Bundle:
     def take_up(
         self,
         about: dict[str, Any],
-        envelopes: Iterable[dict[str, Any]],
-        delivered: Iterable[dict[str, Any]],
+        envelopes: Iterable[SafeEnvelope],
+        delivered: Iterable[DeliveredLine],
     ) -> None:
         """Go on with a trace that was begun elsewhere, from the lines that it has so far."""
         self._resumed = True
         self._about |= about
         for envelope in envelopes:
-            self._run_seq = self._written_seq = max(self._run_seq, envelope["seq"])
-            if envelope["payload"].get("code") == TRUNCATED:
-                self._lines.take_up(EVENTS)
+            self._run_seq = self._written_seq = max(self._run_seq, envelope.seq)
             self._count(envelope)
-            if envelope["kind"] == "tool.call.started":
-                self._calls.start(envelope)
-            elif envelope["kind"].startswith("tool.call."):
-                self._calls.close(envelope)
+            match envelope:
+                case WarningGiven() if envelope.payload.code == TRUNCATED:
+                    self._lines.take_up(EVENTS)
+                case ToolCallStarted():
+                    self._calls.start(envelope)
+                case ToolCallFinished() | ToolCallFailed():
+                    self._calls.close(envelope)
         for line in delivered:
-            self._run_seq = max(self._run_seq, line["seq"])
-            self._offset = line["end"]
+            self._run_seq = max(self._run_seq, line.seq)
+            self._offset = line.end
             self.counts["deliveries"] += 1
 
     def finish(self) -> int:
@@ -116,7 +131,7 @@ class Bundle:
     def _take(
         self,
         event: Carried,
-        envelope: dict[str, Any] | None,
+        envelope: SafeEnvelope | PrivateEnvelope | None,
         delivered: dict[str, Any],
         erased: Erasure | None,
     ) -> None:
@@ -168,17 +183,17 @@ class Bundle:
             "errorClass": part.error_class,
         }
 
-    def _add_event(self, event: Carried, envelope: dict[str, Any]) -> None:
-        if envelope["seq"] > self._written_seq:
-            shorten = partial(_shorten, event, envelope)
-            self._lines.add(EVENTS, envelope, shorten, is_last=event.kind in RUN_ENDS)
-            self._written_seq = envelope["seq"]
-        if event.kind == "tool.call":
-            self._calls.start(envelope)
-        elif event.kind == "tool.result":
-            line = self._calls.outcome(envelope)
-            self._lines.add(TOOLS, line)
-            self._calls.close(envelope)
+    def _add_event(self, event: Carried, envelope: SafeEnvelope | PrivateEnvelope) -> None:
+        if envelope.seq > self._written_seq:
+            is_last = event.kind in RUN_ENDS
+            self._lines.add(EVENTS, envelope.to_dict(), lambda: _facts(event), is_last=is_last)
+            self._written_seq = envelope.seq
+        match envelope:
+            case ToolCallStarted():
+                self._calls.start(envelope)
+            case ToolCallFinished() | ToolCallFailed():
+                self._lines.add(TOOLS, self._calls.outcome(envelope))
+                self._calls.close(envelope)
         self._count(envelope)
 
     def _add_delivery(self, event: Carried, delivered: dict[str, Any]) -> None:
@@ -200,8 +215,8 @@ class Bundle:
         self._offset = end
         self.counts["deliveries"] += 1
 
-    def _count(self, envelope: dict[str, Any]) -> None:
-        kind = envelope["kind"]
+    def _count(self, envelope: SafeEnvelope | PrivateEnvelope) -> None:
+        kind = envelope.kind
         self.counts["events"] += 1
         if kind == "assistant.delta":
             self.counts["deltas"] += 1
@@ -259,17 +274,26 @@ class PrivateBundle(Bundle):
         """Write what ``event`` says; ``erased`` if its content is gone from the ledger."""
         envelope = event.envelope()
         if envelope is not None:
-            envelope["payload"] = self._clean(envelope["payload"])
+            envelope = self._cleaned(envelope)
         content = event.payload if event.kind == "ops.receipt" else None
         delivered = {"content": self._clean(content)} if content is not None else {}
         self._take(event, envelope, delivered, erased)
+
+    def _cleaned(self, envelope: PrivateEnvelope) -> PrivateEnvelope:
+        payload = envelope.payload.to_dict()
+        clean = self._clean(payload)
+        if clean is payload:
+            return envelope
+        masked: PrivateEnvelope = msgspec.structs.replace(
+            envelope, payload=msgspec.convert(clean, type(envelope.payload))
+        )
+        return masked
 
     def _clean(self, value: Any) -> Any:
         return self._guard.mask_value(value) if self._guard.suspicious(encode(value)) else value
 
 
-def _shorten(event: Carried, envelope: dict[str, Any]) -> dict[str, Any]:
-    """Return ``envelope`` with no more in its payload than anybody may know."""
-    told = {*event.part.as_payload(), "phase"}
-    safe = {name: value for name, value in envelope["payload"].items() if name in told}
-    return {**envelope, "payload": safe}
+def _facts(event: Carried) -> dict[str, Any]:
+    """Return the envelope of ``event`` with no more in it than anybody may know."""
+    found = event.envelope_of_facts()
+    return {} if found is None else found.to_dict()

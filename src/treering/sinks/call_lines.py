@@ -6,43 +6,67 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
+from treering.model.envelopes import ToolCallFailed, ToolCallFinished, ToolCallStarted
+
 OPEN_CALLS_MAX: Final = 10_000
 """How many calls without an outcome are remembered; of others, the start is not told."""
 
-_STARTED: Final = ("toolCallId", "toolName", "inputShape", "inputBytes")
+Started = ToolCallStarted[Any]
+Outcome = ToolCallFinished[Any] | ToolCallFailed[Any]
+
+
+class _Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What is remembered of the start of a call."""
+
+    at: str
+    seq: int
+    call_id: str | None
+    tool: str | None
+    input_shape: str | None
+    input_bytes: int | None
 
 
 class CallLines:
     """Pairs the starts of calls with their outcomes, in the spelling of the event envelope."""
 
     def __init__(self) -> None:
-        self._open: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._open: defaultdict[str, list[_Start]] = defaultdict(list)
         self._waiting = 0
 
-    def start(self, envelope: dict[str, Any]) -> None:
+    def start(self, envelope: Started) -> None:
         """Remember that a call began."""
         if self._waiting < OPEN_CALLS_MAX:
-            told = {name: _payload(envelope).get(name) for name in _STARTED}
-            start = {"at": envelope["at"], "seq": envelope["seq"], "payload": told}
-            self._open[_call_id(envelope)].append(start)
+            told = envelope.payload
+            self._open[told.tool_call_id or ""].append(
+                _Start(
+                    at=envelope.at,
+                    seq=envelope.seq,
+                    call_id=told.tool_call_id,
+                    tool=told.tool_name,
+                    input_shape=told.input_shape,
+                    input_bytes=told.input_bytes,
+                )
+            )
             self._waiting += 1
 
-    def outcome(self, envelope: dict[str, Any]) -> dict[str, Any]:
+    def outcome(self, envelope: Outcome) -> dict[str, Any]:
         """Return the line of the call that ``envelope`` is the outcome of."""
-        started = self._open.get(_call_id(envelope))
+        started = self._open.get(envelope.payload.tool_call_id or "")
         return _line(started[-1] if started else None, envelope)
 
-    def close(self, envelope: dict[str, Any]) -> None:
+    def close(self, envelope: Outcome) -> None:
         """Forget the call that ``envelope`` is the outcome of: the latest of its id."""
-        call_id = _call_id(envelope)
+        call_id = envelope.payload.tool_call_id or ""
         if self._open.get(call_id):
             self._open[call_id].pop()
             self._waiting -= 1
 
     def still_open(self) -> list[dict[str, Any]]:
         """Return the lines of the calls that have no outcome, in the order they began."""
-        found = [envelope for calls in self._open.values() for envelope in calls]
-        return [_line(envelope, None) for envelope in sorted(found, key=lambda one: one["seq"])]
+        found = [start for calls in self._open.values() for start in calls]
+        return [_line(start, None) for start in sorted(found, key=lambda one: one.seq)]
 
 
 def elapsed_ms(start: str, end: str) -> int:
@@ -51,37 +75,28 @@ def elapsed_ms(start: str, end: str) -> int:
     return max(0, round(between.total_seconds() * 1_000))
 
 
-def _line(start: dict[str, Any] | None, end: dict[str, Any] | None) -> dict[str, Any]:
-    called, returned = _payload(start), _payload(end)
-    status = returned.get("status") or ("open" if end is None else None)
+def _line(start: _Start | None, end: Outcome | None) -> dict[str, Any]:
+    returned = None if end is None else end.payload
+    status = "open" if returned is None else returned.status
     return {
-        "toolCallId": called.get("toolCallId") or returned.get("toolCallId"),
-        "name": called.get("toolName") or returned.get("toolName"),
+        "toolCallId": (start and start.call_id) or (returned and returned.tool_call_id),
+        "name": (start and start.tool) or (returned and returned.tool_name),
         "status": status,
-        "startedAt": None if start is None else start["at"],
-        "endedAt": None if end is None else end["at"],
+        "startedAt": start and start.at,
+        "endedAt": end and end.at,
         "durationMs": _duration(start, end),
-        "inputShape": called.get("inputShape"),
-        "inputBytes": called.get("inputBytes"),
-        "outputBytes": returned.get("outputBytes"),
-        "errorClass": returned.get("errorClass"),
+        "inputShape": start and start.input_shape,
+        "inputBytes": start and start.input_bytes,
+        "outputBytes": returned and returned.output_bytes,
+        "errorClass": returned and returned.error_class,
         # Earlier ledgers say so only by the status.
-        "isSynthetic": bool(returned.get("isSynthetic")) or status == "synthetic",
-        "reason": returned.get("reason"),
+        "isSynthetic": bool(returned and returned.is_synthetic) or status == "synthetic",
+        "reason": returned and returned.reason,
     }
 
 
-def _duration(start: dict[str, Any] | None, end: dict[str, Any] | None) -> int | None:
-    told = _payload(end).get("durationMs")
+def _duration(start: _Start | None, end: Outcome | None) -> int | None:
+    told = None if end is None else end.payload.duration_ms
     if told is not None or start is None or end is None:
         return told if isinstance(told, int) else None
-    return elapsed_ms(start["at"], end["at"])
-
-
-def _call_id(envelope: dict[str, Any]) -> str:
-    return str(_payload(envelope).get("toolCallId", ""))
-
-
-def _payload(envelope: dict[str, Any] | None) -> dict[str, Any]:
-    found = {} if envelope is None else envelope["payload"]
-    return found if isinstance(found, dict) else {}
+    return elapsed_ms(start.at, end.at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.model.carried import ENVELOPE_SOURCES, ENVELOPE_VERSION
+from treering.model.envelopes import ENVELOPE_SOURCES, ENVELOPE_VERSION
 from treering.model.times import instant
 from treering.sinks.lines import ascii_line
 
@@ -60,7 +60,8 @@ class LogSink:
 
 def log_fields(event: SafeEvent) -> dict[str, Any]:
     """Return what the log says of ``event``: one form for all kinds."""
-    found = event.envelope() or _like_envelope(event)
+    envelope = event.envelope()
+    found = _like_envelope(event) if envelope is None else envelope.to_dict()
     found["scope"] = event.scope
     if event.event_id is not None:
         found["eventId"] = event.event_id

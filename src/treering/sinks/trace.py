@@ -6,11 +6,12 @@ import contextlib
 import threading
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from treering.sinks.bundle import About, Bundle, PrivateBundle, SafeBundle
+from treering.model.envelopes import SafeEnvelope
+from treering.sinks.bundle import About, Bundle, DeliveredLine, PrivateBundle, SafeBundle
 from treering.sinks.bundle_files import EVENTS, PAYLOADS, FolderFiles
 from treering.sinks.capped import Caps
 from treering.sinks.lines import LineFile, OpenFiles, renew_after_fork
@@ -30,6 +31,7 @@ RUNS_OPEN_MAX: Final = 2_000
 """How many unfinished traces are held in memory; others are taken up from their files."""
 
 Kept = TypeVar("Kept", bound=Bundle)
+Line = TypeVar("Line")
 _DEFAULT_CAPS: Final = Caps()
 _DEFAULT_ABOUT: Final = About()
 
@@ -145,8 +147,8 @@ class _Traces(Generic[Kept]):
         files = FolderFiles(path, self._growing)
         bundle = self._make(files)
         if about is not None:
-            delivered = _lines(files, PAYLOADS, _Delivered)
-            bundle.take_up(about, _lines(files, EVENTS, _Envelope), delivered)
+            envelopes = _lines(files, EVENTS, _ENVELOPES)
+            bundle.take_up(about, envelopes, _lines(files, PAYLOADS, _DELIVERED))
         if len(self._open) >= RUNS_OPEN_MAX:
             del self._open[next(iter(self._open))]
         self._open[key] = (path, bundle)
@@ -171,24 +173,14 @@ def _key(event: Carried) -> tuple[str, str, str]:
     return event.scope, event.session_id, event.run_id or ""
 
 
-class _Envelope(msgspec.Struct):
-    seq: int
-    at: str
-    kind: str
-    payload: dict[str, Any]
+_ENVELOPES: Final = msgspec.json.Decoder(SafeEnvelope)
+_DELIVERED: Final = msgspec.json.Decoder(DeliveredLine)
 
 
-class _Delivered(msgspec.Struct):
-    seq: int
-    end: int
-
-
-def _lines(
-    files: FolderFiles, name: str, line: type[_Envelope | _Delivered]
-) -> list[dict[str, Any]]:
+def _lines(files: FolderFiles, name: str, line: msgspec.json.Decoder[Line]) -> list[Line]:
     """Return what a file of a trace holds, in order, without what a crash left of a line."""
     found = []
     for body in files.lines(name):
         with contextlib.suppress(msgspec.MsgspecError):
-            found.append(msgspec.structs.asdict(msgspec.json.decode(body, type=line)))
+            found.append(line.decode(body))
     return found[::-1]

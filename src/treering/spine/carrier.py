@@ -7,18 +7,19 @@ import logging
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from treering.errors import Closed, InvalidInput, TreeringError
+from treering.errors import Closed, InvalidInput, InvalidKind, TreeringError
 from treering.model.codec import canonical
 from treering.model.fields import check_name
+from treering.model.kinds import KINDS, parse_kinds
 from treering.spine.carrying import transient_header
 from treering.spine.durable import DurableOutlet, check_durable
 from treering.spine.handing import in_words
 from treering.spine.outlets import Outlet, delivery_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from treering.model.events import Header, NewEvent
     from treering.model.scopes import Scope
@@ -222,8 +223,13 @@ class Carrier:
 
 def check_sink(sink: Sink) -> None:
     """Raise InvalidInput if ``sink`` cannot be served."""
-    for part in ("accepts", "handle"):
-        if not callable(getattr(sink, part, None)):
+    accepts = getattr(sink, "accepts", None)
+    names_kinds = isinstance(accepts, str | list | tuple | set | frozenset)
+    for part, is_there in (
+        ("accepts", callable(accepts) or names_kinds),
+        ("handle", callable(getattr(sink, "handle", None))),
+    ):
+        if not is_there:
             raise InvalidInput(
                 f"a {type(sink).__name__} is no sink: it has no {part}",
                 hint="give it a name, accepts(event) and handle(event)",
@@ -235,6 +241,19 @@ def check_sink(sink: Sink) -> None:
             f"sink {sink.name} has the visibility {visibility!r}", hint="use safe or private"
         )
     check_durable(sink)
+    if names_kinds:
+        _check_kinds(sink)
+
+
+def _check_kinds(sink: Sink) -> None:
+    """Raise InvalidKind if the kinds that ``sink`` names are none that it could ever hear of."""
+    chosen = parse_kinds(cast("Collection[str]", sink.accepts))
+    if delivery_of(sink).durable and not any(KINDS[kind].durable for kind in chosen.kinds):
+        raise InvalidKind(
+            f"sink {sink.name} is durable and accepts only {', '.join(chosen.kinds)},"
+            " which the ledger does not keep",
+            hint="make it a live sink, or accept other kinds",
+        )
 
 
 def _close_sink(sink: Sink) -> None:

@@ -8,9 +8,11 @@ import threading
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.model.kinds import parse_kinds
+
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.spine.ports import Sink
@@ -22,6 +24,19 @@ ASYNC_GRACE_S: Final = 2.0
 def wants_private(sink: Sink) -> bool:
     """Whether ``sink`` said that it wants private content."""
     return getattr(sink, "visibility", "safe") == "private"
+
+
+def acceptance(sink: Sink) -> Callable[[SafeEvent | PrivateEvent], bool]:
+    """Return whether ``sink`` wants to hear of an event, as a function.
+
+    Raises InvalidKind if it names kinds that no event can have.
+    """
+    asked: Any = sink
+    if callable(asked.accepts):
+        # Looked up for each event: a sink may choose another function as it goes on.
+        return lambda event: bool(asked.accepts(event))
+    chosen = parse_kinds(asked.accepts)
+    return lambda event: chosen.matches(event.kind, event.envelope_kind)
 
 
 def in_words(error: BaseException) -> str:
@@ -44,7 +59,8 @@ class Hands:
     """Gives events to one sink, from one thread, with an event loop of its own if need be."""
 
     def __init__(self, sink: Sink, timeout_s: float) -> None:
-        self._sink: Any = sink  # What it accepts was settled when the event was wrapped for it.
+        self._sink: Any = sink  # What it is handed was settled when the event was wrapped for it.
+        self._accepts = acceptance(sink)
         self._timeout_s = timeout_s
         self._is_async = inspect.iscoroutinefunction(sink.handle)
         self._runner: asyncio.Runner | None = None
@@ -59,7 +75,7 @@ class Hands:
 
         Raises what the sink raises, and Overtime if it was awaited for too long.
         """
-        if not self._sink.accepts(event):
+        if not self._accepts(event):
             return False
         answer = self._sink.handle(event)
         if inspect.isawaitable(answer):

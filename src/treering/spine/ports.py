@@ -8,7 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
     from treering.context.assemble import Context
     from treering.context.tokens import Counter
@@ -47,8 +47,12 @@ class SafeSink(Protocol):
     def name(self) -> str:
         """Return its name: unique among the sinks of a spine, and kept with its cursor."""
 
-    def accepts(self, event: SafeEvent, /) -> bool:
-        """Whether it wants to hear of ``event``."""
+    @property
+    def accepts(self) -> Callable[[SafeEvent], bool] | Collection[str]:
+        """Return what it wants to hear of: a function of an event, or names of kinds.
+
+        Names may be those of envelopes, and ``lifecycle.*`` names several.
+        """
 
     def handle(self, event: SafeEvent, /) -> Awaitable[None] | None:
         """Take note of ``event``; one at a time, in order."""
@@ -65,8 +69,12 @@ class PrivateSink(Protocol):
     def visibility(self) -> Literal["private"]:
         """Return the word by which it asks for private content."""
 
-    def accepts(self, event: PrivateEvent, /) -> bool:
-        """Whether it wants to hear of ``event``."""
+    @property
+    def accepts(self) -> Callable[[PrivateEvent], bool] | Collection[str]:
+        """Return what it wants to hear of: a function of an event, or names of kinds.
+
+        Names may be those of envelopes, and ``lifecycle.*`` names several.
+        """
 
     def handle(self, event: PrivateEvent, /) -> Awaitable[None] | None:
         """Take note of ``event``; one at a time, in order."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from treering.errors import InvalidInput, InvalidKind, InvalidScope
-from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind
+from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind, stored_kinds
 from treering.model.scopes import GLOBAL, Scope, parse_scope
 from treering.surfaces.cli.commands import Invocation
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
+Read = TypeVar("Read")
 
 PAGE_ITEMS_MAX: Final = 500
 _ECHO_CHARACTERS_MAX: Final = 60
@@ -151,13 +152,17 @@ def parse_episode_kind(text: str | None) -> str:
 def parse_kinds(texts: Iterable[str]) -> list[str]:
     """Return the kinds named in ``texts``, each a comma-separated list; each kind once."""
     names = (name for text in texts for name in text.split(",") if name.strip())
-    return list(dict.fromkeys(parse_any_kind(name) for name in names))
+    return list(dict.fromkeys(kind for name in names for kind in _read(stored_kinds, name)))
 
 
 def parse_any_kind(text: str) -> str:
     """Return the stored name of a kind. Raises InvalidKind in the words of the command line."""
+    return _read(parse_kind, text).name
+
+
+def _read(read: Callable[[str], Read], text: str) -> Read:
     try:
-        return parse_kind(text).name
+        return read(text)
     except InvalidKind as error:
         name = text.strip().lower()[:_ECHO_CHARACTERS_MAX]
         near = difflib.get_close_matches(name, KINDS, n=2)
