@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,11 +11,14 @@ from builders import HERE, run_of, said
 from context.legality import check_legal
 from treering import InvalidInput
 from treering.context.dialects import DIALECTS
+from treering.ledger.compaction import as_run
+from treering.model.envelopes import CompactionPhase
+from treering.sinks import Hooks, HookSink, PrivateHookSink
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from treering import Ledger, Session
+    from treering import Envelope, Ledger, SafeEvent, Session
     from treering.model.messages import ModelMessage
 
 
@@ -101,8 +105,11 @@ def test_a_turn_that_was_shown_a_context_compacts_the_session_when_it_ends(
 
     assert context.tokens <= 300
     assert len(compacted(session)) == 1
-    kinds = [header.kind for header in session.headers(last=4)]
-    assert kinds == ["run.ended", "compaction.started", "context.compacted", "compaction.ended"]
+    kinds = [header.kind for header in session.headers(last=6)]
+    assert kinds == [
+        "run.ended", "run.started", "compaction.started", "context.compacted", "compaction.ended",
+        "run.ended",
+    ]  # fmt: skip
     assert len(texts(session)) == 21
     assert texts(session)[-1] == "answer 31!"
 
@@ -523,3 +530,142 @@ def test_a_compaction_that_says_nothing_sensible_replaces_nothing(
     session.record("context.compacted", "compacted elsewhere", payload=payload)
 
     assert len(texts(session)) == 6
+
+
+# What others hear of it.
+
+
+class Listener:
+    """A sink that remembers envelopes."""
+
+    name = "listener"
+    accepts = ("*",)
+
+    def __init__(self) -> None:
+        self.heard: list[Envelope] = []
+
+    def handle(self, event: SafeEvent, /) -> None:
+        envelope = event.envelope()
+        if envelope is not None:
+            self.heard.append(envelope)
+
+
+def phases(listener: Listener) -> list[tuple[str, str, int]]:
+    """Return the phases that were heard, with the run and the number that each has in it."""
+    return [
+        (one.payload.phase, one.run_id, one.seq)
+        for one in listener.heard
+        if isinstance(one, CompactionPhase)
+    ]
+
+
+def test_a_compaction_has_envelopes_in_a_run_of_its_own(ledger: Ledger, session: Session) -> None:
+    listener = Listener()
+    ledger.spine([listener])
+    take_turns(session, 1, 30)
+
+    session.compact()
+    assert ledger.spine().flush(60)
+
+    *_, started, first, last, ended = listener.heard
+    kinds = [one.kind for one in (started, first, last, ended)]
+    assert kinds == ["lifecycle.started", "compaction.phase", "compaction.phase", "lifecycle.ended"]
+    assert {one.run_id for one in (first, last, ended)} == {started.run_id}
+    assert {one.source for one in (started, first, last, ended)} == {"kernel"}
+    assert isinstance(first, CompactionPhase)
+    assert isinstance(last, CompactionPhase)
+    assert (first.payload.phase, last.payload.phase) == ("start", "end")
+    assert first.payload.messages == last.payload.messages == 40
+    assert last.payload.tokens_before > last.payload.tokens_after > 0
+
+
+def test_a_compaction_after_a_turn_has_envelopes(ledger: Ledger, session: Session) -> None:
+    listener = Listener()
+    ledger.spine([listener])
+    take_turns(session, 1, 30)
+    with session.turn() as turn:
+        turn.user("question 31?")
+        turn.context(max_tokens=300)
+        turn.assistant("answer 31!")
+    assert ledger.spine().flush(60)
+
+    (first, run_id, _), (last, same, _) = phases(listener)
+    assert (first, last) == ("start", "end")
+    assert run_id == same != turn.run_id
+
+
+def test_a_compaction_within_a_turn_is_part_of_it_and_outlives_its_failure(
+    ledger: Ledger, session: Session
+) -> None:
+    listener = Listener()
+    ledger.spine([listener])
+    take_turns(session, 1, 30)
+
+    turn = session.turn()
+    turn.start()
+    turn.user("question 31?")
+    session.compact()
+    turn.fail("no")
+    assert ledger.spine().flush(60)
+
+    assert phases(listener) == [("start", turn.run_id, 3), ("end", turn.run_id, 4)]
+    assert len(texts(session)) == 21
+    assert [one.run_id for one in session.headers() if one.kind == "context.compacted"] == [None]
+
+
+def test_a_compaction_is_no_run_of_the_turn_before_it(session: Session) -> None:
+    take_turns(session, 1, 30)
+    turn = session.turn()
+    turn.start()
+    turn.user("question 31?")
+    turn.fail("no")
+    session.compact()
+
+    last = list(session.turns())[-1]
+
+    assert (last.state, last.run_ids) == ("failed", (turn.run_id,))
+
+
+def test_undo_after_a_compaction_hides_the_turn_before_it(session: Session) -> None:
+    take_turns(session, 1, 30)
+    session.compact()
+
+    session.undo()
+
+    assert texts(session)[-1] == "answer 29!"
+
+
+def test_a_fork_in_a_run_that_was_compacted_in_between_waits_for_its_end(
+    session: Session,
+) -> None:
+    take_turns(session, 1, 30)
+    with session.turn() as turn:
+        turn.user("question 31?")
+        mark = session.record("ops.decision", "decided")
+        session._append_run(as_run([], 0), expected_seq=mark.seq)
+        late = session.record("ops.decision", "decided again")
+
+        with pytest.raises(InvalidInput, match="has not ended"):
+            session.fork(at=late.event_id)
+
+
+@pytest.mark.parametrize("make", [HookSink, PrivateHookSink])
+def test_hooks_are_told_of_a_compaction_and_not_of_an_agent_s_end(
+    ledger: Ledger, session: Session, make: Callable[[Hooks], HookSink | PrivateHookSink]
+) -> None:
+    hooks = Hooks()
+    told: list[str] = []
+    for name in ("before_compaction", "after_compaction", "agent_end"):
+        hooks.on(name)(partial(_note, told, name))
+    hooks.on_internal("session:compact:after")(partial(_note, told, "internal"))
+    take_turns(session, 1, 30)
+    ledger.spine([make(hooks)])
+
+    session.compact()
+    assert ledger.spine().flush(60)
+
+    assert told == ["before_compaction", "after_compaction", "internal"]
+
+
+def _note(told: list[str], name: str, _: dict[str, Any]) -> None:
+    told.append(name)

@@ -499,3 +499,39 @@ def test_a_safe_export_of_an_encrypted_scope_needs_no_key(cli: CommandLine, tmp_
 
     assert safe.receipt["ok"] is True
     assert (secret.status, secret.receipt["code"]) == (1, "key_missing")
+
+
+@pytest.mark.parametrize("how", ["by hand", "by itself"])
+def test_a_compaction_has_a_trace(cli: CommandLine, tmp_path: Path, how: str) -> None:
+    with treering.open(cli.database) as ledger:
+        session = ledger.session("s1", scope="acme/app", agent="lyria")
+        for number in range(30):
+            with session.turn() as turn:
+                turn.user(f"question {number}?")
+                if how == "by itself" and number == 29:
+                    turn.context(max_tokens=300)
+                turn.assistant(f"answer {number}!")
+        if how == "by hand":
+            session.compact()
+
+    run = cli("trace", "list", *IN, "--limit", "1", "--json").receipt["runs"][0]
+    shown = cli("trace", "show", run["run_id"], *IN).out
+    cli("trace", "export", run["run_id"], *IN, "--out", str(tmp_path / "t.zip"))
+    lines = unpacked(tmp_path / "t.zip")["events.jsonl"].splitlines()
+
+    assert run["entry_point"] == "compaction"
+    assert "compaction.started" in shown
+    assert [json.loads(line)["payload"].get("phase") for line in lines] == [
+        None, "start", "end", None
+    ]  # fmt: skip
+
+
+def test_what_a_private_trace_tells_is_private(runs: CommandLine, tmp_path: Path) -> None:
+    runs("trace", "export", "night-1", *IN, "--out", str(tmp_path / "t.zip"), "--private")
+
+    lines = map(json.loads, unpacked(tmp_path / "t.zip")["events.jsonl"].splitlines())
+
+    contents = {"input", "output", "error", "text", "message", "details"}
+    seen = [(bool(contents & line["payload"].keys()), line["visibility"]) for line in lines]
+    assert (True, "private") in seen
+    assert (True, "safe") not in seen

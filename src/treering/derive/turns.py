@@ -10,7 +10,7 @@ from treering.derive.hindsight import Hindsight
 from treering.derive.reports import Report, add_up, by_model, larger, report_of
 from treering.model.events import Header
 from treering.model.kinds import RUN_ENDS
-from treering.model.runs import RunState
+from treering.model.runs import COMPACTION, RunState
 from treering.model.views import Turn
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def turns(events: Sequence[Event]) -> Iterator[Turn]:
     Nothing is left out but what comes before the first input of the user: turns whose runs failed
     are shown with their state, undone ones are marked, and an erased input reads as erased. A turn
     begins with the start of the run that took the input, or else with the input; a run without an
-    input of its own belongs to the turn before it.
+    input of its own belongs to the turn before it. One that only compacts is none of its runs.
     """
     hindsight, ends = Hindsight(), LaterEnds()
     for event in reversed(events):
@@ -42,6 +42,13 @@ def turns(events: Sequence[Event]) -> Iterator[Turn]:
     last = division.rest()
     if last is not None:
         yield last
+
+
+def is_compaction(header: Header) -> bool:
+    """Whether ``header`` is the start or the end of a run that only compacts its session."""
+    refs = header.refs if isinstance(header.refs, dict) else {}
+    name = "entry_point" if header.kind == _STARTED else "reason"
+    return (header.kind == _STARTED or header.kind in RUN_ENDS) and refs.get(name) == COMPACTION
 
 
 class LaterEnds:
@@ -85,6 +92,7 @@ class Division:
         self._later = later
         self._pieces: list[_Piece] = [_Piece()]
         """The turn, and behind it what may turn out to be the next: each begins with a run."""
+        self._compactions: set[str] = set()
 
     def take(self, header: Header, report: Report | None) -> Turn | None:
         """Follow one event, and what it reports; return the turn that ends before it, if one does.
@@ -95,9 +103,13 @@ class Division:
         if header.kind == INPUT:
             turn = self._begin(header)
         elif header.kind == _STARTED and header.run_id is not None:
-            self._pieces.append(_Piece(run_id=header.run_id))
-        self._pieces[-1].take(header, report)
-        if header.kind in RUN_ENDS:
+            if is_compaction(header):
+                self._compactions.add(header.run_id)
+            else:
+                self._pieces.append(_Piece(run_id=header.run_id))
+        is_apart = header.run_id in self._compactions
+        self._pieces[-1].take(header, report, is_apart=is_apart)
+        if header.kind in RUN_ENDS and not is_apart:
             self._join_to(lambda piece: piece.run_id == header.run_id)
         return turn
 
@@ -168,13 +180,13 @@ class _Piece(msgspec.Struct):
     tool_calls: int = 0
     reports: dict[int | tuple[int, str | None, str | None], Report] = {}
 
-    def take(self, header: Header, report: Report | None) -> None:
+    def take(self, header: Header, report: Report | None, *, is_apart: bool) -> None:
         if self.first is None:
             self.first = header
         self.last = header
         self.last_ms = max(self.last_ms, header.ts_ms)
         self.tool_calls += header.kind == "tool.call"
-        if header.run_id is not None:
+        if header.run_id is not None and not is_apart:
             self.runs[header.run_id] = None
             if header.kind == _STARTED:
                 self.began = header.run_id

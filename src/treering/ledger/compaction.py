@@ -16,8 +16,9 @@ from treering.errors import InvalidInput, NotFound
 from treering.ledger.turnings import redoable
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
-from treering.model.parts import CompactionPhase, ContextCompacted
-from treering.spine.entries import Entry
+from treering.model.parts import CompactionPhase, ContextCompacted, RunEnded, RunStarted
+from treering.model.runs import COMPACTION
+from treering.spine.entries import KERNEL, Entry, run_end
 from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from treering.model.messages import ModelMessage
     from treering.model.tools import SyntheticPolicy
 
+COMPACTED: Final = "context.compacted"
 THRESHOLD: Final = 0.8
 """The part of a budget above which a session is compacted."""
 GAIN_MIN: Final = 0.9
@@ -75,15 +77,33 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
         phase = CompactionPhase(tokens_before=self.from_tokens, messages=self.messages)
         after = msgspec.structs.replace(phase, tokens_after=self.to_tokens)
         return [
-            Entry(kind="compaction.started", summary="compaction started", refs=phase.as_refs()),
             Entry(
-                kind="context.compacted",
+                kind="compaction.started",
+                summary="compaction started",
+                refs=phase.as_refs(),
+                origin=KERNEL,
+            ),
+            Entry(
+                kind=COMPACTED,
                 summary=f"{self.messages} {noun} told in a summary",
                 payload=told,
                 refs=part.as_refs(),
             ),
-            Entry(kind="compaction.ended", summary="compaction ended", refs=after.as_refs()),
+            Entry(
+                kind="compaction.ended",
+                summary="compaction ended",
+                refs=after.as_refs(),
+                origin=KERNEL,
+            ),
         ]
+
+
+def as_run(entries: Sequence[Entry], duration_ms: int) -> list[Entry]:
+    """Return the events of a compaction as a run of its own, for when no other is under way."""
+    started = RunStarted(entry_point=COMPACTION).as_refs()
+    ended = RunEnded(duration_ms=duration_ms, tool_calls=0, reason=COMPACTION)
+    first = Entry(kind="run.started", summary="run started", refs=started, origin=KERNEL)
+    return [first, *entries, run_end("ended", ended, None)]
 
 
 def compact(

@@ -14,6 +14,7 @@ from treering.model.scopes import parse_scope
 from treering.model.sessions import PATIENCE_S, mentions
 from treering.spine.entries import Author
 from treering.spine.spine import Spine
+from treering.spine.words import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -229,15 +230,25 @@ class Handle(Past):
     def _append(self, entries: Sequence[Entry], *, expected_seq: int | None = None) -> list[Header]:
         """Record ``entries`` outside of any run, all or none."""
         self.open()
-        author = Author(
-            scope=self.scope, session_id=self.session_id, agent_id=self.agent, user_id=self.user,
-            run_id="", turn_id=None,
-        )  # fmt: skip
+        author = self._author()
         events = [author.event(entry, None) for entry in entries]
         return self._kernel.append(events, expected_seq=expected_seq)
 
     def _append_behind(self, entries: Sequence[Entry], seq: int) -> list[Header]:
         return self._append(entries, expected_seq=seq)
+
+    def _append_run(self, entries: Sequence[Entry], *, expected_seq: int) -> list[Header]:
+        """Record ``entries`` as a whole run, from its start to its end, all or none."""
+        self.open()
+        author = self._author(new_id())
+        events = [author.event(entry, at) for at, entry in enumerate(entries, start=1)]
+        return self._kernel.append(events, expected_seq=expected_seq)
+
+    def _author(self, run_id: str = "") -> Author:
+        return Author(
+            scope=self.scope, session_id=self.session_id, agent_id=self.agent, user_id=self.user,
+            run_id=run_id, turn_id=None,
+        )  # fmt: skip
 
     def _redact(self, event_id: str) -> None:
         self._journal.redact(self.scope, event_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from treering.ledger.amending import (
     undone,
 )
 from treering.ledger.charters import check_title
-from treering.ledger.compaction import KEEP_MESSAGES, compact
+from treering.ledger.compaction import COMPACTED, KEEP_MESSAGES, as_run, compact
 from treering.ledger.contexts import DIALECT_DEFAULT
 from treering.ledger.episodes import ASKS_MAX, episode, told, told_and_closed
 from treering.ledger.forking import fork_name, forked, last_end, seq_of, turn_end_of
@@ -270,7 +271,7 @@ class Session(Handle):
         of it. ``summariser`` writes the summary; the built-in one needs no model. What is undone
         or erased while it writes is in no summary: then there is none, either.
         """
-        read = standing(self._lineage)
+        read, begun = standing(self._lineage), time.monotonic()
         found = compact(
             self._lineage,
             self._kernel.results.policy,
@@ -281,11 +282,12 @@ class Session(Handle):
         )
         if found is None:
             return None
+        lasted_ms = int((time.monotonic() - begun) * 1_000)
         return retell_later(
             self._lineage,
             found.entries(),
             read,
-            append=self._append_behind,
+            append=lambda entries, seq: self._append_compaction(entries, seq, lasted_ms),
             redact=self._redact,
         )
 
@@ -316,6 +318,18 @@ class Session(Handle):
         )
 
     # Its own.
+
+    def _append_compaction(
+        self, entries: Sequence[Entry], seq: int, duration_ms: int
+    ) -> list[Header]:
+        """Record a compaction as part of the run that is under way here, or as a run of its own.
+
+        What it tells stays apart from the run, since it holds also if the run fails.
+        """
+        course = self._kernel.course_in(self.scope, self.session_id)
+        if course is not None:
+            return course.record_behind(entries, seq, apart=COMPACTED)
+        return self._append_run(as_run(entries, duration_ms), expected_seq=seq)
 
     def _episode(self, summariser: Summariser | None = None) -> list[Entry]:
         return episode(

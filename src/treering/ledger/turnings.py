@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.derive.turns import is_compaction
 from treering.derive.visible import Hidden, redone_by, undone_by
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.lineage import ENDLESS
@@ -74,10 +75,17 @@ def _end_behind(lineage: Lineage, seq: int, open_run: str | None) -> int | None:
 def _run_around(lineage: Lineage, seq: int) -> str | None:
     """Return the run that was under way just before ``seq``."""
     limit = FIRST_PAGE
+    compactions: set[str] = set()
     while page := lineage.headers_before(seq, limit):
         for header in reversed(page):
-            if header.run_id is not None:
-                return None if header.kind in RUN_ENDS else header.run_id
+            if header.run_id is None or header.run_id in compactions:
+                continue
+            if header.kind not in RUN_ENDS:
+                return header.run_id
+            if not is_compaction(header):
+                return None
+            # It took place at once, perhaps in the midst of another run.
+            compactions.add(header.run_id)
         seq, limit = page[0].seq, min(2 * limit, PAGE)
     return None
 

@@ -10,6 +10,9 @@ from treering.model.scopes import Scope
 
 RunState = Literal["open", "ended", "failed", "interrupted"]
 
+COMPACTION: Final = "compaction"
+"""The entry point, and the reason of the end, of a run that only compacts its session."""
+
 INTERRUPT_TITLE: Final = "turn interrupted"
 INTERRUPT_CONTENT: Final = (
     "The previous turn was interrupted. Tools that were running may have done part of their work."

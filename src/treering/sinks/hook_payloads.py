@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.model.kinds import RUN_ENDS
+from treering.model.runs import COMPACTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +50,11 @@ RESET: Final = "reset"
 def plugin_hooks(event: Carried) -> tuple[str, ...]:
     """Return the plugin hooks that ``event`` fires.
 
-    A late result fires none: its call had its outcome, and hooks were told of that.
+    A late result fires none: its call had its outcome, and hooks were told of that. Nor does the
+    end of a run that only compacted the session: no agent was at work in it.
     """
+    if _is_compaction_end(event):
+        return ()
     hooks = PLUGIN.get(event.kind, ())
     if event.kind == "session.closed" and _fact(event, "reason") != RESET:
         return hooks[1:]
@@ -59,7 +63,13 @@ def plugin_hooks(event: Carried) -> tuple[str, ...]:
 
 def internal_hook(event: Carried, origin: str) -> tuple[str, str] | None:
     """Return the internal hook that ``event`` triggers; none if ``origin`` triggered it already."""
-    return None if event.origin == origin else INTERNAL.get(event.kind)
+    if event.origin == origin or _is_compaction_end(event):
+        return None
+    return INTERNAL.get(event.kind)
+
+
+def _is_compaction_end(event: Carried) -> bool:
+    return event.kind in RUN_ENDS and _fact(event, "reason") == COMPACTION
 
 
 def context_of(event: Carried | Occasion, **more: Any) -> dict[str, Any]:

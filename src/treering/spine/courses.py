@@ -252,6 +252,20 @@ class Course:
             self.check_open()
             return self._append(self._events(entries))
 
+    def record_behind(self, entries: Sequence[Entry], seq: int, *, apart: str) -> list[Header]:
+        """Record ``entries`` right behind ``seq``, those of the kind ``apart`` outside of the run.
+
+        Raises Conflict if the session has moved on, and RunClosed if the run is over.
+        """
+        with self.lock:
+            self.check_open()
+            inside = iter(self._events([entry for entry in entries if entry.kind != apart]))
+            events = [
+                self.author.event(entry, None) if entry.kind == apart else next(inside)
+                for entry in entries
+            ]
+            return self._append(events, expected_seq=seq)
+
     def record_if_open(self, entry: Entry) -> Header | None:
         """Record ``entry`` as part of the run; None if the run is over."""
         with self.lock:
@@ -316,10 +330,10 @@ class Course:
         self._run_seq += len(entries)
         return [self.author.event(entry, first + at) for at, entry in enumerate(entries)]
 
-    def _append(self, events: list[NewEvent]) -> list[Header]:
+    def _append(self, events: list[NewEvent], *, expected_seq: int | None = None) -> list[Header]:
         """Record numbered events; take the numbers back if they were not recorded."""
         try:
-            headers = self.kernel.append(events)
+            headers = self.kernel.append(events, expected_seq=expected_seq)
         except RunClosed:
             self._note_cut()
             raise self.closed_error() from None

@@ -211,6 +211,14 @@ class Kernel:
         """Take note that a run is over."""
         self._courses.pop(course.run_id, None)
 
+    def course_in(self, scope: Scope, session_id: str) -> Course | None:
+        """Return the run that this process carries out in a session, if there is one."""
+        for course in list(self._courses.values()):
+            session = course.session
+            if (session.scope, session.session_id) == (scope, session_id) and course.is_here:
+                return course if course.is_open else None
+        return None
+
     def is_over(self, course: Course) -> bool:
         """Whether somebody has closed a run, in whichever process."""
         session = course.session
