@@ -13,7 +13,7 @@ from effort import PATIENCE_S
 from treering.model.carried import PrivateEvent, SafeEvent
 from treering.model.parts import safe_part
 from treering.sinks import hook_payloads
-from treering.sinks.hook_names import PLUGIN_HOOKS, VOID_HOOKS
+from treering.sinks.hook_names import PLUGIN_HOOKS, REQUIRED_FIELDS, VOID_HOOKS
 from treering.sinks.hooks import Hooks, HookSink, PrivateHookSink
 from treering.spine.ports import Gate, Occasion, Preparation, Verdict
 
@@ -117,9 +117,18 @@ SAFE: list[tuple[str, Event, list[str], Event]] = [
       "isSynthetic": True, "error": "synthetic"}),
     ("tool.result", {**RETURNED, "late": True, "outcome": "e0"}, [], {}),
     ("compaction.started", {"tokens_before": 9, "messages": 4}, ["before_compaction"],
-     {**IDS, "messageCount": 4, "tokenCount": 9, "tokensBefore": 9}),
-    ("compaction.ended", {"tokens_before": 9, "tokens_after": 2}, ["after_compaction"],
-     {**IDS, "tokenCount": 2, "tokensBefore": 9, "tokensAfter": 2}),
+     {**IDS, "messageCount": 4, "compactingCount": 4, "tokenCount": 9, "tokensBefore": 9}),
+    ("compaction.ended", {"tokens_before": 9, "tokens_after": 2, "messages": 4,
+      "messages_before": 6, "messages_after": 3}, ["after_compaction"],
+     {**IDS, "messageCount": 3, "compactedCount": 4, "tokenCount": 2, "tokensBefore": 9,
+      "tokensAfter": 2}),
+    ("session.forked", {"parent": "s0", "channel": "cli"}, ["session_start"],
+     {**IDS, "resumedFrom": "s0", "channel": "cli"}),
+    ("ops.warning", {"code": "not_delivered", "error_class": "OSError"}, ["message_sent"],
+     {**IDS, "success": False, "code": "not_delivered", "error": "OSError",
+      "errorClass": "OSError"}),
+    ("ops.warning", {"code": "slow"}, [], {}),
+    ("run.ended", {"reason": "compaction"}, [], {}),
     ("run.started", {}, [], {}),
     ("tool.call", {}, [], {}),
     ("assistant.delta", {"characters": 3}, [], {}),
@@ -138,7 +147,9 @@ def test_each_kind_of_event_fires_its_hooks_with_safe_facts(
     sink.handle(event)
 
     assert [name for name, _, _ in told] == names
-    assert all(event == payload for _, event, _ in told)
+    for name, event, _ in told:
+        assert {field: fact for field, fact in event.items() if fact is not None} == payload
+        assert set(REQUIRED_FIELDS.get(name, ())) <= event.keys()
     assert all(CONTEXT.items() <= context.items() for _, _, context in told)
 
 

@@ -50,6 +50,8 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     from_tokens: int
     to_tokens: int
     messages: int
+    messages_before: int
+    messages_after: int
     by: str
     failure: dict[str, str] | None = None
     """Why a summariser was not heard, if it failed."""
@@ -74,8 +76,14 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
         if self.failure is not None:
             told["failure"] = self.failure
         noun = "message" if self.messages == 1 else "messages"
-        phase = CompactionPhase(tokens_before=self.from_tokens, messages=self.messages)
-        after = msgspec.structs.replace(phase, tokens_after=self.to_tokens)
+        phase = CompactionPhase(
+            tokens_before=self.from_tokens,
+            messages=self.messages,
+            messages_before=self.messages_before,
+        )
+        after = msgspec.structs.replace(
+            phase, tokens_after=self.to_tokens, messages_after=self.messages_after
+        )
         return [
             Entry(
                 kind="compaction.started",
@@ -155,6 +163,8 @@ def compact(
         from_tokens=budget.told(cost),
         to_tokens=budget.told(rest + budget.cost(summary_message(text))),
         messages=len(older),
+        messages_before=len(messages) + bool(earlier),
+        messages_after=len(messages) - len(older) + 1,
         by=by,
         failure=failure,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from treering.ledger import erasure
 from treering.ledger.charters import kept_charter
 from treering.ledger.following import Follower
+from treering.ledger.sink_pasts import Pasts, PrivatePasts
 from treering.model.scopes import Scope
 from treering.model.sessions import (
     ERASED_CHARTER,
@@ -89,6 +90,14 @@ class LedgerJournal:
         """Return the name that another system knows a session by, as it was opened."""
         charter = self.charter(Scope(scope), session_id)
         return None if charter is None else charter.key
+
+    def safe_past(self) -> Pasts:
+        """Return what safe sinks may ask about the past of an event."""
+        return Pasts(self._store, self.charter)
+
+    def private_past(self) -> PrivatePasts:
+        """Return what private sinks may ask about the past of an event."""
+        return PrivatePasts(self._store, self.charter)
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended."""

@@ -117,6 +117,9 @@ class _Compacting(Payload, frozen=True, kw_only=True):
     tokens_after: int | None = None
     messages: int | None = None
     """How many messages the summary stands for."""
+    messages_before: int | None = None
+    """How many messages a model was shown before it, the summary before it counted."""
+    messages_after: int | None = None
 
 
 class _Warned(Payload, frozen=True, kw_only=True):

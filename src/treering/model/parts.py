@@ -93,6 +93,10 @@ class CompactionPhase(SafePart, frozen=True, kw_only=True):
     tokens_before: int | None = None
     tokens_after: int | None = None
     messages: int | None = None
+    """How many messages the summary stands for."""
+    messages_before: int | None = None
+    """How many messages a model was shown before it, the summary before it counted."""
+    messages_after: int | None = None
 
 
 class Noted(SafePart, frozen=True, kw_only=True):

@@ -1,10 +1,16 @@
-"""A tool's output as the message that ``tool_result_persist`` hooks know, and back again."""
+"""Messages as hooks know them; a tool's output as such a message, and back again."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from treering.model.codec import canonical
+from treering.model.messages import AssistantMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.model.messages import ModelMessage
 
 
 def as_message(
@@ -44,6 +50,32 @@ def as_output(message: dict[str, Any], before: dict[str, Any], output: Any) -> A
             return text
         case _:
             return content
+
+
+def as_messages(messages: Iterable[ModelMessage]) -> list[dict[str, Any]]:
+    """Return messages as hooks know them: user, assistant, and a toolResult for each call."""
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        content = _content(message.text or None)
+        if not isinstance(message, AssistantMessage):
+            found.append({"role": "user", "content": content})
+            continue
+        content += [
+            {"type": "toolCall", "id": one.call_id, "name": one.tool, "arguments": one.arguments}
+            for one in message.calls
+        ]
+        found.append({"role": "assistant", "content": content})
+        found += [
+            as_message(
+                one.tool,
+                one.call_id,
+                one.output,
+                is_error=one.is_error,
+                is_synthetic=one.reason is not None,
+            )
+            for one in message.results
+        ]
+    return found
 
 
 def _content(output: Any) -> list[dict[str, Any]]:

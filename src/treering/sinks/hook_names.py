@@ -37,6 +37,24 @@ PERSIST_HOOK: Final = "tool_result_persist"
 PLUGIN_HOOKS: Final = (*VOID_HOOKS, *MODIFYING_HOOKS, PERSIST_HOOK)
 """Every name that ``Hooks.on`` knows."""
 
+REQUIRED_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "llm_input": (
+        *("runId", "sessionId", "provider", "model", "prompt", "historyMessages"),
+        "imagesCount",
+    ),
+    "llm_output": ("runId", "sessionId", "provider", "model", "assistantTexts"),
+    "agent_end": ("messages", "success"),
+    "before_compaction": ("messageCount",),
+    "after_compaction": ("messageCount", "compactedCount"),
+    "message_received": ("from", "content"),
+    "message_sent": ("to", "content", "success"),
+    "after_tool_call": ("toolName", "params"),
+    "session_start": ("sessionId",),
+    "session_end": ("sessionId", "messageCount"),
+    "gateway_start": ("port",),
+}
+"""Fields that plugins rely on: they are always there, and None if not known or withheld."""
+
 ORIGIN: Final = "hook-adapter"
 """The origin of what is recorded because an internal hook was triggered."""
 

@@ -7,13 +7,16 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.model.kinds import RUN_ENDS
+from treering.model.messages import UserMessage
 from treering.model.runs import COMPACTION
+from treering.sinks.hook_messages import as_messages
+from treering.sinks.hook_names import REQUIRED_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering.model.carried import Carried, PrivateEvent
-    from treering.spine.ports import Occasion
+    from treering.spine.ports import Occasion, PrivatePast, SafePast
 
 INPUTS_MAX: Final = 1_000
 INPUTS_BYTES_MAX: Final = 16 * 1_024 * 1_024
@@ -21,12 +24,14 @@ INPUTS_BYTES_MAX: Final = 16 * 1_024 * 1_024
 
 PLUGIN: Final[dict[str, tuple[str, ...]]] = {
     "session.opened": ("session_start",),
+    "session.forked": ("session_start",),
     "session.closed": ("before_reset", "session_end"),
     **dict.fromkeys(RUN_ENDS, ("agent_end",)),
     "conversation.user": ("message_received",),
     "conversation.assistant": ("llm_output",),
     "context.assembled": ("llm_input",),
     "ops.receipt": ("message_sent",),
+    "ops.warning": ("message_sent",),
     "tool.result": ("after_tool_call",),
     "compaction.started": ("before_compaction",),
     "compaction.ended": ("after_compaction",),
@@ -35,16 +40,20 @@ PLUGIN: Final[dict[str, tuple[str, ...]]] = {
 
 INTERNAL: Final[dict[str, tuple[str, str]]] = {
     "session.opened": ("session", "start"),
+    "session.forked": ("session", "start"),
     "session.closed": ("session", "end"),
     **dict.fromkeys(RUN_ENDS, ("agent", "end")),
     "conversation.user": ("message", "received"),
     "ops.receipt": ("message", "sent"),
+    "ops.warning": ("message", "sent"),
     "compaction.started": ("session", "compact:before"),
     "compaction.ended": ("session", "compact:after"),
 }
 """The internal hook that is triggered for each kind of event."""
 
 RESET: Final = "reset"
+NOT_DELIVERED: Final = "not_delivered"
+"""The code of the warning that a message could not be sent."""
 
 
 def plugin_hooks(event: Carried) -> tuple[str, ...]:
@@ -53,7 +62,7 @@ def plugin_hooks(event: Carried) -> tuple[str, ...]:
     A late result fires none: its call had its outcome, and hooks were told of that. Nor does the
     end of a run that only compacted the session: no agent was at work in it.
     """
-    if _is_compaction_end(event):
+    if _is_silent(event):
         return ()
     hooks = PLUGIN.get(event.kind, ())
     if event.kind == "session.closed" and _fact(event, "reason") != RESET:
@@ -63,13 +72,16 @@ def plugin_hooks(event: Carried) -> tuple[str, ...]:
 
 def internal_hook(event: Carried, origin: str) -> tuple[str, str] | None:
     """Return the internal hook that ``event`` triggers; none if ``origin`` triggered it already."""
-    if event.origin == origin or _is_compaction_end(event):
+    if event.origin == origin or _is_silent(event):
         return None
     return INTERNAL.get(event.kind)
 
 
-def _is_compaction_end(event: Carried) -> bool:
-    return event.kind in RUN_ENDS and _fact(event, "reason") == COMPACTION
+def _is_silent(event: Carried) -> bool:
+    """Whether ``event`` is one that hooks are not told of, although others of its kind are."""
+    if event.kind == "ops.warning":
+        return bool(_fact(event, "code") != NOT_DELIVERED)
+    return event.kind in RUN_ENDS and bool(_fact(event, "reason") == COMPACTION)
 
 
 def context_of(event: Carried | Occasion, **more: Any) -> dict[str, Any]:
@@ -112,8 +124,9 @@ def private_payload(event: PrivateEvent, inputs: Inputs) -> dict[str, Any]:
         case "context.assembled":
             more = {"prompt": content.get("prompt"), "systemPrompt": content.get("system_prompt")}
             more["historyMessages"] = content.get("messages")
-        case "ops.receipt":
+        case "ops.receipt" | "ops.warning":
             more = {"content": content.get("text"), "to": content.get("to")}
+            more["error"] = _message(content)
         case "tool.result":
             more = {"params": inputs.of(event), "result": content.get("output")}
             more["error"] = _message(content.get("error"))
@@ -122,6 +135,42 @@ def private_payload(event: PrivateEvent, inputs: Inputs) -> dict[str, Any]:
         case _:
             more = {}
     return told | {name: value for name, value in more.items() if value is not None}
+
+
+def facts_before(hook: str, event: Carried, past: SafePast) -> dict[str, Any]:
+    """Return what ``hook`` is told that ``event`` does not say itself: facts and counts."""
+    match hook:
+        case "llm_input" | "llm_output" if event.run_id is not None:
+            started = past.run_started(event.scope, event.session_id, event.run_id)
+            found: dict[str, Any] = {"provider": started.provider, "model": started.model}
+            # What Treering assembles holds texts alone.
+            return {**found, "imagesCount": 0} if hook == "llm_input" else found
+        case "session_end":
+            opened_ms = past.opened_ms(event.scope, event.session_id)
+            lasted_ms = None if opened_ms is None else max(event.ts_ms - opened_ms, 0)
+            count = past.message_count(event.scope, event.session_id, event.seq or 0)
+            return {"messageCount": count, "durationMs": lasted_ms}
+        case _:
+            return {}
+
+
+def contents_before(hook: str, event: Carried, past: PrivatePast) -> dict[str, Any]:
+    """Return the messages that ``hook`` is told of besides what ``event`` says itself."""
+    if hook not in {"agent_end", "before_reset", "before_compaction", "llm_input"}:
+        return {}
+    asking = None if hook == "before_compaction" else event.run_id
+    found = past.messages(event.scope, event.session_id, asking, event.seq)
+    if hook != "llm_input":
+        return {"messages": as_messages(found)}
+    asked = [at for at, one in enumerate(found) if isinstance(one, UserMessage)]
+    if not asked:
+        return {"prompt": "", "historyMessages": as_messages(found)}
+    return {"prompt": found[asked[-1]].text, "historyMessages": as_messages(found[: asked[-1]])}
+
+
+def with_required(hook: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Return ``payload`` with every field that plugins rely on: None if nothing is told of it."""
+    return {**dict.fromkeys(REQUIRED_FIELDS.get(hook, ())), **payload}
 
 
 class Inputs:
@@ -162,6 +211,15 @@ def _sent(part: dict[str, Any]) -> dict[str, Any]:
     return {"success": True, **part}
 
 
+def _not_sent(part: dict[str, Any]) -> dict[str, Any]:
+    return {"success": False, "error": part.get("errorClass"), **part}
+
+
+def _forked(part: dict[str, Any]) -> dict[str, Any]:
+    told = {name: value for name, value in part.items() if name in {"channel", "mode"}}
+    return {**told, "resumedFrom": part.get("parent")}
+
+
 def _tool_returned(part: dict[str, Any]) -> dict[str, Any]:
     failed = part.get("status") not in {"ok", None}
     error = part.get("errorClass") or part.get("reason") or part.get("status")
@@ -170,17 +228,19 @@ def _tool_returned(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _compacting(part: dict[str, Any]) -> dict[str, Any]:
-    return _counted(part, part.get("tokensBefore"))
+    count = part.get("messagesBefore", part.get("messages"))
+    told = {"messageCount": count, "compactingCount": part.get("messages")}
+    return {**told, "tokenCount": part.get("tokensBefore"), **_uncounted(part)}
 
 
 def _compacted(part: dict[str, Any]) -> dict[str, Any]:
-    return _counted(part, part.get("tokensAfter"))
+    told = {"messageCount": part.get("messagesAfter"), "compactedCount": part.get("messages")}
+    return {**told, "tokenCount": part.get("tokensAfter"), **_uncounted(part)}
 
 
-def _counted(part: dict[str, Any], tokens: int | None) -> dict[str, Any]:
-    # Hooks know ``messages`` as a list of them, so that the count goes by its other name.
-    told = {"messageCount": part.get("messages"), "tokenCount": tokens}
-    return told | {name: value for name, value in part.items() if name != "messages"}
+def _uncounted(part: dict[str, Any]) -> dict[str, Any]:
+    # Hooks know ``messages`` as a list of them, so that the counts go by their other names.
+    return {name: value for name, value in part.items() if not name.startswith("messages")}
 
 
 def _ended(kind: str, part: dict[str, Any]) -> dict[str, Any]:
@@ -191,6 +251,8 @@ def _ended(kind: str, part: dict[str, Any]) -> dict[str, Any]:
 
 _SHAPES: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "ops.receipt": _sent,
+    "ops.warning": _not_sent,
+    "session.forked": _forked,
     "tool.result": _tool_returned,
     "compaction.started": _compacting,
     "compaction.ended": _compacted,

@@ -6,28 +6,35 @@ import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.errors import InvalidInput
+from treering.errors import InvalidInput, TreeringError
 from treering.sinks.hook_calls import log
 from treering.sinks.hook_merging import is_json, own
-from treering.sinks.hook_messages import as_message, as_output
+from treering.sinks.hook_messages import as_message, as_messages, as_output
 from treering.sinks.hook_names import ORIGIN, PERSIST_HOOK
 from treering.sinks.hook_payloads import (
     Inputs,
+    contents_before,
     context_of,
+    facts_before,
     internal_hook,
     plugin_hooks,
     private_payload,
     safe_payload,
+    with_required,
 )
 from treering.spine.ports import Delivery, Preparation, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treering.model.carried import Carried, PrivateEvent, SafeEvent
     from treering.sinks.hooks import Hooks
-    from treering.spine.ports import Occasion
+    from treering.spine.ports import Occasion, PrivatePast, SafePast
 
 EVENT_SECONDS_MAX: Final = 300.0
 """How long all hooks of one event may take together; each has a limit of its own."""
+CHANNELS_MAX: Final = 1_000
+"""Sessions whose channel is remembered; then it starts afresh."""
 BLOCKED: Final = "blocked by a before_tool_call hook"
 CANCELLED: Final = "cancelled by a message_sending hook"
 
@@ -41,18 +48,24 @@ class _Adapter:
         self._hooks = hooks
         self._lock = threading.Lock()
         self._is_open = False
+        self._channels: dict[tuple[str, str], str | None] = {}
         self.name = name
         self.delivery = delivery or Delivery(timeout_s=EVENT_SECONDS_MAX)
+
+    @property
+    def _facts(self) -> SafePast | None:
+        """Return what can be asked about the past of events; None if it is on no spine."""
+        raise NotImplementedError
 
     def open(self) -> None:
         """Fire ``gateway_start``, once until it is closed."""
         if self._turn(to_open=True):
-            self._tell_of_gateway("gateway_start", "startup")
+            self._tell_of_gateway("gateway_start", "startup", {})
 
     def close(self) -> None:
         """Fire ``gateway_stop``, if it is open."""
         if self._turn(to_open=False):
-            self._tell_of_gateway("gateway_stop", "shutdown")
+            self._tell_of_gateway("gateway_stop", "shutdown", {"reason": "closed"})
 
     # As a gate.
 
@@ -60,8 +73,8 @@ class _Adapter:
         """Ask ``before_agent_start`` hooks what to add to a run."""
         if not self._hooks.has("before_agent_start"):
             return Preparation()
-        event = {"prompt": prompt or "", "runId": occasion.run_id}
-        said = self._hooks.modify("before_agent_start", event, context_of(occasion))
+        event = {"prompt": prompt or "", "runId": occasion.run_id, **self._history(occasion)}
+        said = self._hooks.modify("before_agent_start", event, self._context(occasion))
         return Preparation(
             system_prompt=said.get("systemPrompt"), prepend_context=said.get("prependContext")
         )
@@ -76,7 +89,7 @@ class _Adapter:
         given = input if isinstance(input, dict) else {}
         names = {"toolName": tool, "toolCallId": call_id}
         event: dict[str, Any] = {**names, "runId": occasion.run_id, "params": given}
-        said = self._hooks.modify("before_tool_call", event, context_of(occasion, **names))
+        said = self._hooks.modify("before_tool_call", event, self._context(occasion, **names))
         if said.get("block"):
             return Verdict(blocked=True, reason=said.get("blockReason") or BLOCKED)
         changed = event.get("params")
@@ -89,7 +102,7 @@ class _Adapter:
         if not self._hooks.has("message_sending"):
             return Verdict()
         event: dict[str, Any] = {"to": to, "content": text, "metadata": {}}
-        said = self._hooks.modify("message_sending", event, context_of(occasion))
+        said = self._hooks.modify("message_sending", event, self._context(occasion))
         if said.get("cancel"):
             return Verdict(blocked=True, reason=CANCELLED)
         content = said.get("content", text)
@@ -116,7 +129,7 @@ class _Adapter:
             return output
         names = {"toolName": tool, "toolCallId": call_id}
         event = {**names, "message": before, "isSynthetic": is_synthetic}
-        message = self._hooks.persist(event, context_of(occasion, **names))
+        message = self._hooks.persist(event, self._context(occasion, **names))
         return as_output(message, before, output)
 
     # As a sink.
@@ -129,9 +142,12 @@ class _Adapter:
 
     def _tell(self, event: Carried, payload: dict[str, Any]) -> None:
         for hook in plugin_hooks(event):
-            tool = payload.get("toolName")
-            call_id = payload.get("toolCallId")
-            self._hooks.fire(hook, payload, context_of(event, toolName=tool, toolCallId=call_id))
+            if not self._hooks.has(hook):
+                continue
+            told = with_required(hook, {**self._before(hook, event), **payload})
+            tool, call_id = payload.get("toolName"), payload.get("toolCallId")
+            context = self._context(event, toolName=tool, toolCallId=call_id)
+            self._hooks.fire(hook, told, context)
         internal = internal_hook(event, ORIGIN)
         if internal is not None:
             self._hooks.call_internal(
@@ -141,10 +157,30 @@ class _Adapter:
                 at=datetime.fromtimestamp(event.ts_ms / 1_000, tz=UTC),
             )
 
-    def _tell_of_gateway(self, hook: str, action: str) -> None:
-        self._hooks.fire(hook, {}, {})
+    def _before(self, hook: str, event: Carried) -> dict[str, Any]:
+        """Return what a hook is told that the event does not say itself."""
+        past = self._facts
+        return {} if past is None else _known(lambda: facts_before(hook, event, past))
+
+    def _history(self, occasion: Occasion) -> dict[str, Any]:  # noqa: ARG002  (for the private one)
+        """Return the messages that a run begins with, if they may be told."""
+        return {}
+
+    def _context(self, event: Carried | Occasion, **more: Any) -> dict[str, Any]:
+        """Return where something happens; the channel is looked up once for each session."""
+        place, past = (event.scope, event.session_id), self._facts
+        if past is not None and place not in self._channels:
+            if len(self._channels) >= CHANNELS_MAX:
+                self._channels.clear()
+            found = _known(lambda: {"channel": past.channel(*place)})
+            self._channels[place] = found.get("channel")
+        channel = self._channels.get(place)
+        return context_of(event, channelId=channel, messageProvider=channel, **more)
+
+    def _tell_of_gateway(self, hook: str, action: str, told: dict[str, Any]) -> None:
+        self._hooks.fire(hook, with_required(hook, told), {})
         self._hooks.call_internal(
-            "gateway", action, session_key=None, context={}, at=datetime.now(UTC)
+            "gateway", action, session_key=None, context=told, at=datetime.now(UTC)
         )
 
     def _turn(self, *, to_open: bool) -> bool:
@@ -158,6 +194,15 @@ class HookSink(_Adapter):
     """Tells hooks of events without their private content."""
 
     visibility: Final = "safe"
+    _past: SafePast | None = None
+
+    @property
+    def _facts(self) -> SafePast | None:
+        return self._past
+
+    def attach(self, past: SafePast, /) -> None:
+        """Ask ``past`` for what hooks are told besides what an event says itself."""
+        self._past = past
 
     def accepts(self, event: SafeEvent, /) -> bool:
         """Whether a function is registered that ``event`` is of interest to."""
@@ -178,6 +223,15 @@ class PrivateHookSink(_Adapter):
     ) -> None:
         super().__init__(hooks, name=name, delivery=delivery)
         self._inputs = Inputs()
+        self._past: PrivatePast | None = None
+
+    @property
+    def _facts(self) -> SafePast | None:
+        return self._past
+
+    def attach(self, past: PrivatePast, /) -> None:
+        """Ask ``past`` for what hooks are told besides what an event says itself."""
+        self._past = past
 
     def accepts(self, event: PrivateEvent, /) -> bool:
         """Whether a function is registered that ``event`` is of interest to."""
@@ -191,3 +245,25 @@ class PrivateHookSink(_Adapter):
             self._inputs.note(event)
         else:
             self._tell(event, private_payload(event, self._inputs))
+
+    def _before(self, hook: str, event: Carried) -> dict[str, Any]:
+        facts, past = super()._before(hook, event), self._past
+        if past is None:
+            return facts
+        return {**facts, **_known(lambda: contents_before(hook, event, past))}
+
+    def _history(self, occasion: Occasion) -> dict[str, Any]:
+        past = self._past
+        if past is None:
+            return {}
+        place = occasion.scope, occasion.session_id
+        return _known(lambda: {"messages": as_messages(past.messages(*place, None, None))})
+
+
+def _known(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what the past says; hooks are told of an event also if that cannot be read."""
+    try:
+        return ask()
+    except TreeringError as error:
+        log.warning("hooks are told less: the past of an event cannot be read: %s", error)
+        return {}

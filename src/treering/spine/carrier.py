@@ -15,7 +15,7 @@ from treering.model.fields import check_name
 from treering.model.kinds import KINDS, parse_kinds
 from treering.spine.carrying import transient_header
 from treering.spine.durable import DurableOutlet, check_durable
-from treering.spine.handing import in_words
+from treering.spine.handing import in_words, wants_private
 from treering.spine.outlets import Outlet, delivery_of
 
 if TYPE_CHECKING:
@@ -143,6 +143,9 @@ class Carrier:
         with self._lock:
             if self._closed.is_set():
                 raise Closed("the ledger has been closed", hint="open it again")
+            if (attach := getattr(sink, "attach", None)) is not None:
+                journal = self._journal
+                attach(journal.private_past() if wants_private(sink) else journal.safe_past())
             if (start := getattr(sink, "open", None)) is not None:
                 start()
             if delivery_of(sink).durable:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from treering.context.tokens import Counter
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Event, Header, NewEvent
+    from treering.model.messages import ModelMessage
+    from treering.model.parts import RunStarted
     from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
     from treering.spine.runs import Run
@@ -162,6 +164,34 @@ class Gate(Protocol):
         """Return a tool's output as it is to be kept. Called exactly once for each result."""
 
 
+class SafePast(Protocol):
+    """What a safe sink may ask about the past of an event: facts and counts, never a text.
+
+    A sink with a method ``attach`` is given one when it is added to a spine.
+    """
+
+    def run_started(self, scope: str, session_id: str, run_id: str) -> RunStarted:
+        """Return what a run was begun with, as far as that is known."""
+
+    def channel(self, scope: str, session_id: str) -> str | None:
+        """Return the channel that a session was opened on."""
+
+    def opened_ms(self, scope: str, session_id: str) -> int | None:
+        """Return when a session was opened."""
+
+    def message_count(self, scope: str, session_id: str, until_seq: int) -> int:
+        """Return how often somebody said something or a tool gave a result, up to a seq."""
+
+
+class PrivatePast(SafePast, Protocol):
+    """What a private sink may ask: texts as well."""
+
+    def messages(
+        self, scope: str, session_id: str, run_id: str | None, until_seq: int | None
+    ) -> list[ModelMessage]:
+        """Return the last messages of a session up to a seq, those of ``run_id`` among them."""
+
+
 class Timeline(Protocol):
     """The session that a run is part of."""
 
@@ -237,6 +267,12 @@ class Journal(Protocol):
 
     def session_key(self, scope: str, session_id: str) -> str | None:
         """Return the name that another system knows a session by, as it was opened."""
+
+    def safe_past(self) -> SafePast:
+        """Return what safe sinks may ask about the past of an event."""
+
+    def private_past(self) -> PrivatePast:
+        """Return what private sinks may ask about the past of an event."""
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended."""

@@ -227,7 +227,7 @@ class Run:
                 send(sent)
             except Exception as error:
                 told = {"code": "not_delivered", "error_class": type(error).__name__}
-                self.emit("ops.warning", {**told, **describe(error)})
+                self.emit("ops.warning", {**told, **describe(error), "text": sent, "to": to})
                 raise
         part = Delivered(deliverer=by, characters=len(sent), chunk=chunk, media=len(media) or None)
         return self._record(

@@ -1,0 +1,80 @@
+"""What sinks may ask about the past of an event: facts and counts, or messages too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.context.pairing import pair
+from treering.ledger.lineage import Lineage
+from treering.ledger.views import Views
+from treering.ledger.windows import read_window
+from treering.model.parts import RunStarted, safe_part
+from treering.model.scopes import Scope
+from treering.model.tools import SyntheticPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering.ledger.ports import EventStore
+    from treering.model.messages import ModelMessage
+    from treering.model.sessions import Charter
+
+MESSAGES_MAX: Final = 1_000
+"""How many of a session's messages a sink is given: the last ones."""
+PAGE: Final = 500
+_MESSAGE_KINDS: Final = ("conversation.user", "conversation.assistant", "tool.result")
+
+
+class Pasts:
+    """The past of events in a store, without a text of it."""
+
+    def __init__(self, store: EventStore, charter: Callable[[Scope, str], Charter | None]) -> None:
+        self._store = store
+        self._charter = charter
+
+    def run_started(self, scope: str, session_id: str, run_id: str) -> RunStarted:
+        """Return what a run was begun with, as far as that is known."""
+        headers = self._store.run_headers(Scope(scope), session_id, run_id)
+        first = next(iter(headers), None)
+        part = None if first is None else safe_part(first.kind, first.refs)
+        return part if isinstance(part, RunStarted) else RunStarted()
+
+    def channel(self, scope: str, session_id: str) -> str | None:
+        """Return the channel that a session was opened on."""
+        charter = self._charter(Scope(scope), session_id)
+        return None if charter is None else charter.channel
+
+    def opened_ms(self, scope: str, session_id: str) -> int | None:
+        """Return when a session was opened."""
+        first = self._store.session_headers(Scope(scope), session_id, after_seq=0, limit=1)
+        return first[0].ts_ms if first else None
+
+    def message_count(self, scope: str, session_id: str, until_seq: int) -> int:
+        """Return how often somebody said something or a tool gave a result, up to a seq."""
+        lineage = Lineage(self._store, Scope(scope), session_id)
+        found = Views(lineage).counts().by_kind
+        count = sum(found.get(kind, 0) for kind in _MESSAGE_KINDS)
+        after = until_seq
+        while page := lineage.headers_after(after, PAGE):
+            count -= sum(header.kind in _MESSAGE_KINDS for header in page)
+            after = page[-1].seq
+        return max(count, 0)
+
+
+class PrivatePasts(Pasts):
+    """The past of events in a store, texts included."""
+
+    def messages(
+        self, scope: str, session_id: str, run_id: str | None, until_seq: int | None
+    ) -> list[ModelMessage]:
+        """Return the last messages of a session up to a seq, those of ``run_id`` among them."""
+        window = read_window(
+            Lineage(self._store, Scope(scope), session_id),
+            tokens=None,
+            events=MESSAGES_MAX,
+            run_id=run_id,
+            before_seq=None if until_seq is None else until_seq + 1,
+            past="whole",
+        )
+        messages, _ = pair([*window.lead, *window.events], SyntheticPolicy())
+        return messages[-MESSAGES_MAX:]
