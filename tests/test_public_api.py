@@ -60,7 +60,7 @@ def test_what_the_docs_call_public_is_public() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Recollection'"):
-        _ = treering.Recollection
+        _ = treering.Recollection  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

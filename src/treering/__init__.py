@@ -330,10 +330,17 @@ _HOMES: Final = {
 """Where each public name lives; every other one is an error."""
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "treering.errors")), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # A type checker would take any name for one that is here.
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name when it is first used."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOMES.get(name, "treering.errors")), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, also those that are not imported yet."""
+    return sorted({*globals(), *__all__})

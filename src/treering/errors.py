@@ -27,15 +27,16 @@
     ├── KeyMissing                the key of a sealed payload is not here
     └── Disabled                  switched off by the operator
 
-``code`` is for machines; exit status and the like are tables over it. ``hint`` says what to do.
+``code`` is for machines; exit status and the like are tables over it. ``hint`` says what to do; it
+stands in tracebacks as a note.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class TreeringError(Exception):
@@ -46,6 +47,24 @@ class TreeringError(Exception):
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
         super().__init__(message or type(self).__doc__)
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")
+
+    def __reduce__(self) -> tuple[Callable[..., TreeringError], tuple[Any, ...]]:
+        # By its fields: made again by its arguments, it would lack those that are keywords.
+        state = dict(self.__dict__)
+        if "__notes__" in state:
+            state["__notes__"] = list(state["__notes__"])
+        return _restored, (type(self), self.args, state)
+
+
+def _restored(
+    kind: type[TreeringError], args: tuple[Any, ...], state: dict[str, Any]
+) -> TreeringError:
+    """Return an error as it was before it was pickled or copied."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidInput(TreeringError):

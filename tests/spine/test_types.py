@@ -1,6 +1,7 @@
 """A type checker tells safe events from private ones: who mixes them up learns it before running.
 
-Each snippet is checked by mypy. A line is refused if, and only if, it says so.
+Each snippet is checked by mypy as a user's program is: outside of the source tree, with Treering
+as an installed package. A line is refused if, and only if, it says so.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
-SRC = Path(__file__).parents[2] / "src"
+import treering
+from treering import sinks
+
 OPENING = """
 from typing import Literal
 import treering
@@ -188,6 +190,98 @@ class Warden:
 gate: Gate = Warden()
 ledger.spine([Warden()])
 """,
+    "a_sink_may_name_the_kinds_that_it_accepts": """
+class Alarm:
+    name = "alarm"
+    accepts = ("lifecycle.*", "tool.call.failed")
+
+    def handle(self, event: SafeEvent) -> None:
+        print(event.envelope_kind)
+
+class Sneak:
+    name = "sneak"
+    accepts = ("tool.call.failed",)
+
+    def handle(self, event: PrivateEvent) -> None:
+        print(event.payload)
+
+class Wrong:
+    name = "wrong"
+    accepts = 7
+
+    def handle(self, event: SafeEvent) -> None: ...
+
+ledger.spine(sinks=[Alarm()])
+ledger.spine(sinks=[Sneak()])  # refused
+ledger.spine(sinks=[Wrong()])  # refused
+""",
+    "an_envelope_is_a_typed_value": """
+from treering.model.envelopes import CallFacts, PrivateEnvelope, SafeEnvelope
+from treering.model.envelopes import ToolCallFailed, ToolCallStarted
+
+def read(one: SafeEvent, other: PrivateEvent) -> None:
+    safe, private = one.envelope(), other.envelope()
+    safe.kind  # refused
+    if safe is None or private is None:
+        return
+    print(safe.kind, safe.seq, safe.visibility, safe.to_dict()["kind"])
+    print(safe["kind"])  # refused
+    print(safe.run)  # refused
+    kept: SafeEnvelope = safe
+    leaked: SafeEnvelope = private  # refused
+    if isinstance(safe, ToolCallStarted):
+        print(safe.payload.tool_name)
+        print(safe.payload.input)  # refused
+    if isinstance(private, ToolCallStarted):
+        print(private.payload.input)
+        facts: CallFacts = private.payload  # refused
+    match private:
+        case ToolCallFailed(payload=payload):
+            print(payload.error, payload.output, payload.tool_call_id)
+            print(payload.input)  # refused
+""",
+    "hook_sinks_are_told_apart": """
+from treering.sinks import Hooks, HookSink, PrivateHookSink
+
+hooks = Hooks()
+safe_one: SafeSink = HookSink(hooks)
+private_one: PrivateSink = PrivateHookSink(hooks)
+safe_two: SafeSink = PrivateHookSink(hooks)  # refused
+private_two: PrivateSink = HookSink(hooks)  # refused
+ledger.spine(sinks=[HookSink(hooks), PrivateHookSink(hooks, name="private")])
+
+def hand(event: SafeEvent, other: PrivateEvent) -> None:
+    HookSink(hooks).handle(event)
+    HookSink(hooks).handle(other)  # refused
+    PrivateHookSink(hooks).handle(event)  # refused
+""",
+    "a_private_trace_needs_a_guard": """
+from treering.sinks import PrivateTraceSink, TraceSink, TranscriptSink, LogSink
+
+ledger.spine(sinks=[TraceSink("traces"), TranscriptSink("transcripts"), LogSink()])
+PrivateTraceSink("traces")  # refused
+""",
+    "the_public_names_are_known_and_no_others": """
+import treering.sinks as sinks
+session = ledger.session("s1", scope="acme/app", agent="lyria")
+with session.turn() as run:
+    run.user("hello")
+    run.user(7)  # refused
+    run.users("hello")  # refused
+ledger.sesion("s1")  # refused
+treering.Recollection  # refused
+treering.opn("x")  # refused
+sinks.LogSing()  # refused
+ledger.append("no events")  # refused
+print(session.headers(last=1), session.headers("last"))  # refused
+""",
+    "every_public_name_is_known": "\n".join(
+        [
+            *(f"print(treering.{name})" for name in treering.__all__),
+            "import treering.sinks",
+            *(f"print(treering.sinks.{name})" for name in sinks.__all__),
+        ]
+    ),
 }
 
 
@@ -204,7 +298,7 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[int]]:
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "MYPYPATH": str(SRC)},
+        env={name: value for name, value in os.environ.items() if name != "MYPYPATH"},
     )
     assert done.returncode in {0, 1}, done.stdout + done.stderr
     found: dict[str, set[int]] = defaultdict(set)

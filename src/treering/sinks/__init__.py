@@ -30,10 +30,17 @@ _HOMES: Final = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import a sink when it is first used."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "treering.sinks.hooks")), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # A type checker would take any name for one that is here.
+
+    def __getattr__(name: str) -> Any:
+        """Import a sink when it is first used."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOMES.get(name, "treering.sinks.hooks")), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """Return the sinks, also those that are not imported yet."""
+    return sorted({*globals(), *__all__})
