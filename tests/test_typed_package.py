@@ -23,15 +23,15 @@ HINT = "give another one"
 
 def every_error() -> list[TreeringError]:
     """Return one error of each class, with a hint."""
-    made: list[TreeringError] = []
     more: dict[type, dict[str, Any]] = {
         Conflict: {"current_seq": 7},
         OutcomeUnknown: {"event_ids": ["e1"]},
     }
-    for value in vars(errors).values():
-        if isinstance(value, type) and issubclass(value, TreeringError):
-            made.append(value("no", hint=HINT, **more.get(value, {})))
-    return made
+    return [
+        value("no", hint=HINT, **more.get(value, {}))
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, TreeringError)
+    ]
 
 
 def refuse() -> None:
