@@ -200,7 +200,7 @@ class HookSink(_Adapter):
     def _facts(self) -> SafePast | None:
         return self._past
 
-    def attach(self, past: SafePast, /) -> None:
+    def attach_past(self, past: SafePast, /) -> None:
         """Ask ``past`` for what hooks are told besides what an event says itself."""
         self._past = past
 
@@ -229,7 +229,7 @@ class PrivateHookSink(_Adapter):
     def _facts(self) -> SafePast | None:
         return self._past
 
-    def attach(self, past: PrivatePast, /) -> None:
+    def attach_past(self, past: PrivatePast, /) -> None:
         """Ask ``past`` for what hooks are told besides what an event says itself."""
         self._past = past
 

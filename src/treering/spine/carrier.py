@@ -143,7 +143,7 @@ class Carrier:
         with self._lock:
             if self._closed.is_set():
                 raise Closed("the ledger has been closed", hint="open it again")
-            if (attach := getattr(sink, "attach", None)) is not None:
+            if (attach := getattr(sink, "attach_past", None)) is not None:
                 journal = self._journal
                 attach(journal.private_past() if wants_private(sink) else journal.safe_past())
             if (start := getattr(sink, "open", None)) is not None:

@@ -167,7 +167,7 @@ class Gate(Protocol):
 class SafePast(Protocol):
     """What a safe sink may ask about the past of an event: facts and counts, never a text.
 
-    A sink with a method ``attach`` is given one when it is added to a spine.
+    A sink with a method ``attach_past`` is given one when it is added to a spine.
     """
 
     def run_started(self, scope: str, session_id: str, run_id: str) -> RunStarted:
