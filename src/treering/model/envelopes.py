@@ -239,14 +239,28 @@ class Envelope(_Spelled, frozen=True, kw_only=True, tag_field="kind"):
     @property
     def kind(self) -> str:
         """Return the name of its kind, such as ``tool.call.failed``."""
-        return str(self.__struct_config__.tag)
+        return _KINDS[type(self)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON spells it, ``kind`` and ``payload`` last."""
-        found = super().to_dict()
-        payload = found.pop("payload")
+        found: dict[str, Any] = {
+            "version": self.version,
+            "runId": self.run_id,
+            "seq": self.seq,
+            "at": self.at,
+            "agentId": self.agent_id,
+            "sessionId": self.session_id,
+        }
+        if self.session_key is not None:
+            found["sessionKey"] = self.session_key
+        found["source"] = self.source
+        found["visibility"] = self.visibility
         found["kind"] = self.kind
-        found["payload"] = payload.to_dict()
+        found["payload"] = self._payload().to_dict()
+        return found
+
+    def _payload(self) -> Payload:
+        found: Payload = getattr(self, "payload")  # noqa: B009  (each kind has a type of its own)
         return found
 
 
@@ -390,6 +404,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Payload], type[Payload]]]] = {
 }
 """The type of each kind of envelope, and of its payload without and with content."""
 
+_KINDS: Final[dict[type, str]] = {envelope: kind for kind, (envelope, _, _) in _TYPES.items()}
 _PHASES: Final[dict[str, Phase]] = {"compaction.started": "start", "compaction.ended": "end"}
 _FIELDS: Final = {"tool": "tool_name", "call_id": "tool_call_id", "characters": "chars"}
 """Fields of payloads that have another name than the field of the part that they come from."""
@@ -411,7 +426,10 @@ def private_envelope(
     envelope, _, payload = _TYPES[name]
     told = _told(content)
     known = _facts(kind, part)
-    facts = {**_facts(kind, _facts_in(kind, told)), **known}
+    names = _names(kind)
+    facts = known
+    if any(key in names and names[key] not in known for key in told):
+        facts = {**_facts(kind, _facts_in(kind, told)), **known}
     rest = {key: value for key, value in told.items() if not _repeats(kind, facts, key, value)}
     words = _words(payload, rest)
     if rest:
