@@ -142,8 +142,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Choose the databases of a test: the contract holds on all, the engine needs one to show."""
     folder = metafunc.definition.path.parent.name
     chosen = DATABASES if LONG else CHOSEN.get(folder, DATABASES[:1])
-    if "database" in metafunc.fixturenames:
-        metafunc.parametrize("database", chosen)
+    if "kept_in" in metafunc.fixturenames:
+        metafunc.parametrize("kept_in", chosen)
     if "shared_database" in metafunc.fixturenames:
         shared = [database for database in chosen if database != "memory"]
         metafunc.parametrize("shared_database", shared)
@@ -151,17 +151,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def open_ledger(
-    request: pytest.FixtureRequest, database: str, tmp_path: Path
+    request: pytest.FixtureRequest, kept_in: str, tmp_path: Path
 ) -> Iterator[Callable[[], Ledger]]:
     """Open fresh ledgers, on every database that the test is for."""
     opened: list[Ledger] = []
     # Asked for by name, so that no server starts for the other databases.
-    places: Places | None = request.getfixturevalue("postgres") if database == "postgres" else None
+    places: Places | None = request.getfixturevalue("postgres") if kept_in == "postgres" else None
 
     def opening() -> Ledger:
         if places:
             opened.append(treering.open(places.fresh()))
-        elif database == "memory":
+        elif kept_in == "memory":
             opened.append(treering.open(":memory:"))
         else:
             opened.append(treering.open(tmp_path / f"{len(opened)}.db"))

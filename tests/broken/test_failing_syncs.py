@@ -14,7 +14,8 @@ import pytest
 from broken.disks import mounted
 from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, said, traces
 from broken.powercut import RecordingDisk, write_files
-from broken.stories import NAME, quick_folder
+from broken.stories import NAME
+from effort import quick_folder
 from treering.errors import OutcomeUnknown, StorageError
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ import pytest
 
 from broken.disks import Disk, mounted
 from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, traces
-from broken.stories import NAME, quick_folder
+from broken.stories import NAME
+from effort import quick_folder
 from treering.errors import StorageError, StorageFull, TreeringError
 
 if TYPE_CHECKING:

@@ -560,7 +560,7 @@ class Printer:
     def accepts(self, event): return event.kind == "ops.decision"
     def handle(self, event):
         if os.getpid() == parent:
-            door.wait(PATIENCE_S)
+            door.wait(60)
         print(json.dumps([who(), event.summary, event.seq]), flush=True)
 
 parent = os.getpid()

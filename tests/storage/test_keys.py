@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import stat
 import sys
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from concurrency.processes import colleagues
 from treering.errors import Corrupt, KeyMissing, StorageError, Unsupported
 from treering.storage.keys import KeyFolder
 from treering.storage.sealing import Opener, generation_of, seal_blob, seal_content
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 LEDGER = "01a1df21-e243-7225-9b46-79cf9e231d5e"
 SCOPE = "acme/app"
 EVENT = bytes(range(16))
-
-_spawning = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture
@@ -241,20 +239,14 @@ def test_processes_that_change_keys_at_once_lose_none_of_them(
     vault: KeyFolder, folder: Path
 ) -> None:
     vault.create(SCOPE, at_ms=1)
-    pipes: list[Connection] = []
-    for _ in range(3):
-        ours, theirs = _spawning.Pipe()
-        _spawning.Process(target=_rotate, args=(theirs, folder, 20), daemon=True).start()
-        theirs.close()
-        pipes.append(ours)
-
-    made = [number for pipe in pipes for number in pipe.recv()]
+    with colleagues(3, _rotate, folder, 20) as others:
+        made = [number for other in others for number in other.hear()]
 
     assert sorted(made) == list(range(2, 62))
     assert len({key for key in material(folder) if key}) == 61
 
 
-def _rotate(pipe: Connection, folder: Path, count: int) -> None:
+def _rotate(pipe: Connection, folder: Path, count: int, _: int) -> None:
     vault = vault_of(folder)
     pipe.send([vault.rotate(SCOPE, at_ms=1) for _ in range(count)])
 
