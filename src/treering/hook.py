@@ -29,20 +29,24 @@ SPOOL_BYTES_MAX = 67_108_864
 """A spool that nobody drains grows no further; the transcripts have it all."""
 LOG_BYTES_MAX = 262_144
 TRIES_MAX = 20
+LEFT_OUT_MAX = 64
+NAME_CHARACTERS_MAX = 200
+PLACE_CHARACTERS_MAX = 8_192
+"""A longer path or session id is not one."""
 SIDE_FOLDER = "side"
 SUFFIX = ".jsonl"
 
 DECISIONS = frozenset({"PermissionRequest", "PermissionDenied"})
 """Hooks that tell what no transcript does."""
 _PLACES = ("session_id", "transcript_path", "cwd")
-_BULKY = frozenset(
-    {
-        *("prompt", "prompt_response", "last_assistant_message", "compact_summary"),
-        *("tool_input", "tool_response", "tool_calls", "llm_request", "llm_response"),
-        *("background_tasks", "session_crons", "custom_instructions"),
-    }
-)
-"""Parts that the transcript has too: what is not copied need not be kept safe."""
+_KEPT = frozenset({"permission_mode", "agent_transcript_path"})
+_KEPT_OF_DECISIONS = _KEPT | {"tool_name", "tool_input", "tool_use_id", "reason"}
+"""Fields that are read later: what is not copied need not be kept safe."""
+LEVELS_MAX = 48
+"""Deeper values are left out: a ledger holds 64 levels, with those around them."""
+TOO_DEEP = "[TRUNCATED_DEPTH]"
+MASK_S_MAX = 1.5
+"""What cannot be masked in that time is not written down."""
 _CHUNK = 1_048_576
 _BLANK = re.compile(r"[ \t\r\n]*")
 
@@ -90,6 +94,8 @@ def _tell(agent: str) -> None:
     body, size = _read()
     fields, fault = _parse(body, whole=size == len(body))
     line = _line(agent, fields, fault)
+    if line["event"] in DECISIONS:
+        _mask(line)
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
     encoded = _encode(line)
     if len(encoded) > LINE_BYTES_MAX:
@@ -160,31 +166,68 @@ def _behind_blanks(text: str, at: int) -> int:
 
 
 def _line(agent: str, fields: dict[str, object], fault: str | None) -> dict[str, object]:
-    event = fields.get("hook_event_name")
-    bulky = _BULKY - {"tool_input"} if event in DECISIONS else _BULKY
-    said = {**dict.fromkeys(("hook_event_name", *_PLACES)), **fields}
+    event = _text(fields.get("hook_event_name"))
+    kept = _KEPT_OF_DECISIONS if event in DECISIONS else _KEPT
     line: dict[str, object] = {
         "schema": SCHEMA,
         "agent": agent if re.fullmatch(r"[a-z][a-z0-9-]{0,39}", agent) else "unknown",
         "ts_ms": time.time_ns() // 1_000_000,
-        "event": _text(event),
+        "event": event,
     }
-    line |= {name: _text(said[name]) for name in _PLACES}
-    line["content"] = {
-        name: value
-        for name, value in fields.items()
-        if name not in bulky and name not in _PLACES and name != "hook_event_name"
-    }
-    left_out = [name for name in fields if name in bulky]
+    line |= {name: _text(fields.get(name)) for name in _PLACES}
+    line["content"] = {name: shallow(fields[name]) for name in fields if name in kept}
+    left_out = [
+        name[:NAME_CHARACTERS_MAX]
+        for name in fields
+        if name not in kept and name not in _PLACES and name != "hook_event_name"
+    ]
     if left_out:
-        line["left_out"] = left_out
+        line["left_out"] = left_out[:LEFT_OUT_MAX]
     if fault:
         line["fault"] = fault
     return line
 
 
+def shallow(value: object, levels: int = LEVELS_MAX) -> object:
+    """Return ``value`` with what lies deeper than so many levels left out, and marked."""
+    if not isinstance(value, dict | list):
+        return value
+    if levels <= 0:
+        return TOO_DEEP
+    if isinstance(value, dict):
+        return {key: shallow(item, levels - 1) for key, item in value.items()}
+    return [shallow(item, levels - 1) for item in value]
+
+
+def _mask(line: dict[str, object]) -> None:
+    """Mask what a permission is asked for; leave it out if that fails or takes too long.
+
+    A person is about to be asked, so the time to load the rules is not felt. All other calls
+    carry nothing to mask.
+    """
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    left, _ = signal.setitimer(signal.ITIMER_REAL, MASK_S_MAX)
+    exits = signal.signal(signal.SIGALRM, stop)
+    content = line["content"]
+    try:
+        from treering.capture.secrets import Guard  # noqa: PLC0415  (for these calls alone)
+        from treering.config import mask_key  # noqa: PLC0415
+
+        line["content"] = Guard(key=mask_key).mask_value(content)  # type: ignore[arg-type]
+    except Exception as error:  # noqa: BLE001
+        line["content"] = {}
+        line["fault"] = "cannot be masked"
+        _complain(error)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, max(left - MASK_S_MAX, 0.5))
+        signal.signal(signal.SIGALRM, exits)
+
+
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    return value if isinstance(value, str) and len(value) <= PLACE_CHARACTERS_MAX else None
 
 
 def _encode(value: object) -> bytes:

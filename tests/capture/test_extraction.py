@@ -89,7 +89,10 @@ def test_what_was_said_becomes_lines_of_a_spool(desk: Desk) -> None:
     assert second["payload"] == {"text": "Nothing."}
 
 
-def test_lines_that_say_who_and_where_are_believed(desk: Desk) -> None:
+def test_lines_that_say_who_and_where_are_believed_where_the_operator_allows_it(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path, allows_markers=True)
     desk.add(
         {"role": "user", "content": "[SCOPE: demo] hi", "ts_ms": 1_000, "sessionKey": "sess-1",
          "agentId": "a"},
@@ -233,8 +236,9 @@ def test_odd_rows_and_names_of_files_do_no_harm(desk: Desk) -> None:
 
     done = desk.extract()
 
-    (line,) = desk.lines()
-    assert (done.emitted, done.unsupported_rows, done.invalid_json) == (1, 3, 1)
+    line, endless = desk.lines()
+    assert (done.emitted, done.unsupported_rows, done.mended) == (2, 3, 2)
+    assert endless["payload"] == {"text": "x"}
     assert (line["session_id"], line["payload"]) == ("odd-\ufffd", {"text": "lone \ufffd half"})
     assert desk.extract().lines_total == 0
 

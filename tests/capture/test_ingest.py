@@ -188,19 +188,19 @@ def test_a_line_without_a_time_has_the_one_told_before_it(
     ],
 )
 def test_a_scope_that_is_named_goes_before_a_tag(
-    work: Ingest, here: Ledger, spool: Path, fields: dict[str, Any], scope: str, summary: str
+    here: Ledger, spool: Path, fields: dict[str, Any], scope: str, summary: str
 ) -> None:
     spool.write_bytes(line(**fields))
 
-    work.once()
+    ingest_of(here, spool, allows_markers=True).once()
 
     assert [event.summary for event in recorded(here, scope)] == [summary]
 
 
-def test_a_name_that_cannot_be_a_scope_leads_to_no_other(work: Ingest, spool: Path) -> None:
+def test_a_name_that_cannot_be_a_scope_leads_to_no_other(here: Ledger, spool: Path) -> None:
     spool.write_bytes(line(scope="a@b") + line(scope=None, summary="[SCOPE: a@b] hello"))
 
-    receipt = work.once()
+    receipt = ingest_of(here, spool, allows_markers=True).once()
 
     assert (receipt.inserted, receipt.lines.invalid_event) == (0, 2)
 

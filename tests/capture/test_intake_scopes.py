@@ -257,3 +257,38 @@ def test_bookmarks_and_notes_name_no_folder(tmp_path: Path) -> None:
 
     assert name not in kept
     assert cwd not in kept
+
+
+def test_a_session_in_openclaws_own_folder_is_openclaws_before_its_index_comes(
+    here: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "claw-state"))
+    folder = tmp_path / "claw-state" / "agents" / "lyria" / "sessions"
+    log = write(folder / f"{pi.SESSION}.jsonl", [pi.header(cwd="/srv"), pi.said(1, "hi")])
+
+    first = import_logs(here, [tmp_path / "claw-state"])
+    write(folder / "sessions.json", [{}])
+    write(log, [pi.header(cwd="/srv"), pi.said(1, "hi"), pi.said(2, "ho")])
+    second = import_logs(here, [tmp_path / "claw-state"])
+
+    assert (first.by_format, set(first.by_scope)) == ({"openclaw": 1}, {"openclaw/lyria"})
+    assert (second.by_format, second.events, set(second.by_scope)) == (
+        {"openclaw": 1},
+        1,
+        {"openclaw/lyria"},
+    )
+
+
+def test_a_log_that_was_read_as_pis_is_not_taken_in_again_as_openclaws(
+    here: Ledger, tmp_path: Path
+) -> None:
+    folder = tmp_path / "agents" / "lyria" / "sessions"
+    log = write(folder / f"{pi.SESSION}.jsonl", [pi.header(), pi.said(1, "hi")])
+
+    first = import_logs(here, [log])
+    write(folder / "sessions.json", [{}])
+    write(log, [pi.header(), pi.said(1, "hi"), pi.said(2, "ho")])
+    second = import_logs(here, [log])
+
+    assert (first.by_format, second.by_format) == ({"pi": 1}, {"pi": 1})
+    assert second.events == 1

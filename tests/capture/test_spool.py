@@ -15,6 +15,7 @@ import pytest
 from effort import PATIENCE_S
 from treering import hook
 from treering.capture.hooks.spool import DrainReceipt, default_spool, drain, is_waiting
+from treering.capture.quarantine import read_quarantine
 from treering.capture.secrets import Guard
 from treering.errors import Busy, InvalidInput
 
@@ -212,7 +213,9 @@ def test_a_line_that_is_none_of_ours_is_kept_and_hides_no_other(
     receipt = taken.drain(spool)
 
     assert (receipt.lines, receipt.unread, taken.paths) == (1, 1, [transcript])
-    assert (spool / "unread.log").read_text() == line + "\n"
+    (kept,) = read_quarantine(spool / "unread.log")
+    assert (kept.lines, kept.line) == (1, line)
+    assert (spool / "unread.log").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_ledger_that_is_busy_leaves_everything_for_the_next_time(

@@ -97,14 +97,13 @@ def test_fields_that_it_does_not_know_are_kept() -> None:
 @pytest.mark.parametrize(
     ("fields", "scope", "summary"),
     [
-        ({"scope": None, "summary": "[SCOPE: acme/b] tide"}, "acme/b", "tide"),
-        ({"summary": "[SCOPE: acme/b] tide"}, "acme/app", "tide"),
+        ({"scope": None, "summary": "[SCOPE: acme/b] tide"}, "global", "[SCOPE: acme/b] tide"),
+        ({"summary": "[SCOPE: acme/b] tide"}, "acme/app", "[SCOPE: acme/b] tide"),
         ({"scope": None}, "global", "event 1"),
-        ({"scope": None, "summary": "[SCOPE:] tide"}, "global", "[SCOPE:] tide"),
         ({"summary": ""}, "acme/app", "conversation.user"),
     ],
 )
-def test_a_scope_is_named_or_stands_before_the_summary(
+def test_a_scope_is_named_by_the_row_and_never_by_its_summary(
     fields: dict[str, Any], scope: str, summary: str
 ) -> None:
     reader = OpenClawMemReader()

@@ -29,7 +29,9 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_agents_said_reaches_the_ledger(cli: CommandLine, spool: Path) -> None:
-    outcome = cli.bare("episodes", "extract-sessions", "--file", str(spool), "--json")
+    outcome = cli.bare(
+        "episodes", "extract-sessions", "--file", str(spool), "--allow-scope-markers", "--json"
+    )
     cli("episodes", "ingest", "--file", str(spool))
 
     body = outcome.body
@@ -54,6 +56,7 @@ def test_what_agents_said_reaches_the_ledger(cli: CommandLine, spool: Path) -> N
         "ignored_files": 0,
         "errors_sample": [],
         "iterations": 1,
+        "mended": 0,
         "payload_cap_bytes": 4096,
         "stop_reason": "one_shot",
         "counters": {"ignored": {"files": 0}},

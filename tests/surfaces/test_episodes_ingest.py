@@ -54,6 +54,7 @@ def test_the_receipt_has_the_fields_that_programs_read(cli: CommandLine, spool: 
             "invalid_json": 0,
             "invalid_event": 0,
             "duplicates": 0,
+            "mended": 0,
         },
         "inserted": 1,
         "bounded": {

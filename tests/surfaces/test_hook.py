@@ -201,10 +201,10 @@ def test_what_is_too_long_for_a_line_goes_beside_it(spool: Path) -> None:
 
 
 def test_characters_that_no_encoding_can_hold_do_no_harm(spool: Path) -> None:
-    done = call(spool, b'{"session_id":"s\\ud800","cost":NaN,"x":"\xc3"}')
+    done = call(spool, b'{"session_id":"s\\ud800","permission_mode":NaN,"x":"\xc3"}')
 
     assert_unobtrusive(done)
-    assert lines(spool)[0]["content"]["cost"] == "NaN"
+    assert lines(spool)[0]["content"]["permission_mode"] == "NaN"
 
 
 def test_a_folder_that_cannot_be_written_to_does_not_stop_the_agent(spool: Path) -> None:

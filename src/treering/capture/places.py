@@ -44,12 +44,17 @@ def known_places() -> list[Place]:
     return [place for place in _all_places() if place.root.is_dir()]
 
 
+def openclaw_home() -> Path:
+    """Return the folder in which OpenClaw keeps what it writes, whether it is there or not."""
+    return _folder("OPENCLAW_STATE_DIR", Path.home() / ".openclaw")
+
+
 def _all_places() -> Iterable[Place]:
     home = Path.home()
     claude = _folder("CLAUDE_CONFIG_DIR", home / ".claude")
     codex = _folder("CODEX_HOME", home / ".codex")
     gemini = _folder("GEMINI_CLI_HOME", home) / ".gemini"
-    openclaw = _folder("OPENCLAW_STATE_DIR", home / ".openclaw")
+    openclaw = openclaw_home()
     pi = _folder("PI_CODING_AGENT_DIR", home / ".pi" / "agent")
     for agent, root, keeping in (
         ("claude-code", claude / "projects", lambda: _claude(claude)),

@@ -37,6 +37,10 @@ _FLAG: Final = re.compile(r"--?[A-Za-z][\w-]{1,48}")
 _HEADER: Final = "authorization: "
 
 
+class GuardFailed(RuntimeError):
+    """A rule failed on a text, so the text cannot be masked."""
+
+
 class Finding(msgspec.Struct, frozen=True):
     """Where a secret stands in a text; never the secret itself."""
 
@@ -174,7 +178,7 @@ class Guard:
                 span = rule.locate(text, start, end)
             except Exception:  # noqa: BLE001
                 # The cause may quote the text that it choked on, so it ends here.
-                raise RuntimeError(f"The secret rule {rule.name!r} failed") from None
+                raise GuardFailed(f"The secret rule {rule.name!r} failed") from None
             if span is None:
                 continue
             if span[0] in GENERIC:

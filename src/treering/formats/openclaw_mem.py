@@ -6,7 +6,6 @@ Both say the same of an event, and name it by the same id.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,8 +35,6 @@ ORDER: Final = "ts_ms"
 SPOOL_SCHEMA: Final = "openclaw-mem.episodes.spool.v0"
 ROW_SCHEMA: Final = "openclaw-mem.episodic.v0"
 DEFAULT_SCOPE: Final = "global"
-_TAG: Final = re.compile(r"\s*\[SCOPE:\s*([^\]]+)\]\s*", re.IGNORECASE)
-"""A scope that stands at the beginning of a summary."""
 _JSON: Final = frozenset({"payload_json", "refs_json"})
 _ENVELOPE: Final = frozenset({*COLUMNS, "schema", "payload", "refs", "rowid", "created_at"})
 
@@ -96,7 +93,9 @@ class OpenClawMemReader:
         self._now_ms = state["now_ms"]
 
     def _told(self, row: dict[str, Any]) -> Told:
-        scope, summary = _scope_of(row)
+        # What a summary begins with was typed by anybody: only the row's own field names a scope.
+        scope = word(row.get("scope")) or DEFAULT_SCOPE
+        summary = word(row.get("summary")) or str(row["type"])
         session = self._session_of(row, scope)
         kind = row["type"].strip().lower()
         payload, refs = row.get("payload"), row.get("refs")
@@ -150,15 +149,6 @@ def _whole(row: dict[str, Any]) -> dict[str, Any]:
         **{at: value for at, value in row.items() if at not in _JSON},
         **{at: _parsed(text) for at, text in texts.items()},
     }
-
-
-def _scope_of(row: dict[str, Any]) -> tuple[str, str]:
-    """Return the scope, and the summary without the tag that may name one."""
-    summary = word(row.get("summary")) or str(row["type"])
-    tag = _TAG.match(summary)
-    rest = summary[tag.end() :] if tag else summary
-    scope = word(row.get("scope")) or (tag[1].strip() if tag else None) or DEFAULT_SCOPE
-    return scope, rest if rest.strip() else summary
 
 
 def _refs(kind: str, payload: Any, refs: Any) -> dict[str, Any] | None:

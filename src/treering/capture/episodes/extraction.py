@@ -36,11 +36,13 @@ from treering.capture.episodes.files import (
 from treering.capture.episodes.lines import (
     ID_DIGITS,
     SPOOL_SCHEMA,
-    decode_object,
+    NotJson,
+    read_object,
     split_scope,
     storable,
 )
 from treering.capture.intake.event_ids import named_id
+from treering.capture.quarantine import reason_of
 from treering.errors import InvalidScope, NotFound
 from treering.formats import openclaw
 from treering.model.codec import encode
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
     from treering.capture.episodes.extraction_sources import Owner
     from treering.capture.episodes.files import Line
+    from treering.capture.quarantine import Quarantine
     from treering.capture.secrets import Guard
     from treering.model.scopes import Scope
 
@@ -80,6 +83,8 @@ class Extracted(msgspec.Struct, kw_only=True):
     ignored_files: int = 0
     errors_sample: list[str] = []
     iterations: int = 0
+    mended: int = 0
+    """Lines that were not sound JSON, and could be read all the same."""
 
     def fault(self, place: str, reason: str) -> None:
         """Note what went amiss, unless there are enough such notes."""
@@ -100,6 +105,8 @@ class Extraction:
         payload_cap: int,
         summary_characters: int,
         scope: Scope | None = None,
+        allows_markers: bool = False,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._root = root
         self._spool = spool
@@ -108,6 +115,8 @@ class Extraction:
         self._payload_cap = payload_cap
         self._summary_characters = summary_characters
         self._scope = scope
+        self._allows_markers = allows_markers
+        self._quarantine = quarantine
 
     def once(self, done: Extracted) -> None:
         """Bring over what is new, and count it in ``done``. Raises NotFound without a root."""
@@ -127,14 +136,22 @@ class Extraction:
             files: dict[str, FileState] = {}
             for path in paths:
                 name = plain(str(path))
+                found = known.files.get(name)
                 try:
                     # One that was put aside goes on where it was, under whatever name it has.
-                    found = by_inode.get(path.stat().st_ino) or known.files.get(name)
-                    place = files[name] = FileState() if found is None else copy(found)
+                    found = by_inode.get(path.stat().st_ino) or found
+                    place = FileState() if found is None else copy(found)
                     self._read(path, place, owners.of(path), done)
+                    files[name] = place
                 except FileNotFoundError:
                     done.ignored_files += 1
                     done.fault(name, "vanished")
+                except PermissionError:
+                    # One transcript that may not be read keeps no other back.
+                    done.ignored_files += 1
+                    done.fault(name, "may_not_be_read")
+                    if found is not None:
+                        files[name] = found
             known.schema = ExtractState().schema
             known.sessions_root, known.files = str(self._root), files
             known.updated_at = instant(time.time_ns() // 1_000_000)
@@ -149,40 +166,60 @@ class Extraction:
             batch: list[bytes] = []
             before = done.lines_total
             for line in lines:
-                told = self._told(path, line, place, owner, done)
-                if told is not None:
-                    # Names of files may hold what no encoding does.
-                    batch.append(encode(storable(told)) + b"\n")
+                spooled = self._spooled(path, line, place, owner, done)
+                if spooled is not None:
+                    batch.append(spooled)
                 if len(batch) >= BATCH_LINES_MAX:
                     done.emitted += self._write(batch)
                     batch.clear()
             done.emitted += self._write(batch)
             done.files_with_updates += done.lines_total > before
             done.trailing_partial_bytes += lines.trailing
+            if self._quarantine is not None:
+                self._quarantine.flush()
             if lines.offset != place.offset or place.print is None:
                 place.reached(stream, lines.offset, instant(time.time_ns() // 1_000_000))
 
-    def _told(
+    def _spooled(
         self, path: Path, line: Line, place: FileState, owner: Owner, done: Extracted
-    ) -> dict[str, Any] | None:
+    ) -> bytes | None:
         """Return the line of the spool for one of a transcript, None if there is none."""
         if not line.too_long and not line.body.strip():
             return None
         done.lines_total += 1
-        row = None if line.too_long else decode_object(line.body)
-        if row is None:
+        try:
+            row, mended = read_object(line)
+            told = self._told(path, line, row, place, owner, done)
+            # Names of files may hold what no encoding does.
+            spooled = None if told is None else encode(storable(told)) + b"\n"
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  (one line must not hold up those behind it)
             done.invalid_json += 1
-            done.fault(
-                plain(f"{path}@{line.start}"), "too_long" if line.too_long else "invalid_json"
-            )
+            reason = str(error) if isinstance(error, NotJson) else reason_of(error)
+            done.fault(plain(f"{path}@{line.start}"), self._guard.mask_text(reason))
+            if self._quarantine is not None:
+                self._quarantine.add(reason, line.body, place=line.start, source=plain(str(path)))
             return None
+        done.mended += mended
+        return spooled
+
+    def _told(
+        self,
+        path: Path,
+        line: Line,
+        row: dict[str, Any],
+        place: FileState,
+        owner: Owner,
+        done: Extracted,
+    ) -> dict[str, Any] | None:
         place.last_ts_ms = _time(row) or place.last_ts_ms
         said = said_in(row)
         if said is None:
             done.unsupported_rows += 1
             return None
         kind = f"conversation.{said[0]}"
-        scope, text = _split(said[1])
+        scope, text = self._scoped(row, said[1], owner)
         text = cleaned(text)
         if not text:
             done.sanitized_dropped += 1
@@ -192,7 +229,7 @@ class Extraction:
             "schema": SPOOL_SCHEMA,
             "event_id": _event_id(path, line, row, session, kind, text),
             "ts_ms": place.last_ts_ms,
-            "scope": _named(row, "scope") or scope or owner.scope,
+            "scope": scope,
             "session_id": session,
             "agent_id": _named(row, "agentId", "agent_id") or owner.agent or AGENT,
             "type": kind,
@@ -204,6 +241,15 @@ class Extraction:
             },
         }
         return told | self._content(kind, text, done)
+
+    def _scoped(self, row: dict[str, Any], text: str, owner: Owner) -> tuple[str, str]:
+        """Return the scope of a row, and its text: only the operator lets a row name its own."""
+        if not self._allows_markers:
+            return owner.scope, text
+        marked, rest = _split(text)
+        if self._scope is not None:
+            return self._scope, rest
+        return _named(row, "scope") or marked or owner.scope, rest
 
     def _content(self, kind: str, text: str, done: Extracted) -> dict[str, Any]:
         if is_dump(text):

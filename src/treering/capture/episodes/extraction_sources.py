@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from treering.capture.episodes.files import Print, print_of
+from treering.capture.places import openclaw_home
 from treering.errors import InvalidScope
 from treering.model.scopes import GLOBAL, Scope, parse_scope
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import IO
 
 STATE_SCHEMA: Final = "treering.episodes.extract.state.v1"
@@ -65,7 +66,7 @@ class ExtractState(msgspec.Struct, kw_only=True):
 
 def default_root() -> Path:
     """Return where OpenClaw keeps its agents, each with its sessions."""
-    return Path(os.environ.get("OPENCLAW_STATE_DIR") or "~/.openclaw").expanduser() / "agents"
+    return openclaw_home() / "agents"
 
 
 def transcripts(root: Path) -> tuple[list[Path], int]:

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from treering.capture.episodes.files import WholeLines, load_state, locked, save_state
 from treering.capture.episodes.ingest_receipts import (
+    OTHER_LEDGER,
     Bounds,
     IngestReceipt,
     Lines,
@@ -21,8 +22,8 @@ from treering.capture.episodes.ingest_receipts import (
 from treering.capture.episodes.ingest_state import IngestState
 from treering.capture.episodes.ingest_upkeep import keep_up, refusal
 from treering.capture.episodes.lines import LineReader, NotJson
-from treering.errors import DuplicateEvent, NotFound, TreeringError
-from treering.model.scopes import GLOBAL
+from treering.capture.quarantine import LINE_FAULTS, reason_of
+from treering.errors import DuplicateEvent, NotFound
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from treering.capture.episodes.files import Line
     from treering.capture.episodes.ingest_receipts import Upkeep
     from treering.capture.episodes.lines import Taken
+    from treering.capture.quarantine import Quarantine
     from treering.capture.secrets import Guard
     from treering.ledger.ledger import Ledger
     from treering.model.events import NewEvent
@@ -53,7 +55,9 @@ class Ingest:
         guard: Guard,
         caps: Caps,
         place: str,
-        scope: Scope = GLOBAL,
+        scope: Scope | None = None,
+        allows_markers: bool = False,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._ledger = ledger
         self.spool = spool
@@ -61,7 +65,10 @@ class Ingest:
         self._guard = guard
         self._caps = caps
         self._place = place
-        self._reader = LineReader(guard=guard, caps=caps, scope=scope)
+        self._quarantine = quarantine
+        self._reader = LineReader(
+            guard=guard, caps=caps, scope=scope, allows_markers=allows_markers
+        )
 
     def once(self, upkeep: Upkeep = "none", *, suffix: str = "ingested") -> IngestReceipt:
         """Take in what is there, then empty or put aside the spool if asked for.
@@ -119,6 +126,8 @@ class Ingest:
     def _take_in(self, stream: IO[bytes], state: IngestState, receipt: IngestReceipt) -> None:
         source = receipt.source
         source.offset_recovery = state.settle(stream, ledger=self._place)
+        if self._quarantine is not None and source.offset_recovery == OTHER_LEDGER:
+            self._quarantine.clear()  # The same lines are read again.
         source.start_offset = state.offset
         self._read(stream, state, receipt)
 
@@ -137,16 +146,21 @@ class Ingest:
             time_ms = state.last_ts_ms = taken.event.ts_ms or time_ms
             batch.append((line, taken))
             if len(batch) >= BATCH_EVENTS_MAX:
-                self._record(batch, receipt)
+                self._record(batch, state, receipt)
                 batch.clear()
-                state.reached(stream, lines.offset)
-                save_state(self._state, state)
-        self._record(batch, receipt)
-        state.reached(stream, lines.offset)
-        save_state(self._state, state)
+                self._reached(stream, lines.offset, state)
+        self._record(batch, state, receipt)
+        self._reached(stream, lines.offset, state)
         source.next_offset = lines.offset
         source.trailing_partial_bytes = lines.trailing
         source.processed_sha256 = lines.sha256
+
+    def _reached(self, stream: IO[bytes], offset: int, state: IngestState) -> None:
+        # Before the state: a line that was rejected is told of, whenever the process dies.
+        if self._quarantine is not None:
+            self._quarantine.flush()
+        state.reached(stream, offset)
+        save_state(self._state, state)
 
     def _taken(
         self, line: Line, state: IngestState, receipt: IngestReceipt, ts_ms: int
@@ -157,18 +171,43 @@ class Ingest:
             return None
         counts.total += 1
         try:
-            return self._reader.read(line, generation=state.generation, ts_ms=ts_ms)
+            taken = self._reader.read(line, generation=state.generation, ts_ms=ts_ms)
         except NotJson as error:
             counts.invalid_json += 1
-            receipt.fault(line.start, str(error))
-        except TreeringError as error:
+            self._reject(line, state, receipt, str(error))
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  (one line must not hold up those behind it)
             counts.invalid_event += 1
-            receipt.fault(line.start, self._guard.mask_text(str(error)))
-        state.rejected += 1
+            self._reject(line, state, receipt, reason_of(error))
+        else:
+            counts.mended += taken.mended
+            return taken
         return None
 
-    def _record(self, batch: list[tuple[Line, Taken]], receipt: IngestReceipt) -> None:
-        """Record what is new of ``batch``, all of it or nothing."""
+    def _reject(self, line: Line, state: IngestState, receipt: IngestReceipt, reason: str) -> None:
+        receipt.fault(line.start, self._guard.mask_text(reason))
+        state.rejected += 1
+        if self._quarantine is not None:
+            self._quarantine.add(reason, line.body, place=line.start)
+
+    def _record(
+        self, batch: list[tuple[Line, Taken]], state: IngestState, receipt: IngestReceipt
+    ) -> None:
+        """Record what is new of ``batch``: all at once, or each by itself if one is refused."""
+        if not batch:
+            return
+        try:
+            self._record_new(batch, receipt)
+        except LINE_FAULTS as error:
+            if len(batch) > 1:
+                for one in batch:
+                    self._record([one], state, receipt)
+                return
+            receipt.lines.invalid_event += 1
+            self._reject(batch[0][0], state, receipt, reason_of(error))
+
+    def _record_new(self, batch: list[tuple[Line, Taken]], receipt: IngestReceipt) -> None:
         fresh = self._fresh(batch)
         try:
             self._ledger.append([taken.event for taken in fresh])

@@ -20,6 +20,7 @@ Recovery = Literal[
     "reset_to_zero_other_ledger",
 ]
 """Why a spool is read from its beginning again."""
+OTHER_LEDGER: Final = "reset_to_zero_other_ledger"
 
 
 class Source(msgspec.Struct, kw_only=True):
@@ -46,6 +47,8 @@ class Lines(msgspec.Struct, kw_only=True):
     invalid_json: int = 0
     invalid_event: int = 0
     duplicates: int = 0
+    mended: int = 0
+    """Taken in, though they were not sound: bytes that are not UTF-8, lone surrogates, NaN."""
 
 
 class Bounds(msgspec.Struct, kw_only=True):

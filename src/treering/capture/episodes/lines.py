@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +10,13 @@ import msgspec
 
 from treering.capture.episodes.bounds import bound, is_dump
 from treering.errors import InvalidInput, InvalidKind
+from treering.formats.records.values import TOO_DEEP, Unreadable, read_value
+from treering.hook import shallow
 from treering.model.codec import REFS_BYTES_MAX, decode, encode
 from treering.model.events import SUMMARY_CHARACTERS_MAX, NewEvent
 from treering.model.fields import check_id, check_name, check_time
 from treering.model.kinds import EPISODE_KINDS
-from treering.model.scopes import PUNCTUATION, parse_scope
+from treering.model.scopes import GLOBAL, PUNCTUATION, parse_scope
 
 if TYPE_CHECKING:
     from treering.capture.episodes.bounds import Caps
@@ -42,27 +43,34 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     refs_cut: bool = False
     summary_cut: bool = False
     redacted: bool = False
+    mended: bool = False
+    """Whether it was not sound JSON, and could be read all the same."""
 
 
 class LineReader:
-    """Makes events of lines. ``scope`` is that of lines which name none."""
+    """Makes events of lines.
 
-    def __init__(self, *, guard: Guard, caps: Caps, scope: Scope) -> None:
+    ``scope`` is the operator's word and goes before whatever a line says. Without it, a line's
+    field ``scope`` counts, and with ``allows_markers`` a summary that begins with ``[SCOPE: x]``.
+    """
+
+    def __init__(
+        self, *, guard: Guard, caps: Caps, scope: Scope | None, allows_markers: bool = False
+    ) -> None:
         self._guard = guard
         self._caps = caps
         self._scope = scope
+        self._allows_markers = allows_markers
 
     def read(self, line: Line, *, generation: int, ts_ms: int) -> Taken:
         """Return the event of ``line``; ``ts_ms`` is its time if it has none of its own.
 
         Raises NotJson if it is no object, and InvalidInput if it is no event.
         """
-        stated = _object(line)
+        stated, mended = read_object(line)
         kind = _kind(stated.get("type"))
         time_ms = ts_ms if stated.get("ts_ms") is None else _time(stated["ts_ms"])
-        tagged, told = split_scope(_text(stated.get("summary")).replace("\0", " "))
-        named = _text(stated.get("scope"))
-        scope = parse_scope(named) if named else tagged or self._scope
+        scope, told = self._scoped(stated)
         session_id = _name(stated.get("session_id"), "session_id")
         agent_id = _name(stated.get("agent_id"), "agent_id")
         content, links = stated.get("payload"), stated.get("refs")
@@ -102,7 +110,19 @@ class LineReader:
             refs_cut=refs.was_cut,
             summary_cut=summary_cut,
             redacted=redacted,
+            mended=mended,
         )
+
+    def _scoped(self, stated: dict[str, Any]) -> tuple[Scope, str]:
+        """Return the scope of a line, and its summary."""
+        told = _text(stated.get("summary")).replace("\0", " ").strip()
+        marked = None
+        if self._allows_markers:
+            marked, told = split_scope(told)
+        if self._scope is not None:
+            return self._scope, told
+        named = _text(stated.get("scope"))
+        return parse_scope(named) if named else marked or GLOBAL, told
 
     def _is_suspicious(self, content: Any) -> bool:
         try:
@@ -129,7 +149,7 @@ def split_scope(text: str) -> tuple[Scope | None, str]:
 
 
 def storable(value: Any) -> Any:
-    """Return a decoded JSON ``value`` with lone surrogates replaced: no encoding holds them."""
+    """Return a JSON ``value`` with lone surrogates replaced: no encoding holds them."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
@@ -137,29 +157,28 @@ def storable(value: Any) -> Any:
     return [storable(item) for item in value] if isinstance(value, list) else value
 
 
-def decode_object(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON object that ``body`` is, None if it is none."""
+def read_object(line: Line) -> tuple[dict[str, Any], bool]:
+    """Return the JSON object that a line is, and whether it had to be mended.
+
+    Bytes that are not UTF-8 become replacement characters, and so do lone surrogates; numbers that
+    JSON does not have become text. Raises NotJson, with the reason.
+    """
+    if line.too_long:
+        raise NotJson("too_long")
     value: Any
+    is_mended = False
     try:
-        value = decode(body)
-    except (msgspec.MsgspecError, RecursionError):
+        value = decode(line.body)
+    except (ValueError, RecursionError):
         try:
-            value = storable(json.loads(body, parse_constant=_refuse))
-        except (ValueError, RecursionError):
-            return None
-    return value if isinstance(value, dict) else None
-
-
-def _refuse(_: str) -> Any:
-    raise ValueError
-
-
-def _object(line: Line) -> dict[str, Any]:
-    stated = None if line.too_long else decode_object(line.body)
-    if stated is None:
-        reason = "too_long" if line.too_long else "invalid_json"
-        raise NotJson(reason)
-    return stated
+            value, mended = read_value(line.body)
+        except Unreadable as error:
+            is_deep = str(error) == TOO_DEEP
+            raise NotJson("nested_too_deeply" if is_deep else "invalid_json") from error
+        is_mended = bool(mended)
+    if not isinstance(value, dict):
+        raise NotJson("invalid_json")
+    return {key: shallow(item) for key, item in value.items()}, is_mended
 
 
 def _text(value: Any) -> str:

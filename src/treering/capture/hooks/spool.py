@@ -17,25 +17,28 @@ import msgspec
 
 from treering.capture.hooks.spool_lines import (
     Decision,
-    Wake,
     decision,
-    read_wakes,
+    read_wake,
     side_file,
+    spooled_lines,
     transcripts,
 )
+from treering.capture.quarantine import LINE_FAULTS, Quarantine, reason_of
 from treering.errors import StorageError, TreeringError
-from treering.hook import SUFFIX, spool_folder
+from treering.hook import SIDE_FOLDER, SUFFIX, spool_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from treering.capture.secrets import Guard
 
 LOCK: Final = "drain.lock"
 UNREAD: Final = "unread.log"
-"""Where lines are kept that are none of ours."""
+"""Where lines are set aside that cannot be recorded, with their secrets masked."""
 AWAY: Final = ".draining"
 BARRIER_S_MAX: Final = 2.0
+ORPHAN_S: Final = 3_600
+"""A file beside the spool that no line names after so long is left by a hook that was killed."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -56,7 +59,7 @@ class DrainReceipt(msgspec.Struct, frozen=True, kw_only=True):
     refused: list[Refused] = []
     decisions: int = 0
     unread: int = 0
-    """Lines that are none of ours; they are kept in ``unread.log``."""
+    """Lines that could not be read or recorded; they are kept, masked, in ``unread.log``."""
     taken: list[Any] = []
     """What ``take`` gave back."""
     is_busy: bool = False
@@ -91,7 +94,8 @@ def drain(
     """Act on all that is in the spool, then remove it.
 
     ``take`` is handed the transcripts, ``note`` each decision; both may be handed what they know
-    already. If they raise a StorageError, all stays for the next time, and it is raised.
+    already. A line that cannot be read or recorded is set aside. If they raise an error of the
+    database or the disk, all stays for the next time, and it is raised.
     """
     if not is_waiting(folder):
         return DrainReceipt()
@@ -155,36 +159,61 @@ def _act(
 ) -> DrainReceipt:
     lines = 0
     named: dict[Path, None] = {}
-    noted: list[Decision] = []
+    noted: list[tuple[Decision, bytes]] = []
     beside: list[Path] = []
-    strange: list[bytes] = []
-    for part in parts:
-        for wake in read_wakes(part):
-            if not isinstance(wake, Wake):
-                strange.append(wake)
-                continue
-            lines += 1
-            named |= dict.fromkeys(transcripts(wake))
+    aside = Quarantine(folder / UNREAD, guard=guard)
+    unread = 0
+    for line in (line for part in parts for line in spooled_lines(part)):
+        try:
+            wake = read_wake(line)
+            paths, path = transcripts(wake), side_file(wake, folder)
             told = decision(wake, folder, guard)
-            noted += [told] if told else []
-            path = side_file(wake, folder)
-            beside += [path] if path else []
-    there = [path for path in named if path.is_file()]
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  (one line must not hold up those behind it)
+            unread += 1
+            aside.add(reason_of(error), line)
+            continue
+        lines += 1
+        named |= dict.fromkeys(paths)
+        noted += [(told, line)] if told else []
+        beside += [path] if path else []
+    # A name that is too long, or in a folder that may not be read, is not there.
+    there = [path for path in named if os.path.isfile(path)]  # noqa: PTH113  (it never raises)
     taken, refused = _take_in(there, take)
-    for found in noted:
-        note(found)
-    _keep(folder / UNREAD, strange)
-    for path in [*parts, *beside]:
+    decisions = 0
+    for found, line in noted:
+        try:
+            note(found)
+            decisions += 1
+        except LINE_FAULTS as error:
+            unread += 1
+            aside.add(reason_of(error), line)
+    aside.flush()
+    for path in [*beside, *_orphans(folder)]:
+        with contextlib.suppress(OSError):  # A line may name what is not a file.
+            path.unlink(missing_ok=True)
+    for path in parts:
         path.unlink(missing_ok=True)
     return DrainReceipt(
         lines=lines,
         transcripts=len(there) - len(refused),
         missing=[str(path) for path in named if path not in there],
         refused=refused,
-        decisions=len(noted),
-        unread=len(strange),
+        decisions=decisions,
+        unread=unread,
         taken=taken,
     )
+
+
+def _orphans(folder: Path) -> list[Path]:
+    """Return files beside the spool whose line was never written, or was set aside."""
+    try:
+        with os.scandir(folder / SIDE_FOLDER) as entries:
+            before = time.time() - ORPHAN_S
+            return [Path(one.path) for one in entries if one.stat().st_mtime < before]
+    except OSError:
+        return []
 
 
 def _take_in(
@@ -209,14 +238,3 @@ def _take_in(
         except (TreeringError, OSError) as error:
             refused.append(Refused(str(path), str(error)))
     return taken, refused
-
-
-def _keep(path: Path, lines: Iterable[bytes]) -> None:
-    body = b"".join(line + b"\n" for line in lines)
-    if not body:
-        return
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.write(descriptor, body)
-    finally:
-        os.close(descriptor)

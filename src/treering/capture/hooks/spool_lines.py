@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.errors import InvalidInput
+from treering.formats.records.values import Unreadable, read_value
 from treering.formats.telling import Opening, Told
-from treering.hook import DECISIONS, SCHEMA, SIDE_FOLDER
+from treering.hook import DECISIONS, SCHEMA, SIDE_FOLDER, shallow
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
 
     from treering.capture.secrets import Guard
 
+LINE_BYTES_MAX: Final = 8_388_608
 SIDE_BYTES_MAX: Final = 16_777_216
+_SIDE_NAME: Final = re.compile(r"[0-9A-Za-z-]{1,100}\.json")
 _TRANSCRIPTS: Final = ("agent_transcript_path",)
 """Where a hook names another transcript than the session's own."""
 
@@ -54,19 +59,46 @@ class _Line(Wake, frozen=True, kw_only=True):
 _DECODER: Final = msgspec.json.Decoder(_Line)
 
 
-def read_wakes(path: Path) -> Iterator[Wake | bytes]:
-    """Give the lines of a part of the spool; one that is none comes as its bytes."""
+def spooled_lines(path: Path) -> Iterator[bytes]:
+    """Give the lines of a part of the spool that are not blank, each cut at a limit."""
     with path.open("rb") as stream:
-        for line in stream:
+        while line := stream.readline(LINE_BYTES_MAX + 1):
             text = line.strip(b" \t\r\n\0")
-            if not text:
-                continue
-            try:
-                wake = _DECODER.decode(text)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            while len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
+                line = stream.readline(LINE_BYTES_MAX + 1)
+            if text:
                 yield text
-                continue
-            yield wake if wake.schema == SCHEMA else text
+
+
+def read_wake(line: bytes) -> Wake:
+    """Return the call of a hook that ``line`` tells of.
+
+    Text that is not UTF-8, lone surrogates and numbers that JSON does not have are mended. Raises
+    InvalidInput if it is not such a line, and whatever else it does to a parser.
+    """
+    if len(line) > LINE_BYTES_MAX:
+        raise InvalidInput("the line is too long", hint="see docs/capture-hooks.md")
+    try:
+        wake = _DECODER.decode(line)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(
+            "not a line that a hook writes", hint="see docs/capture-hooks.md"
+        ) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        wake = _mended(line)
+    if wake.schema != SCHEMA:
+        raise InvalidInput("not a line that a hook writes", hint="see docs/capture-hooks.md")
+    return wake
+
+
+def _mended(line: bytes) -> _Line:
+    value, _ = read_value(line)
+    try:
+        return msgspec.convert(value, _Line)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(
+            "not a line that a hook writes", hint="see docs/capture-hooks.md"
+        ) from error
 
 
 def transcripts(wake: Wake) -> list[Path]:
@@ -86,7 +118,8 @@ def side_file(wake: Wake, folder: Path) -> Path | None:
     if wake.content_file is None:
         return None
     name = Path(wake.content_file).name
-    return folder / SIDE_FOLDER / name if name else None
+    # Other names are none that a hook makes, and some are none that a disk can hold.
+    return folder / SIDE_FOLDER / name if _SIDE_NAME.fullmatch(name) else None
 
 
 def decision(wake: Wake, folder: Path, guard: Guard) -> Decision | None:
@@ -105,9 +138,15 @@ def decision(wake: Wake, folder: Path, guard: Guard) -> Decision | None:
         "call_id": content.get("tool_use_id"),
         "mode": content.get("permission_mode"),
     }
-    payload = {key: value for key, value in told.items() if value is not None}
-    safe = ("decision", "tool", "call_id")
-    refs: dict[str, Any] = {key: value for key, value in payload.items() if key in safe}
+    payload = _mapping(
+        guard.mask_value({key: value for key, value in told.items() if value is not None})
+    )
+    # The payload has them in full; refs are small.
+    refs = {
+        key: shorten(value)
+        for key in ("decision", "tool", "call_id")
+        if isinstance(value := payload.get(key), str) and value
+    }
     return Decision(
         opening=Opening(session=wake.session_id, agent=wake.agent, cwd=wake.cwd),
         told=Told(
@@ -116,8 +155,8 @@ def decision(wake: Wake, folder: Path, guard: Guard) -> Decision | None:
             kind="ops.decision",
             summary=shorten(guard.mask_text(f"permission {verdict}: {name}")),
             ts_ms=max(1, wake.ts_ms),
-            payload=guard.mask_value(payload),
-            refs=_mapping(guard.mask_value(refs)),
+            payload=payload,
+            refs=refs,
         ),
         transcript=wake.transcript_path,
     )
@@ -126,11 +165,11 @@ def decision(wake: Wake, folder: Path, guard: Guard) -> Decision | None:
 def _content(wake: Wake, folder: Path) -> dict[str, Any]:
     path = side_file(wake, folder)
     if path is None:
-        return _mapping(wake.content)
+        return _mapping(shallow(wake.content))
     try:
         with path.open("rb") as stream:
-            return _mapping(msgspec.json.decode(stream.read(SIDE_BYTES_MAX)))
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return _mapping(shallow(read_value(stream.read(SIDE_BYTES_MAX))[0]))
+    except (OSError, Unreadable):
         # Drained before, and the end of that was cut off; or never written whole.
         return {}
 

@@ -96,14 +96,15 @@ class Watch:
         self._waiting: dict[Path, None] = {}
         self._tries = 0
         self._retry_at = 0.0
+        self._drain_failed = False
 
     def once(self, pause: Callable[[float], object] = time.sleep) -> bool:
         """Take in what there is. Returns whether all of it could be."""
         self.catch_up()
-        while self._waiting and self._tries < TRIES_MAX:
+        while self._is_behind() and self._tries < TRIES_MAX:
             pause(max(0.0, self._retry_at - self._clock()))
             self._tick()
-        return not self._waiting
+        return not self._is_behind()
 
     def run(self, stop: Event, *, poll: bool = False) -> None:
         """Take in what there is, then what comes, until ``stop`` is set."""
@@ -126,6 +127,9 @@ class Watch:
         """Look at everything once."""
         self._look([place.root for place in self._places()])
         self._tick()
+
+    def _is_behind(self) -> bool:
+        return bool(self._waiting) or self._drain_failed
 
     def _heed(self, roots: dict[Path, int], stop: Event) -> None:
         """Look where notices point, until the folders themselves are others."""
@@ -177,9 +181,12 @@ class Watch:
             self._waiting.clear()
             self._try({path: signature for path, signature in again.items() if signature})
         if self._drain is not None and self._clock() >= self._retry_at:
+            self._drain_failed = False
             try:
                 self._drain(self._take_named)
-            except _PASSING as error:
+            except (*_PASSING, OSError) as error:
+                # Nothing is lost: what was not recorded is still in the spool.
+                self._drain_failed = True
                 self._put_off()
                 self._report(Round(paths=[], error=str(error), is_final=False))
 

@@ -12,7 +12,8 @@ from treering.capture.intake.pasts import Pasts
 from treering.capture.intake.readings import Reading
 from treering.capture.intake.surveys import parents_first, survey
 from treering.capture.intake.tallies import Tally, in_all
-from treering.errors import InvalidInput, NotFound
+from treering.capture.quarantine import LINE_FAULTS, reason_of
+from treering.errors import NotFound
 from treering.formats.sources import source_at
 from treering.model.intakes import SourceReceipt
 from treering.model.scopes import parse_scope
@@ -143,7 +144,7 @@ class Intake:
             # Whoever watches names what was written to, and not what is to be trusted.
             is_named = found.is_named and not self._live
             return survey(source, note, is_named=is_named) or tally.receipt("unchanged")
-        except (InvalidInput, NotFound, OSError) as error:
+        except (NotFound, OSError, *LINE_FAULTS) as error:
             return tally.receipt("refused", _reason(error))
 
     def _advance(self, done: int) -> None:
@@ -153,4 +154,4 @@ class Intake:
 
 
 def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return error.strerror or str(error) if isinstance(error, OSError) else reason_of(error)

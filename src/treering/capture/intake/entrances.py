@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.capture.intake.identities import NO_TIME_MS, Fresh, Identities, Waiting
-from treering.errors import Conflict, DuplicateEvent, InvalidInput
+from treering.capture.quarantine import LINE_FAULTS, reason_of
+from treering.errors import Conflict, DuplicateEvent
 from treering.model.events import NewEvent
 from treering.model.fields import TIME_MS_MAX
 
@@ -70,7 +71,11 @@ class Entrance:
                 pairs = of_sessions.get(told.session)
                 if pairs is None:
                     opening = self._teller.sessions.get(told.session)
-                    scope = self._sessions.see(told.session, opening)
+                    try:
+                        scope = self._sessions.see(told.session, opening)
+                    except LINE_FAULTS as error:
+                        one.failed = _refusal(error)
+                        continue
                     pairs = of_sessions[told.session] = by_scope.setdefault(scope, [])
                     self._tally.sessions[told.session] = None
                 pairs.append((one, told))
@@ -94,16 +99,14 @@ class Entrance:
 
     def _enter(self, scope: Scope, pairs: Sequence[tuple[Waiting, Told]]) -> None:
         for _ in range(ATTEMPTS_MAX):
-            fresh = self._identities.unknown(scope, pairs)
             try:
-                self._record(scope, fresh)
+                self._record(scope, self._identities.unknown(scope, pairs))
             except (DuplicateEvent, Conflict):
                 continue  # Another takes in the same log, and was faster.
-            except InvalidInput:
-                self._record_singly(scope, fresh)
-            break
-        else:
-            self._record_singly(scope, self._identities.unknown(scope, pairs))
+            except LINE_FAULTS:
+                break
+            return
+        self._record_singly(scope, pairs)
 
     # Recording.
 
@@ -117,17 +120,15 @@ class Entrance:
             ready.append((one, self._stated(scope, one)))
         self._append(ready)
 
-    def _record_singly(self, scope: Scope, fresh: Sequence[Fresh]) -> None:
+    def _record_singly(self, scope: Scope, pairs: Sequence[tuple[Waiting, Told]]) -> None:
         """Record what can be, where one of many cannot."""
-        for one in fresh:
-            if one.event_id in self._pasts.known(scope, [one.event_id]):
-                continue
+        for waiting, told in pairs:
             try:
-                self._record(scope, [one])
+                self._record(scope, self._identities.unknown(scope, [(waiting, told)]))
             except (DuplicateEvent, Conflict):
                 continue
-            except InvalidInput as error:
-                one.waiting.failed = f"cannot be recorded: {error}"
+            except LINE_FAULTS as error:
+                waiting.failed = _refusal(error)
 
     def _append(self, ready: Sequence[tuple[Fresh, NewEvent]]) -> None:
         if not ready:
@@ -203,3 +204,7 @@ class Entrance:
     def _time(self, ts_ms: int) -> int:
         # A log that tells no times is as old as its file.
         return min(ts_ms if ts_ms > NO_TIME_MS else self._tally.written_ms, TIME_MS_MAX)
+
+
+def _refusal(error: Exception) -> str:
+    return f"cannot be recorded: {reason_of(error)}"

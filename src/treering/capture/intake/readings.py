@@ -13,6 +13,7 @@ from treering.capture.intake.restoring import restore
 from treering.capture.intake.sessions import Sessions
 from treering.capture.intake.steps import Errand, ReaderApart, is_worth_it, read_steps
 from treering.capture.intake.tallies import Tally
+from treering.capture.quarantine import LINE_FAULTS, reason_of
 from treering.errors import Busy, InvalidInput, NotFound
 from treering.formats.records import read_records
 from treering.formats.records.pieces import TORN
@@ -79,8 +80,10 @@ class Reading:
             if self._survey.sort == "database":
                 return self._take_rows()
             return self._take_log()
-        except (InvalidInput, OSError) as error:
+        except OSError as error:
             return self._tally.receipt("refused", str(error))
+        except LINE_FAULTS as error:
+            return self._tally.receipt("refused", reason_of(error))
 
     def _take_log(self) -> SourceReceipt:
         source = self._survey.source

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.capture.quarantine import reason_of
 from treering.formats.records import read_records
 from treering.formats.registry import named_format
 from treering.formats.sources import open_source
@@ -78,11 +79,16 @@ def read_steps(reader: Reader, records: Iterator[Record]) -> Iterator[Step]:
         try:
             outcomes = reader.read(record)
         except Exception as error:  # noqa: BLE001  (one odd record must not cost all the others)
-            yield Step(record, failure=f"not understood: {type(error).__name__}: {error}")
+            yield Step(record, failure=f"not understood: {reason_of(error)}")
         else:
             yield Step(record, outcomes)
     is_named = bool(reader.sessions)
-    yield Step(None, reader.finish(), is_named=is_named)
+    try:
+        held_back = reader.finish()
+    except Exception as error:  # noqa: BLE001  (what was read before is kept all the same)
+        nowhere = Record(None, 0, 0, 0)
+        held_back = [Outcome(record=nowhere, skipped=f"not understood: {reason_of(error)}")]
+    yield Step(None, held_back, is_named=is_named)
 
 
 class ReaderApart:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from treering.capture.intake.bookmarks import Bookmark, read_bookmark
+from treering.capture.places import openclaw_home
 from treering.errors import InvalidInput
 from treering.formats import openclaw, pi
 from treering.formats.registry import NATIVE, find_format, is_native, named_format
@@ -82,7 +83,8 @@ def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
     write to the folders of logs, and must not reach other scopes by that. Raises InvalidInput if
     nobody knows how it is written.
     """
-    trusted = is_named or openclaw.HOME in source.path.parts
+    is_openclaws = source.path.resolve().is_relative_to(openclaw_home().resolve())
+    trusted = is_named or is_openclaws
     bookmark = read_bookmark(note)
     if bookmark is not None and bookmark.is_current(source):
         return None
@@ -106,8 +108,8 @@ def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
             source, sort="native", form=None, bookmark=bookmark, values=(), may_name_scope=True
         )
     form = find_format(values)
-    if form is not None and form.NAME == pi.NAME and openclaw.lies_there(source.path):
-        form = named_format(openclaw.NAME)
+    if form is not None and form.NAME in {pi.NAME, openclaw.NAME}:
+        form = _of_family(form, source.path, bookmark, is_openclaws=is_openclaws)
     if form is None:
         raise InvalidInput(
             "it is no log that Treering knows" if values else "there is nothing to read in it",
@@ -121,6 +123,19 @@ def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
         values=values,
         may_name_scope=trusted or form.NAME == openclaw.NAME,
     )
+
+
+def _of_family(
+    form: Format, path: Path, bookmark: Bookmark | None, *, is_openclaws: bool
+) -> Format:
+    """Return pi's format or OpenClaw's, which begins the same: by its place, or as it was read.
+
+    OpenClaw's marks may come later than its first lines: what was read as one stays that.
+    """
+    if bookmark is not None and bookmark.format in {pi.NAME, openclaw.NAME}:
+        return named_format(bookmark.format)
+    is_there = is_openclaws or openclaw.lies_there(path)
+    return named_format(openclaw.NAME) if is_there else form
 
 
 def _opening(form: Format, path: Path, values: Sequence[Any]) -> Opening | None:
@@ -156,7 +171,8 @@ def _first_ms(values: Sequence[Any]) -> float:
 
 def _time(value: Any) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        with contextlib.suppress(OverflowError):
+            return float(value)
     if isinstance(value, str):
         with contextlib.suppress(ValueError, OverflowError):
             found = datetime.fromisoformat(value)

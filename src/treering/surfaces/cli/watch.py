@@ -13,6 +13,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, fail, invocation, kind_of, show
+from treering.surfaces.cli.imports.page import keep_faults
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write, shown
 from treering.surfaces.cli.options import db_option, json_option, keys_option, resolve_scope
 from treering.surfaces.cli.output import counted, note, print_receipt, say
@@ -48,6 +49,8 @@ class Summary(msgspec.Struct):
     """Files that are no log."""
     decisions: int = 0
     """Permissions asked for and denied, from hooks."""
+    unread: int = 0
+    """Lines of hooks that could not be recorded; treering doctor shows them."""
     failures: int = 0
     """Times that something could not be taken in at all."""
 
@@ -175,6 +178,10 @@ class _Following:
 
         receipt = drain(self._spool, take=take, note=self._note, guard=Guard(key=mask_key))
         self.summary.decisions += receipt.decisions
+        self.summary.unread += receipt.unread
+        if receipt.unread and not invocation().as_json:
+            lines = counted(receipt.unread, "line")
+            note(f"{lines} of hooks could not be recorded; see treering doctor")
         for one in receipt.refused:
             self._fail(one.path, one.error)
 
@@ -191,6 +198,7 @@ class _Following:
                 note(f"{done.error}; it is tried again")
             return
         self.summary.refused += done.receipt.files_refused
+        keep_faults(done.receipt)
         for one in done.receipt.sources:
             if one.events or one.errors:
                 self._tell(one)

@@ -144,6 +144,7 @@ def _of_all(
         ("logs of agents", lambda: logs.look(ledger, scope, at_ms)),
         ("hooks", hooks.look),
         ("the spool", lambda: hooks.look_at_spool(at_ms)),
+        ("lines set aside", hooks.look_at_quarantine),
     ):
         yield from safely(what, check, level="warning")
 

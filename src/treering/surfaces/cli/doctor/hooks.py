@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from treering.capture.hooks.installing import AGENTS, plan_uninstall
 from treering.capture.hooks.settings import HOOKED, found_hooks
 from treering.capture.hooks.spool import AWAY, UNREAD, default_spool
+from treering.capture.quarantine import quarantine_folder, quarantined, read_quarantine
 from treering.errors import TreeringError
 from treering.hook import SPOOL_BYTES_MAX, SUFFIX
 from treering.surfaces.cli.doctor.findings import Finding
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.capture.hooks.installing import Plan
+    from treering.capture.quarantine import Entry
 
 WAITING_MS: Final = 3_600_000
 """What has waited for so long waits for a watch that does not run."""
@@ -63,13 +66,30 @@ def look_at_spool(at_ms: int) -> Iterator[Finding]:
     else:
         yield Finding(level="ok", code="spool", message="nothing waits in the spool")
     unread = folder / UNREAD
-    if unread.is_file() and (size := unread.stat().st_size):
-        yield Finding(
-            level="warning",
-            code="spool_unread",
-            message=f"{unread} holds {counted(size, 'byte')} of lines that no hook of ours wrote",
-            fix=f"look at it, then remove it: rm {unread}",
-        )
+    if entries := read_quarantine(unread):
+        yield _set_aside("spool_unread", "of hooks", unread, entries)
+
+
+def look_at_quarantine() -> Iterator[Finding]:
+    """Say which lines of spools and logs could not be recorded."""
+    for path, entries in quarantined(quarantine_folder()):
+        sources = dict.fromkeys(entry.source for entry in entries if entry.source)
+        more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+        yield _set_aside("lines_unread", f"of {next(iter(sources), '?')}{more}", path, entries)
+
+
+def _set_aside(code: str, whose: str, path: Path, entries: list[Entry]) -> Finding:
+    reasons = Counter[str]()
+    for entry in entries:
+        reasons[entry.reason] += entry.lines
+    lines = counted(reasons.total(), "line")
+    told = "; ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common(3))
+    return Finding(
+        level="warning",
+        code=code,
+        message=f"{lines} {whose} could not be recorded: {told}",
+        fix=f"look at {path}, then remove it",
+    )
 
 
 def _hooks(agent: str, plan: Plan) -> Finding:

@@ -11,7 +11,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, show
-from treering.surfaces.cli.episodes.ingest import SPOOL, size_option
+from treering.surfaces.cli.episodes.ingest import SPOOL, markers_option, size_option
 from treering.surfaces.cli.options import json_option
 from treering.surfaces.cli.output import counted
 
@@ -54,8 +54,9 @@ StopReason = Literal["one_shot", "max_duration", "interrupted"]
 @click.option(
     "--scope",
     metavar="SCOPE",
-    help="Of what names none. Default: openclaw/AGENT, or global where no agent is known.",
+    help="Put all of it here. Default: openclaw/AGENT, or global where no agent is known.",
 )
+@markers_option
 @click.option(
     "--summary-max-chars",
     type=int,
@@ -82,6 +83,7 @@ def extract_sessions(
     spool: str,
     state: str | None,
     scope: str | None,
+    allows_markers: bool,
     summary_max_chars: int,
     payload_cap_bytes: int,
     follow: bool,
@@ -103,7 +105,9 @@ def extract_sessions(
     path = Path(spool).expanduser()
     where = Path(state).expanduser() if state else path.with_name(path.name + STATE_SUFFIX)
     cap = min(max(256, payload_cap_bytes), 8_192)
-    extraction = _extraction(root.absolute(), path, where, scope, cap, summary_max_chars)
+    extraction = _extraction(
+        root.absolute(), path, where, scope, cap, summary_max_chars, allows_markers=allows_markers
+    )
     done = Extracted()
     began = time.monotonic()
     reason: StopReason = "one_shot"
@@ -136,21 +140,32 @@ def _follow(
 
 
 def _extraction(
-    root: Path, spool: Path, state: Path, scope: str | None, cap: int, characters: int
+    root: Path,
+    spool: Path,
+    state: Path,
+    scope: str | None,
+    cap: int,
+    characters: int,
+    *,
+    allows_markers: bool,
 ) -> Extraction:
     from treering.capture.episodes.extraction import Extraction  # noqa: PLC0415  (not for --help)
+    from treering.capture.quarantine import quarantine_of  # noqa: PLC0415
     from treering.capture.secrets import Guard  # noqa: PLC0415
     from treering.config import mask_key  # noqa: PLC0415
     from treering.model.scopes import parse_scope  # noqa: PLC0415
 
+    guard = Guard(key=mask_key, personal=True)
     return Extraction(
         root,
         spool,
         state,
-        guard=Guard(key=mask_key, personal=True),
+        guard=guard,
         payload_cap=cap,
         summary_characters=characters,
         scope=None if scope is None else parse_scope(scope),
+        allows_markers=allows_markers,
+        quarantine=quarantine_of(root, guard),
     )
 
 

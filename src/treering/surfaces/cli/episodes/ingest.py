@@ -42,6 +42,15 @@ def size_option(name: str, text: str, default: int) -> Callable[[Any], Any]:
     )
 
 
+markers_option = click.option(
+    "--allow-scope-markers",
+    "allows_markers",
+    is_flag=True,
+    help="Let text that begins with [SCOPE: x] choose its scope, unless --scope is given.",
+)
+"""What is typed into a chat can begin so: it chooses a scope only where the operator says so."""
+
+
 @click.command(
     "ingest",
     cls=Command,
@@ -61,7 +70,12 @@ def size_option(name: str, text: str, default: int) -> Callable[[Any], Any]:
     metavar="STATE",
     help=f"Where it is kept how far the spool was read. Default: SPOOL{STATE_SUFFIX}.",
 )
-@click.option("--scope", metavar="SCOPE", help="Of lines that name none. Default: global.")
+@click.option(
+    "--scope",
+    metavar="SCOPE",
+    help="Put all lines here. Default: what each line's scope field says, else global.",
+)
+@markers_option
 @click.option("--follow", is_flag=True, help="Go on as the spool grows, until it is stopped.")
 @click.option(
     "--poll-interval-ms", "--poll-ms", "poll_ms",
@@ -92,6 +106,7 @@ def ingest(
     spool: str,
     state: str | None,
     scope: str | None,
+    allows_markers: bool,
     follow: bool,
     poll_ms: int,
     idle_exit: float,
@@ -132,7 +147,7 @@ def ingest(
     if not follow and not path.exists() and not where.exists():
         raise NotFound(f"there is no spool at {path}", hint="name it with --file")
     with open_to_write() as ledger:
-        work = _ingest(ledger, path, where, scope, caps)
+        work = _ingest(ledger, path, where, scope, caps, allows_markers=allows_markers)
         if not follow:
             receipt = work.once("truncate" if truncate else "rotate" if rotate else "none")
             show(receipt, *_lines(receipt), done="the spool was taken in")
@@ -149,20 +164,32 @@ def ingest(
     show(told, *_followed(told), done="the spool was taken in")
 
 
-def _ingest(ledger: Any, spool: Path, state: Path, scope: str | None, caps: Caps) -> Ingest:
+def _ingest(
+    ledger: Any,
+    spool: Path,
+    state: Path,
+    scope: str | None,
+    caps: Caps,
+    *,
+    allows_markers: bool,
+) -> Ingest:
     from treering.capture.episodes.ingest import Ingest  # noqa: PLC0415  (not for --help)
+    from treering.capture.quarantine import quarantine_of  # noqa: PLC0415
     from treering.capture.secrets import Guard  # noqa: PLC0415
     from treering.config import mask_key  # noqa: PLC0415
-    from treering.model.scopes import GLOBAL, parse_scope  # noqa: PLC0415
+    from treering.model.scopes import parse_scope  # noqa: PLC0415
 
+    guard = Guard(key=mask_key, personal=True)
     return Ingest(
         ledger,
         spool,
         state,
-        guard=Guard(key=mask_key, personal=True),
+        guard=guard,
         caps=caps,
         place=_place(),
-        scope=GLOBAL if scope is None else parse_scope(scope),
+        scope=None if scope is None else parse_scope(scope),
+        allows_markers=allows_markers,
+        quarantine=quarantine_of(spool, guard),
     )
 
 
@@ -186,6 +213,8 @@ def _lines(receipt: IngestReceipt) -> Iterator[str]:
     if counts.invalid_json or counts.invalid_event:
         yield f"  {counted(counts.invalid_json + counts.invalid_event, 'line')} could not be taken"
         yield from (f"    {fault}" for fault in receipt.errors_sample)
+    if counts.mended:
+        yield f"  {counted(counts.mended, 'line')} not sound, and mended"
     if source.trailing_partial_bytes:
         size = counted(source.trailing_partial_bytes, "byte")
         yield f"  a last line of {size} waits for its newline"

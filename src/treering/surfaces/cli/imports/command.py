@@ -10,7 +10,7 @@ import click
 
 from treering.app import now_ms
 from treering.surfaces.cli.commands import Command, invocation, show
-from treering.surfaces.cli.imports.page import report, warn
+from treering.surfaces.cli.imports.page import keep_faults, report, warn
 from treering.surfaces.cli.imports.survey import outline, print_outlines
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write
 from treering.surfaces.cli.options import db_option, json_option, keys_option, resolve_scope
@@ -91,6 +91,7 @@ def import_(
             with counting("indexing", "events") as progress:
                 for one in receipt.by_scope:
                     ledger.index(one, progress=progress)
+    keep_faults(receipt)
     warn(receipt)
     show(receipt, *report(receipt), done="the logs are taken in")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,19 @@ if TYPE_CHECKING:
 FAULTS_SHOWN: Final = 10
 REFUSED_SHOWN: Final = 5
 SCOPES_SHOWN: Final = 8
+
+
+def keep_faults(receipt: IntakeReceipt) -> None:
+    """Set aside which lines could not be recorded, for ``treering doctor`` to show."""
+    if receipt.dry_run:
+        return
+    from treering.capture.quarantine import note_faults  # noqa: PLC0415  (not for --help)
+    from treering.capture.secrets import Guard  # noqa: PLC0415
+    from treering.config import mask_key  # noqa: PLC0415
+
+    # The receipt stands, whatever becomes of the note.
+    with contextlib.suppress(OSError):
+        note_faults(receipt.sources, Guard(key=mask_key))
 
 
 def warn(receipt: IntakeReceipt) -> None:

@@ -1,0 +1,231 @@
+"""Lines that cannot be recorded: set aside with a reason, so that the lines behind them are.
+
+One line never stops a reader. Whatever it does to a parser, it is kept here as a masked excerpt,
+and ``treering doctor`` shows it. Errors of the disk or the database are not about a line: they are
+raised, and the line is read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.capture.secrets import GuardFailed
+from treering.errors import InvalidInput, TreeringError
+from treering.formats.records.pieces import TORN
+from treering.formats.records.values import Unreadable, read_value
+from treering.hook import state_folder
+from treering.model.times import instant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from treering.capture.secrets import Guard
+    from treering.model.intakes import SourceReceipt
+
+LINE_FAULTS: Final = (
+    InvalidInput,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    GuardFailed,
+)
+"""What recording a line may raise because of what it says. Database errors are none of these."""
+EXCERPT_CHARACTERS: Final = 2_048
+EXCERPTS_MAX: Final = 100
+"""Lines of one pass that are kept with an excerpt; the rest are counted."""
+FILE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""A larger file takes counts only."""
+REASON_CHARACTERS: Final = 200
+_MARGIN: Final = 2_048
+"""Looked at behind an excerpt, so that a secret is never cut in half before it is masked."""
+_SUFFIX: Final = ".log"
+_ESCAPE: Final = re.compile(r'\\(?:u00([0-7][0-9a-fA-F])|(["\\/]))')
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line that was set aside, or several for the same reason."""
+
+    reason: str
+    at: str | None = None
+    source: str | None = None
+    """The file that it stands in."""
+    place: int | None = None
+    """Where in that file it begins."""
+    lines: int = 1
+    line: str | None = None
+    """What it says, masked and cut."""
+
+
+class Quarantine:
+    """Keeps the lines of one source that could not be recorded, in a file for the owner alone."""
+
+    def __init__(self, path: Path, *, guard: Guard, source: str | None = None) -> None:
+        self.path = path
+        self._guard = guard
+        self._source = source
+        self._entries: list[Entry] = []
+        self._more: Counter[str] = Counter()
+
+    def add(
+        self,
+        reason: str,
+        line: bytes = b"",
+        *,
+        place: int | None = None,
+        source: str | None = None,
+    ) -> None:
+        """Set a line aside; it is written by ``flush``."""
+        told = _masked(self._guard, reason)[:REASON_CHARACTERS]
+        if len(self._entries) >= EXCERPTS_MAX:
+            is_counted = told in self._more or len(self._more) < EXCERPTS_MAX
+            self._more[told if is_counted else "other reasons"] += 1
+            return
+        self._entries.append(
+            Entry(
+                reason=told,
+                at=_now(),
+                source=source or self._source,
+                place=place,
+                line=excerpt(self._guard, line) if line else None,
+            )
+        )
+
+    def count(self, reason: str, lines: int) -> None:
+        """Count lines of which nothing is kept."""
+        self._more[reason] += lines
+
+    def flush(self) -> None:
+        """Write down what was set aside. Raises OSError."""
+        entries, more = self._entries, self._more
+        self._entries, self._more = [], Counter()
+        at = _now()
+        entries += [
+            Entry(reason=reason, at=at, source=self._source, lines=lines)
+            for reason, lines in more.items()
+            if lines > 0
+        ]
+        if not entries:
+            return
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(
+            self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600
+        )
+        with os.fdopen(descriptor, "ab") as stream:
+            if os.fstat(descriptor).st_size > FILE_BYTES_MAX:
+                entries = [Entry(reason="the file is full", at=at, lines=_counted(entries))]
+            stream.writelines(msgspec.json.encode(entry) + b"\n" for entry in entries)
+
+    def clear(self) -> None:
+        """Forget what was set aside: its source is read from the beginning again."""
+        self._entries, self._more = [], Counter()
+        self.path.unlink(missing_ok=True)
+
+
+def quarantine_of(source: Path, guard: Guard) -> Quarantine:
+    """Return the quarantine of a file that stays where it is, in the user's state folder."""
+    real = os.path.realpath(source)
+    name = sha256(os.fsencode(real)).hexdigest()[:16]
+    return Quarantine(
+        quarantine_folder() / f"{name}{_SUFFIX}", guard=guard, source=os.fsdecode(os.fsencode(real))
+    )
+
+
+def note_faults(sources: Iterable[SourceReceipt], guard: Guard) -> None:
+    """Set aside which lines of imported logs could not be recorded; the logs keep the lines."""
+    for source in sources:
+        if source.state not in {"read", "grown"}:
+            continue
+        aside = quarantine_of(Path(source.file), guard)
+        if source.state == "read":
+            aside.clear()  # It was read from its beginning: what still fails is told again.
+        # A torn end may be whole the next time, and doctor looks at the end of logs by itself.
+        for fault in source.faults:
+            if fault.reason != TORN:
+                aside.add(fault.reason, place=fault.offset)
+        aside.count("other reasons", source.errors - len(source.faults))
+        aside.flush()
+
+
+def quarantine_folder() -> Path:
+    """Return where the lines of files are kept that could not be recorded."""
+    return Path(state_folder()) / "quarantine"
+
+
+def quarantined(folder: Path) -> Iterator[tuple[Path, list[Entry]]]:
+    """Give each quarantine in ``folder`` and what is in it."""
+    try:
+        paths = sorted(folder.glob(f"*{_SUFFIX}"))
+    except OSError:
+        return
+    for path in paths:
+        entries = read_quarantine(path)
+        if entries:
+            yield path, entries
+
+
+def read_quarantine(path: Path) -> list[Entry]:
+    """Return what was set aside in ``path``; a line of another program counts as one."""
+    try:
+        with path.open("rb") as stream:
+            lines = stream.read(2 * FILE_BYTES_MAX).splitlines()
+    except OSError:
+        return []
+    decode = msgspec.json.Decoder(Entry).decode
+    entries = []
+    for line in lines:
+        try:
+            entries.append(decode(line))
+        except ValueError:
+            entries.append(Entry(reason="written by another program"))
+    return entries
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a line could not be recorded."""
+    # The text of an unforeseen error may quote what was being read.
+    foreseen = isinstance(error, TreeringError | Unreadable)
+    return str(error)[:REASON_CHARACTERS] if foreseen else f"unexpected {type(error).__name__}"
+
+
+def excerpt(guard: Guard, line: bytes) -> str:
+    """Return the beginning of a line with its secrets masked."""
+    if len(line) <= EXCERPT_CHARACTERS:
+        # It is quarantined because something chokes on it, and this may, too.
+        with contextlib.suppress(Exception):
+            value, _ = read_value(line)
+            # By their names, secrets are found that no text gives away.
+            return msgspec.json.encode(guard.mask_value(value)).decode()
+    text = _unescaped(line[: EXCERPT_CHARACTERS + _MARGIN].decode(errors="replace"))
+    return _masked(guard, text)[:EXCERPT_CHARACTERS]
+
+
+def _masked(guard: Guard, text: str) -> str:
+    try:
+        return guard.mask_text(text)
+    except Exception:  # noqa: BLE001  (what cannot be masked is not kept)
+        return "(cannot be masked)"
+
+
+def _unescaped(text: str) -> str:
+    r"""Return ``text`` with the escapes of JSON undone: ``\u0041KIA`` hides a key from rules."""
+    return _ESCAPE.sub(lambda found: found[2] or chr(int(found[1], 16)), text)
+
+
+def _counted(entries: list[Entry]) -> int:
+    return sum(entry.lines for entry in entries)
+
+
+def _now() -> str:
+    return instant(time.time_ns() // 1_000_000)

@@ -1,0 +1,112 @@
+"""Hostile lines at the command line: commands end well, and ``doctor`` shows what was set aside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from surfaces.processes import PATIENCE_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from surfaces.command_line import CommandLine
+
+SECRET: Final = "sk-ant-api03-" + "Zq9Wx7Kp3T" * 9 + "AA"
+"""Looks like a key, and is none."""
+ASKED: Final = {
+    "session_id": "s1",
+    "transcript_path": "/nowhere/s1.jsonl",
+    "cwd": "/srv/app",
+    "hook_event_name": "PermissionRequest",
+    "tool_name": "Bash",
+    "tool_use_id": "t1",
+    "tool_input": {"command": f"curl -H 'x-api-key: {SECRET}'"},
+}
+
+
+def deep(levels: int) -> Any:
+    value: Any = SECRET
+    for _ in range(levels):
+        value = {"k": value}
+    return value
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TREERING_SPOOL", str(tmp_path / "spool"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / "spool"
+
+
+def hook(body: dict[str, Any]) -> None:
+    """Call the hook as an agent does."""
+    done = subprocess.run(
+        [sys.executable, "-m", "treering.hook", "claude-code"],
+        input=json.dumps(body).encode(),
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (b"{}\n", b"")
+
+
+def found(cli: CommandLine) -> dict[str, Any]:
+    return {one["code"]: one for one in cli("doctor", "--quick", "--json").body["findings"]}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"tool_input": deep(70)},
+        {"tool_input": deep(700)},
+        {"tool_name": "T" * 5_000},
+        {"tool_use_id": "t" * 9_000},
+        {"session_id": "s" * 200_000},
+        {"transcript_path": "/" + "n" * 5_000},
+        {"tool_input": {"command": SECRET + " x" * 50_000}},
+    ],
+    ids=["deep", "deeper", "tool", "call", "session", "path", "long"],
+)
+def test_no_call_of_a_hook_ends_the_watch_and_no_secret_lies_in_the_spool(
+    cli: CommandLine, spool: Path, odd: dict[str, Any]
+) -> None:
+    hook(ASKED)
+    hook({**ASKED, **odd})
+    hook({**ASKED, "tool_use_id": "t2"})
+
+    lying = "".join(path.read_text() for path in spool.rglob("*") if path.is_file())
+    watched = cli("watch", "--once", "--scope", "here", "--json")
+    asked = cli("episodes", "query", "--scope", "here", "--json").receipt["items"]
+
+    assert SECRET[:40] not in lying
+    assert watched.status == 0
+    calls = [(one["refs"] or {}).get("call_id") for one in asked if one["type"] == "ops.decision"]
+    assert (calls.count("t1") >= 1, calls.count("t2") >= 1) == (True, True)
+    assert [path.name for path in spool.rglob("*") if path.is_file()] == ["drain.lock"]
+
+
+def test_lines_that_cannot_be_recorded_are_shown_by_doctor(cli: CommandLine, spool: Path) -> None:
+    hook(ASKED)
+    [part] = spool.glob("*.jsonl")
+    with part.open("ab") as stream:
+        stream.write(b"[" * 5_000 + b"\n" + json.dumps({"password": SECRET}).encode() + b"\n")
+    episodes = spool.parent / "episodes.jsonl"
+    line = {"session_id": "a", "agent_id": "x", "summary": "ok", "scope": "s"}
+    rows = [{**line, "type": "conversation.user"}, {**line, "type": "nonsense"}]
+    episodes.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+
+    statuses = [
+        cli("watch", "--once", "--scope", "here").status,
+        cli("episodes", "ingest", "--file", str(episodes)).status,
+    ]
+    told = found(cli)
+
+    assert statuses == [0, 0]
+    assert told["spool_unread"]["message"].startswith("2 lines of hooks could not be recorded")
+    assert told["lines_unread"]["message"].startswith(f"1 line of {episodes} could not be recorded")
+    assert SECRET not in (spool / "unread.log").read_text()
