@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from treering.errors import InvalidInput
+from treering.errors import InvalidInput, NotPermitted
 from treering.ledger.lineage import ENDLESS
 from treering.ledger.records import Selection
 from treering.ledger.retellings import retellings
 from treering.model.events import NewEvent
 from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, IMPORTED, RUN_ENDS
+from treering.model.queries import Query
 from treering.model.receipts import ExpireReceipt, RedactReceipt, Target
-from treering.model.retention import DEFAULT_RETENTION, check_retention, cutoffs
+from treering.model.retention import DAY_MS, DEFAULT_RETENTION, check_retention, cutoffs
+from treering.model.scopes import Scope
+from treering.model.times import instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,8 +25,10 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.ledger.records import Cover, Draft, Erasure
     from treering.model.retention import Retention
-    from treering.model.scopes import Scope
 
+CLOCK_AHEAD_DAYS_MAX: Final = 90
+"""The longest default retention: a clock that is further ahead would leave nothing that expires."""
+CLOCK_BEHIND_DAYS_MAX: Final = 1
 ROUND_EVENTS_MAX: Final = 2_000
 """Events erased in one transaction, so that writers wait a moment, not a minute."""
 AGENT: Final = "treering"
@@ -172,11 +178,13 @@ def expire(
     *,
     policy: Retention | None,
     now_ms: int,
+    is_clock: bool,
     dry_run: bool,
 ) -> ExpireReceipt:
     """Remove events past their retention; sessions with an open run are left alone.
 
-    So are sessions that were imported, by the defaults: only what somebody chose reaches them.
+    So are sessions that were imported, by the defaults: only what somebody chose reaches them. If
+    ``now_ms`` is what the clock says, it has to be plausible. Raises InvalidInput if it is not.
     """
     retention = effective_retention(store, scope, policy)
     chosen = {**store.retention(scope), **check_retention(policy or {})}
@@ -188,6 +196,8 @@ def expire(
     by_kind, kept_open, kept_imported = store.count_expirable(selection)
     sessions: set[str] = set()
     erased = shared = 0
+    if is_clock and by_kind and not dry_run:
+        _check_clock(store, scope, now_ms)
     if not dry_run:
         counted: Counter[str] = Counter()
         vouch = voucher(drafter, scope, "ledger.expired", "expired", "expired")
@@ -214,6 +224,45 @@ def expire(
         blobs_shared=shared,
         physical="done" if dry_run else store.finish_erasure(),
     )
+
+
+def _check_clock(store: EventStore, scope: Scope, now_ms: int) -> None:
+    """Refuse a clock that cannot be right by when events were recorded. Raises InvalidInput."""
+    latest = store.headers(Query(scope=scope, backwards=True, limit=1))
+    recorded_ms = latest[0].recorded_ms if latest else now_ms
+    if recorded_ms - now_ms <= CLOCK_BEHIND_DAYS_MAX * DAY_MS:
+        found_ms = _recorded_before(store, scope, now_ms)
+        # Elsewhere in the ledger something may have happened since.
+        others = () if _is_recent(found_ms, now_ms) else _other_scopes(store, scope)
+        every_ms = [found_ms, *(_recorded_before(store, one, now_ms) for one in others)]
+        recorded_ms = max(every_ms)
+        if _is_recent(recorded_ms, now_ms):
+            return
+    raise InvalidInput(
+        f"the clock says {instant(now_ms)}, but the last events were recorded at"
+        f" {instant(recorded_ms)}: nothing was removed",
+        hint="check the clock; if it is right, use --trust-clock, or expire(now_ms=…) in Python",
+    )
+
+
+def _recorded_before(store: EventStore, scope: Scope, now_ms: int) -> int:
+    """Return when the last event of the days before today was recorded; 0 if there is none.
+
+    What was recorded today proves nothing: the same clock said when.
+    """
+    query = Query(scope=scope, until_ms=now_ms - DAY_MS, backwards=True, limit=1)
+    return max((header.recorded_ms for header in store.headers(query)), default=0)
+
+
+def _is_recent(recorded_ms: int, now_ms: int) -> bool:
+    return now_ms - recorded_ms <= CLOCK_AHEAD_DAYS_MAX * DAY_MS
+
+
+def _other_scopes(store: EventStore, scope: Scope) -> set[Scope]:
+    """Return the other scopes of the ledger, as far as they may be seen."""
+    with contextlib.suppress(NotPermitted):
+        return {Scope(one.scope) for one in store.session_records()} - {scope}
+    return set()
 
 
 def expire_session(

@@ -394,6 +394,10 @@ class Ledger(Archive):
 
         ``policy`` goes before the scope's own, and that before the defaults. Sessions that were
         imported are left alone by the defaults: a policy that names a kind reaches them.
+
+        Without ``now_ms`` the clock is asked. If it is more than 90 days ahead of what was recorded
+        last, or a day behind, and something would be removed, InvalidInput is raised: a clock that
+        is wrong must not empty a ledger. Whoever gives ``now_ms`` is believed.
         """
         return erasure.expire(
             self._store,
@@ -401,6 +405,7 @@ class Ledger(Archive):
             parse_scope(scope),
             policy=policy,
             now_ms=self._clock() if now_ms is None else check_time(now_ms),
+            is_clock=now_ms is None,
             dry_run=dry_run,
         )
 
@@ -442,6 +447,10 @@ class Ledger(Archive):
     def retention(self, scope: str) -> Retention:
         """Return the retention in force for a scope, in days by kind."""
         return erasure.effective_retention(self._store, parse_scope(scope), None)
+
+    def own_retention(self, scope: str) -> Retention:
+        """Return what was set for a scope, without the defaults."""
+        return self._store.retention(parse_scope(scope))
 
     def set_retention(self, scope: str, policy: Retention) -> None:
         """Keep ``policy`` for a scope: days by kind, None is forever."""
@@ -508,11 +517,11 @@ class Ledger(Archive):
     def rebuild(self) -> RebuildReceipt:
         """Throw away all that is derived from the events, and make it anew."""
         searched = self._store.searched_scopes()
-        shelved = self._remembering.shelved(self._scopes())
+        shelved = self._remembering.shelved(self.scopes())
         receipt = self._store.rebuild()
         for scope in searched:
             self.index(scope)
-        scopes = self._scopes()
+        scopes = self.scopes()
         self._remembering.make_anew(scopes, shelved, self._texts)
         return msgspec.structs.replace(receipt, documents=self._documents(scopes))
 
@@ -524,7 +533,7 @@ class Ledger(Archive):
         Until then, what another embedder made is found by its words only. ``progress`` is told of
         events that are done.
         """
-        scopes = self._scopes() if scope is None else [parse_scope(scope)]
+        scopes = self.scopes() if scope is None else [parse_scope(scope)]
         embedder = self._remembering.embedder()
         if embedder is not None:
             # One that does not answer must not cost the vectors that are there.
@@ -546,7 +555,8 @@ class Ledger(Archive):
     def _documents(self, scopes: Iterable[Scope]) -> int:
         return sum(self._store.holdings(one, shelf).count for one in scopes for shelf in SHELVES)
 
-    def _scopes(self) -> list[Scope]:
+    def scopes(self) -> list[Scope]:
+        """Return the scopes that have sessions, in order, as far as this user may see them."""
         return sorted({Scope(one.scope) for one in self._store.session_records()})
 
     def _texts(self, event: Event) -> list[str]:

@@ -94,6 +94,7 @@ def main(arguments: Sequence[str]) -> int:
         "tools": "treering.surfaces.cli.tools:tools",
         "doctor": "treering.surfaces.cli.doctor:doctor",
         "forget": "treering.surfaces.cli.forget:forget",
+        "retention": "treering.surfaces.cli.retention:retention",
         "verify": "treering.surfaces.cli.verify:verify",
         "anchor": "treering.surfaces.cli.verify:anchor",
         "copy": "treering.surfaces.cli.copy:copy",

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import click
 
+from treering.app import now_ms as clock_ms
 from treering.errors import InvalidInput
 from treering.model.retention import parse_retention_entry
 from treering.surfaces.cli.commands import Command, show
-from treering.surfaces.cli.ledgers import open_existing, open_if_there, physically
+from treering.surfaces.cli.ledgers import (
+    of_all_scopes,
+    open_existing,
+    open_if_there,
+    physically,
+)
 from treering.surfaces.cli.options import (
     db_option,
     json_option,
@@ -81,11 +88,13 @@ def redact(
     short_help="Remove events past their retention.",
     examples="""
     treering episodes gc --scope acme/app --dry-run
+    treering episodes gc --all
     treering episodes gc --scope acme/app --policy tool.result=7 --policy ops.alert=forever
     """,
     if_stopped="what was removed stays removed; run it again for the rest",
 )
 @scope_options
+@click.option("--all", "is_all", is_flag=True, help="All scopes, each by its own retention.")
 @click.option(
     "--policy",
     multiple=True,
@@ -93,6 +102,9 @@ def redact(
     help="Keep a type for so many days, or forever; repeatable.",
 )
 @click.option("--now-ts-ms", metavar="MS", help="Count ages from this time instead of now.")
+@click.option(
+    "--trust-clock", is_flag=True, help="Go on though nothing was recorded for more than 90 days."
+)
 @click.option("--dry-run", is_flag=True, help="Count what would be removed; remove nothing.")
 @keys_option
 @json_option
@@ -101,8 +113,10 @@ def gc(
     *,
     scope: str | None,
     is_global: bool,
+    is_all: bool,
     policy: Sequence[str],
     now_ts_ms: str | None,
+    trust_clock: bool,
     dry_run: bool,
 ) -> None:
     """Remove events past their retention; the receipt has counts, never content.
@@ -110,16 +124,38 @@ def gc(
     By default tool.call and tool.result are kept for 30 days, conversation.user for 60,
     conversation.assistant and ops.alert for 90, everything else forever. Sessions with a run
     that has not ended are left alone, and imported ones where only a default would expire them.
+    treering retention shows and sets what holds for a scope.
+
+    A clock that is more than 90 days ahead of what was recorded last, or a day behind, is not
+    believed: nothing is removed without --trust-clock or --now-ts-ms.
     """
-    name = resolve_scope(scope, is_global=is_global)
-    chosen = dict(_policy_entry(entry) for entry in policy)
+    if is_all and (scope is not None or is_global):
+        raise InvalidInput("--all cannot be combined with a scope", hint="drop one of the two")
+    name = None if is_all else resolve_scope(scope, is_global=is_global)
+    chosen = dict(policy_entry(entry) for entry in policy)
     now_ms = parse_time(now_ts_ms)
-    with open_if_there("read" if dry_run else "change") as ledger:
-        receipt = ledger.expire(name, policy=chosen or None, now_ms=now_ms, dry_run=dry_run)
-    show(receipt, *_expired(receipt), done="" if dry_run else "the removal was carried out")
+    if now_ms is None and trust_clock:
+        now_ms = clock_ms()
+    with (
+        of_all_scopes() if is_all else contextlib.nullcontext(),
+        open_if_there("read" if dry_run else "change") as ledger,
+    ):
+        receipts = [
+            ledger.expire(one, policy=chosen or None, now_ms=now_ms, dry_run=dry_run)
+            for one in ([name] if name is not None else ledger.scopes())
+        ]
+    done = "" if dry_run else "the removal was carried out"
+    lines = [line for receipt in receipts for line in _expired(receipt)]
+    if name is not None:
+        show(receipts[0], *lines, done=done)
+        return
+    total = sum(receipt.deleted_total for receipt in receipts)
+    body = {"dry_run": dry_run, "deleted_total": total, "scopes": receipts}
+    show(body, *(lines or ["nothing to remove: there is no scope"]), done=done)
 
 
-def _policy_entry(entry: str) -> tuple[str, int | None]:
+def policy_entry(entry: str) -> tuple[str, int | None]:
+    """Return the kind and days of one ``TYPE=DAYS``. Raises InvalidInput."""
     name, equals, _ = entry.partition("=")
     if equals and name.strip():
         parse_any_kind(name)

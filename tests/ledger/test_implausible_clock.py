@@ -1,0 +1,73 @@
+"""A clock that cannot be right removes nothing: only the caller's own word goes before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import DAY, HERE, NOON, said
+from clocks import Clock
+from treering import InvalidInput, Ledger
+from treering.capture.secrets import Guard
+from treering.ledger.drafts import Drafter
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def dated(ledger: Ledger, clock: Clock) -> Ledger:
+    """Return a ledger whose clock the test sets, with one event of today."""
+    drafter = Drafter(guard=lambda: Guard(key=b"tests"), mode="off", clock=clock)
+    made = Ledger(ledger._store, drafter=drafter, clock=clock)
+    made.append([said("one", ts_ms=NOON)])
+    return made
+
+
+def test_a_clock_ten_years_ahead_removes_nothing(dated: Ledger, clock: Clock) -> None:
+    clock.wait(3_650)
+
+    with pytest.raises(InvalidInput, match="nothing was removed") as refused:
+        dated.expire(HERE)
+
+    assert "--trust-clock" in (refused.value.hint or "")
+    assert [one.summary for one in dated.query(HERE).items] == ["one"]
+    assert dated.expire(HERE, dry_run=True).deleted_total == 1
+
+
+def test_what_was_recorded_by_the_same_clock_today_does_not_vouch_for_it(
+    dated: Ledger, clock: Clock
+) -> None:
+    later_ms = clock.wait(3_650)
+    dated.append([said("two", ts_ms=later_ms)])
+
+    with pytest.raises(InvalidInput, match="nothing was removed"):
+        dated.expire(HERE)
+
+
+def test_a_clock_that_is_behind_removes_nothing(dated: Ledger, clock: Clock) -> None:
+    dated.append([said("old", ts_ms=NOON - 400 * DAY)])
+    clock.wait(-100)
+
+    with pytest.raises(InvalidInput, match="nothing was removed"):
+        dated.expire(HERE)
+
+
+def test_whoever_says_what_time_it_is_is_believed(dated: Ledger) -> None:
+    assert dated.expire(HERE, now_ms=NOON + 3_650 * DAY).deleted_total == 1
+
+
+def test_a_scope_that_rests_expires_while_the_ledger_is_in_use(dated: Ledger, clock: Clock) -> None:
+    clock.wait(200)
+    dated.append([said("elsewhere", scope="acme/other", ts_ms=clock.now_ms)])
+    clock.wait(2)
+
+    assert dated.expire(HERE).deleted_total == 1
+
+
+def test_a_ledger_with_nothing_to_remove_takes_any_clock(dated: Ledger, clock: Clock) -> None:
+    dated.set_retention(HERE, {"conversation.user": None})
+    clock.wait(3_650)
+
+    assert dated.expire(HERE).deleted_total == 0
