@@ -30,7 +30,7 @@ def test_a_session_belongs_to_the_agent_in_whose_folder_it_lies() -> None:
     told(reader, [*opening(), said(2, "hello")])
 
     found = reader.sessions[SESSION]
-    assert (found.agent, found.key) == ("openclaw:lyria", "agent:lyria:main")
+    assert (found.agent, found.key) == ("lyria", "agent:lyria:main")
     assert found.cwd == "/home/ada/.openclaw/workspace"
 
 

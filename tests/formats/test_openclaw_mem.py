@@ -69,7 +69,7 @@ def test_an_event_keeps_its_id_kind_time_and_content() -> None:
     assert called.refs == {"tool": "tide", "call_id": "c1"}
     assert result.payload == ["14:10"]
     opening = reader.sessions["s1"]
-    assert (opening.agent, opening.about) == ("openclaw-mem:lyria", {"scope": "acme/app"})
+    assert (opening.agent, opening.about) == ("lyria", {"scope": "acme/app"})
 
 
 def test_what_was_redacted_stays_so() -> None:
@@ -77,6 +77,7 @@ def test_what_was_redacted_stays_so() -> None:
 
     assert (erased.kind, erased.summary) == ("conversation.assistant", "[REDACTED]")
     assert (erased.payload, erased.refs) == (None, {"redacted": True})
+    assert erased.is_redacted
 
 
 def test_an_unknown_type_is_kept_whole() -> None:
@@ -120,7 +121,8 @@ def test_one_id_in_two_scopes_is_two_sessions() -> None:
     events = told(reader, [line(1), line(2, scope="acme/b"), line(3), line(4, scope="acme/b")])
 
     assert [event.session for event in events] == ["s1", "s1@acme/b", "s1", "s1@acme/b"]
-    assert reader.sessions["s1@acme/b"].about == {"scope": "acme/b"}
+    other = reader.sessions["s1@acme/b"]
+    assert (other.about, other.name) == ({"scope": "acme/b"}, "s1")
 
 
 def test_a_long_summary_is_shortened_and_kept() -> None:

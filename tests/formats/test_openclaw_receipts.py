@@ -59,7 +59,7 @@ def test_a_cron_run_is_an_alert_on_the_timeline_of_its_job() -> None:
         "session_id": "run-7",
         "session_key": "agent:lyria:cron:weekly-report",
     }
-    assert reader.sessions["cron:weekly-report"].agent == "openclaw:lyria"
+    assert reader.sessions["cron:weekly-report"].agent == "lyria"
 
 
 @pytest.mark.parametrize(

@@ -397,4 +397,4 @@ def test_an_agent_of_openclaw_keeps_its_scope() -> None:
     tellings.told(reader, [pi.header(), pi.said(1, "Tide?")])
 
     found = resumed(make, reader.state()).sessions[pi.SESSION]
-    assert (found.agent, found.about) == ("openclaw:lyria", {"scope": "openclaw/lyria"})
+    assert (found.agent, found.about) == ("lyria", {"scope": "openclaw/lyria"})

@@ -137,7 +137,7 @@ class OpenClawReader(PiReader):
         )
         return msgspec.structs.replace(
             found,
-            agent=f"{NAME}:{agent}" if agent else NAME,
+            agent=agent or NAME,
             key=listed.key if listed else None,
             about={**found.about, **about},
         )

@@ -78,7 +78,8 @@ class OpenClawMemReader:
     def state(self) -> Any:
         """Return the sessions told of, None if there are too many of them."""
         told = {
-            at: [opening.agent, opening.about["scope"]] for at, opening in self.sessions.items()
+            at: [opening.agent, opening.about["scope"], opening.name or at]
+            for at, opening in self.sessions.items()
         }
         return bounded({"sessions": told, "unnamed": self._unnamed, "now_ms": self._now_ms})
 
@@ -87,8 +88,8 @@ class OpenClawMemReader:
         if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
             raise ValueError("no state of this format")
         for session, told in fields_of(state.get("sessions")).items():
-            agent, scope = map(str, told)
-            self._open(session, agent, scope)
+            agent, scope, *own = map(str, told)
+            self._open(session, agent, scope, own[0] if own else session)
         self._unnamed = Counter(fields_of(state.get("unnamed")))
         self._now_ms = state["now_ms"]
 
@@ -104,7 +105,8 @@ class OpenClawMemReader:
             kind, payload, refs = "ops.observation", {"record": kind, **rest}, {"observed": kind}
         elif extra := {at: value for at, value in row.items() if at not in _ENVELOPE}:
             payload = {**_wrapped(payload), "beside": extra}
-        if row.get("redacted") in (1, True):
+        is_redacted = row.get("redacted") in (1, True)
+        if is_redacted:
             summary, payload, refs = REDACTED, None, {"redacted": True}
         elif len(summary) > SUMMARY_CHARACTERS_MAX or "\0" in summary:
             payload, summary = {**_wrapped(payload), "summary": summary}, shorten(summary)
@@ -116,20 +118,21 @@ class OpenClawMemReader:
             ts_ms=self._now_ms,
             payload=payload,
             refs=_refs(kind, payload, refs),
+            agent=name(row.get("agent_id")),
+            is_redacted=is_redacted,
         )
 
     def _session_of(self, row: dict[str, Any], scope: str) -> str:
         """Return the row's session. One id may stand for a session in each of several scopes."""
-        session = name(row.get("session_id")) or (self._path.stem if self._path else NAME)
+        session = own = name(row.get("session_id")) or (self._path.stem if self._path else NAME)
         known = self.sessions.get(session)
         if known is not None and known.about["scope"] != scope:
             session = f"{session}@{scope}"
-        agent = name(row.get("agent_id"))
-        self._open(session, f"{NAME}:{agent}" if agent else NAME, scope)
+        self._open(session, name(row.get("agent_id")) or NAME, scope, own)
         return session
 
-    def _open(self, session: str, agent: str, scope: str) -> None:
-        opening = Opening(session=session, agent=agent, about={"scope": scope})
+    def _open(self, session: str, agent: str, scope: str, own: str) -> None:
+        opening = Opening(session=session, agent=agent, about={"scope": scope}, name=own)
         self.sessions.setdefault(session, opening)
 
     def _key_of(self, row: dict[str, Any]) -> str:

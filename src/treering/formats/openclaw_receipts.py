@@ -132,7 +132,7 @@ class OpenClawReceiptsReader:
             # A session is in one scope; a file may tell of several.
             session = f"receipts:{where}@{scope}" if scope else f"receipts:{where}"
         session = name(session) or f"receipts:{digest(session)}"
-        self._open(session, f"{AGENT}:{agent}" if agent else AGENT, scope)
+        self._open(session, agent or AGENT, scope)
         return session
 
     def _open(self, session: str, agent: str, scope: str | None) -> None:

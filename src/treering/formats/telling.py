@@ -41,11 +41,15 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     payload: Any = None
     refs: dict[str, Any] | None = None
     source: str | None = None
+    agent: str | None = None
+    """Who did it, where that may be another than the session's."""
     after: str | None = None
     """The key of what caused it, where the log says so: a session may go on from another's."""
     first: str | None = None
     """Of session.undone the first event that it hides, of context.compacted the first one that is
     kept: the key of an earlier event, whose seq is filled in when it is taken in."""
+    is_redacted: bool = False
+    """Whether its content was erased where it comes from: it is recorded as erased."""
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +63,8 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None = None
     key: str | None = None
     """The name that its channel knows it by."""
+    name: str | None = None
+    """Its own id in its scope, where one id names a session in each of several scopes."""
     parent: str | None = None
     """The session whose agent began this one, as its subagent."""
     call_id: str | None = None

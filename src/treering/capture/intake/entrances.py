@@ -140,6 +140,9 @@ class Entrance:
                 one.waiting.fresh += 1
                 self._sessions.events[event.scope] += 1
         self._tally.events += len(new)
+        for one, event in ready:
+            if one.told.is_redacted and one.event_id in new and not self._pasts.dry_run:
+                self._ledger.redact(event.scope, event_id=one.event_id, replacement="null")
 
     def _recorded(self, events: Sequence[NewEvent]) -> set[str | None]:
         """Record events, or in a dry run remember them; return the ids of those that are new."""
@@ -168,11 +171,14 @@ class Entrance:
         kind, refs, payload = told.kind, told.refs, told.payload
         if kind in _AIMED:
             kind, refs, payload = self._aimed(scope, told)
+        sessions = self._sessions
         return NewEvent(
             scope=scope,
-            session_id=self._sessions.name(told.session),
+            session_id=sessions.name(told.session),
             kind=kind,
-            agent_id=self._sessions.agent(self._teller.sessions.get(told.session)),
+            agent_id=sessions.agent(self._teller.sessions.get(told.session))
+            if told.agent is None
+            else sessions.actor(told.agent),
             summary=told.summary,
             payload=payload,
             refs=refs,

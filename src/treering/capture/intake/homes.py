@@ -58,6 +58,11 @@ class Homes:
         self.folder: str | None = None
         """Where the work went on, if a session does not say so itself."""
 
+    @property
+    def is_one(self) -> bool:
+        """Whether all sessions go to one scope, where ids of several scopes may meet."""
+        return self._scope is not None
+
     def find(self, session: str, opening: Opening | None) -> Scope:
         """Return the scope of a session; the one that was named for all goes before any other."""
         if self._scope is not None:

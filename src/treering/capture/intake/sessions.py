@@ -77,6 +77,8 @@ class Sessions:
     def see(self, session: str, opening: Opening | None) -> Scope:
         """Return the scope of a session that is told of, and count it once."""
         scope = self.homes.find(session, opening)
+        if opening is not None and opening.name is not None and not self.homes.is_one:
+            self._names.setdefault(session, ledger_name(opening.name, self._form))
         self._find(scope, session)
         self.seen.add((scope, session))
         if opening is not None and opening.parent is not None:
@@ -98,12 +100,14 @@ class Sessions:
 
     def agent(self, opening: Opening | None) -> str:
         """Return whose events they are."""
-        if opening is None:
-            return self._form
-        agent = self._agents.get(opening.agent)
-        if agent is None:
-            agent = self._agents[opening.agent] = ledger_name(opening.agent, self._form, ":")
-        return agent
+        return self._form if opening is None else self.actor(opening.agent)
+
+    def actor(self, agent: str) -> str:
+        """Return an agent's name, as it is if a ledger can hold it."""
+        name = self._agents.get(agent)
+        if name is None:
+            name = self._agents[agent] = ledger_name(agent, self._form, ":")
+        return name
 
     # What they go on from.
 
@@ -282,7 +286,8 @@ class Sessions:
             line = self._pasts.line(scope, self.name(session))
             if line.imported_from not in {None, self._form}:
                 # Another agent has a session of the same id: they are not one.
-                self._names[session] = ledger_name(f"{self._form}:{session}", self._form)
+                own = f"{self._form}:{self.name(session)}"
+                self._names[session] = ledger_name(own, self._form)
                 line = self._pasts.line(scope, self.name(session))
             known = _Known(has_past=line.head > 0, forked_seq=line.forked_seq)
             self._known[scope, session] = known
