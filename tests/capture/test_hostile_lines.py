@@ -396,3 +396,16 @@ def test_a_permission_for_an_odd_tool_is_recorded_with_what_can_be(tmp_path: Pat
         assert decision.payload["tool"] == "T" * 9_000
         assert "[TRUNCATED_DEPTH]" in json.dumps(decision.payload["input"])
         assert len(decision.refs["tool"]) < 1_000
+
+
+def test_empty_values_and_blank_lines_are_counted_and_recorded_as_nothing(tmp_path: Path) -> None:
+    with treering.open(":memory:") as ledger:
+        lane = Imports(ledger, tmp_path)
+        lane.write(lane.good(0) + b"\n" + b"{}\n" * 2_000 + b"\n" * 50_000 + lane.good(1) + b"\n")
+
+        receipt = import_logs(ledger, [tmp_path / "log.jsonl"], scope="here")
+
+        assert (receipt.lines, receipt.imported, receipt.errors) == (52_002, 2, 0)
+        assert receipt.skipped == {"blank": 50_000, "empty": 2_000}
+        lane.write(lane.good(2) + b"\n" + b"{torn")
+        assert import_logs(ledger, [tmp_path / "log.jsonl"], scope="here").faults[0].line == 52_004

@@ -147,7 +147,6 @@ def test_marks_and_line_ends_of_windows_are_no_part_of_records() -> None:
     assert read(b'\xef\xbb\xbf{"a":1}\r\n\r\n  \n{"b":2}\r\n') == [
         ({"a": 1}, 3, "BOM"),
         ("blank", 12, None),
-        ("blank", 14, None),
         ({"b": 2}, 17, None),
     ]
     assert read('{"a":1}\n'.encode("utf-16")) == [("UTF-16", 0, None)]
@@ -313,3 +312,32 @@ def test_nul_bytes_short_of_a_run_are_part_of_their_line() -> None:
 
 def test_a_record_behind_two_keys_that_were_torn_is_found() -> None:
     assert read(GOOD + b'{"ty{"mess' + GOOD)[2][0] == HI
+
+
+@pytest.mark.parametrize("blank", [b"\n", b"\r\n", b"  \n", b"\t \r\n"])
+def test_blank_lines_are_told_at_once_and_all_counted(blank: bytes) -> None:
+    many = 300_000
+    records = list(read_records(io.BytesIO(GOOD + blank * many + GOOD + blank)))
+
+    assert [(r.fault, r.line, r.lines) for r in records] == [
+        (None, 1, 1),
+        ("blank", 2, many),
+        (None, many + 2, 1),
+        ("blank", many + 3, 1),
+    ]
+    assert [r.offset for r in records[1:]] == [r.end for r in records[:-1]]
+
+
+def test_blank_lines_behind_a_torn_value_hide_no_record() -> None:
+    records = list(read_records(io.BytesIO(b'{"a":\n' + b"\n" * 200_000 + GOOD)))
+
+    assert len(records) < 10
+    assert records[-1].value == HI
+    assert records[-1].line == 200_002
+
+
+def test_brackets_without_end_are_not_counted_to_their_end() -> None:
+    deep = b"[" * 500_000 + b"]" * 500_000 + b"\n"
+
+    assert pieces.measure(deep, 0, levels_max=pieces.LEVELS_MAX).steps < 10
+    assert [r.value for r in read_records(io.BytesIO(deep + GOOD)) if not r.fault] == [HI]

@@ -5,11 +5,13 @@ import json
 import os
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
 
 from treering.errors import InvalidInput, NotFound
+from treering.formats import sources
 from treering.formats.records import read_records
 from treering.formats.sources import (
     SNIFFED_MAX,
@@ -20,6 +22,9 @@ from treering.formats.sources import (
     source_at,
     tail_print,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NOBODY = 65_534
 LINES = b"".join(b'{"n":%d,"text":"%s"}\n' % (n, os.urandom(40).hex().encode()) for n in range(500))
@@ -186,3 +191,16 @@ def test_a_database_is_known_by_its_first_bytes(tmp_path: Path) -> None:
 
     assert is_sqlite(path)
     assert not is_sqlite(tmp_path / "log")
+
+
+@pytest.mark.parametrize("pack", [zstandard.compress, gzip.compress])
+def test_a_file_that_unpacks_to_far_more_than_it_is_breaks_off(
+    tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "UNPACKED_BYTES_FREE", 1_000_000)
+    monkeypatch.setattr(sources, "UNPACKED_TIMES_MAX", 50)
+    path = tmp_path / "bomb.jsonl"
+    path.write_bytes(pack(LINES + b"{}\n" * 2_000_000))
+
+    with pytest.raises(OSError, match="times its size"):
+        content(path)

@@ -28,6 +28,10 @@ TAIL_BYTES_MAX: Final = 256
 SNIFFED_MAX: Final = 40
 SNIFFED_BYTES_MAX: Final = 1024 * 1024
 
+UNPACKED_BYTES_FREE: Final = 256 * 1024 * 1024
+UNPACKED_TIMES_MAX: Final = 200
+"""Behind so many bytes, what unpacks to more than so many times its size is no log."""
+
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _GZIP: Final = b"\x1f\x8b"
 _UTF_16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -194,6 +198,7 @@ class _Unpacked(io.RawIOBase):
     def _restart(self) -> None:
         self._unpacking = self._begin()
         self._rest = b""
+        self._packed_bytes = self._unpacked_bytes = 0
         self._begun = False
         self._ready = b""
         self._taken = 0
@@ -210,6 +215,7 @@ class _Unpacked(io.RawIOBase):
         if not packed:
             return self._finish()
         self._begun = True
+        self._packed_bytes += len(packed)
         try:
             unpacked = self._unpacking.decompress(packed)
         except Exception as error:  # zlib and zstandard have errors of their own.
@@ -217,6 +223,11 @@ class _Unpacked(io.RawIOBase):
             raise OSError(f"the packed file is damaged: {error}") from error
         if self._unpacking.eof:
             self._rest = getattr(self._unpacking, "unused_data", b"")
+            self._packed_bytes -= len(self._rest)
+        self._unpacked_bytes += len(unpacked)
+        if self._unpacked_bytes > max(UNPACKED_BYTES_FREE, UNPACKED_TIMES_MAX * self._packed_bytes):
+            self._ended = True
+            raise OSError(f"the packed file holds more than {UNPACKED_TIMES_MAX} times its size")
         return unpacked
 
     def _finish(self) -> bytes:

@@ -26,6 +26,8 @@ class Record(msgspec.Struct, frozen=True):
     """Why it is no record, in a word or two: torn, not JSON, too long, …"""
     mended: str | None = None
     """What was put right to read it: welded, BOM, NUL, encoding, …"""
+    lines: int = 1
+    """How many lines it stands for: blank ones come together."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):

@@ -180,7 +180,7 @@ class Reading:
             if record is not None:
                 tally.see(record)
                 torn = record if record.fault == TORN else None
-                offset, line = record.end, record.line + 1
+                offset, line = record.end, record.line + record.lines
                 fault = record.fault or step.failure
                 if fault is not None:
                     tally.fail(record, fault)

@@ -76,6 +76,9 @@ def read_steps(reader: Reader, records: Iterator[Record]) -> Iterator[Step]:
         if record.fault is not None:
             yield Step(record)
             continue
+        if not record.value and not isinstance(record.value, int | float):
+            yield Step(record, [Outcome(record=record, skipped="empty")])
+            continue
         try:
             outcomes = reader.read(record)
         except Exception as error:  # noqa: BLE001  (one odd record must not cost all the others)
@@ -181,7 +184,9 @@ def _light(step: Step) -> Step:
 
 
 def _place(record: Record) -> Record:
-    return Record(None, record.line, record.offset, record.end, record.fault, record.mended)
+    return Record(
+        None, record.line, record.offset, record.end, record.fault, record.mended, record.lines
+    )
 
 
 def _fresh(reader: Reader, told: dict[str, Opening]) -> dict[str, Opening]:

@@ -38,18 +38,18 @@ class Tally:
 
     def see(self, record: Record) -> None:
         """Count a record that was read."""
-        self.lines += 1
+        self.lines += record.lines
         if record.mended is not None:
             self.mended[record.mended] += 1
 
-    def skip(self, reason: str) -> None:
-        """Count one that tells nothing of its own."""
-        self.skipped[reason] += 1
+    def skip(self, reason: str, lines: int = 1) -> None:
+        """Count one that tells nothing of its own, or several."""
+        self.skipped[reason] += lines
 
     def fail(self, record: Record, reason: str) -> None:
         """Count one that could not be taken in, and say where it is."""
         if reason == BLANK:
-            self.skip(reason)
+            self.skip(reason, record.lines)
             return
         self.errors += 1
         if len(self.faults) < FAULTS_MAX:

@@ -43,6 +43,8 @@ DAMAGED: Final = "damaged"
 _UTF_16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 _HELD_BYTES_A_STEP: Final = 64
+BLANKS_MAX: Final = 1_000
+"""So many blank lines are in no value."""
 _BRACKET: Final = re.compile(rb"[{}\[\]]")
 _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -103,8 +105,14 @@ class _Reading:
         if line.fault is not None:
             yield Record(None, line.number, line.offset, line.end, line.fault)
         elif is_blank(line.text):
-            fault = NULS if b"\x00" in line.text else BLANK
-            yield Record(None, line.number, line.offset, line.end, fault)
+            if b"\x00" in line.text or not line.fed:
+                fault = NULS if b"\x00" in line.text else BLANK
+                yield Record(None, line.number, line.offset, line.end, fault)
+                return
+            # Millions of them are told at once.
+            more, end = self._lines.pass_blanks()
+            end = end if more else line.end
+            yield Record(None, line.number, line.offset, end, BLANK, None, 1 + more)
         elif is_words(line.text):
             fault = NOT_JSON if line.whole else TORN
             yield Record(None, line.number, line.offset, line.end, fault)
@@ -197,6 +205,9 @@ class _Reading:
                 self._lines.put_back(b"", 0, 0, following)
                 break
             end = following.end
+            if not following.text:
+                more, behind = self._lines.pass_blanks()
+                end = behind if more else end
         return end
 
 
@@ -206,6 +217,7 @@ class _Shape:
     def __init__(self, text: bytes) -> None:
         self.depth = 0
         self._last = ord(",")
+        self._blanks = 0
         self._read(text)
 
     def fault_with(self, line: Line | None) -> str | None:
@@ -216,8 +228,9 @@ class _Shape:
 
     def _read(self, text: bytes) -> str | None:
         bare = text.strip()
+        self._blanks = 0 if bare else self._blanks + 1
         if not bare:
-            return None
+            return TORN if self._blanks > BLANKS_MAX else None
         # Nothing follows a value but a comma or an end.
         if self._last not in b",:[{" and bare[0] not in b",:]}":
             return TORN

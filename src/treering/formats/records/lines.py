@@ -7,6 +7,7 @@ lost power leaves gigabytes of it.
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,6 +24,8 @@ NUL_RUN_MIN: Final = 4_096
 TOO_LONG: Final = "too long"
 NULS: Final = "NUL bytes"
 _NUL_RUN: Final = bytes(NUL_RUN_MIN)
+_REST_BYTES: Final = 64
+_BLANK_LINES: Final = re.compile(rb"(?:[ \t\r]*+\n)*+")
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -82,6 +85,22 @@ class Lines:
         # As _cut does, without a call: every line passes here.
         self._at, self._number = stop + 1, number + 1
         return Line(self._buffer[at:stop], base + at, base + stop + 1, number)
+
+    def pass_blanks(self) -> tuple[int, int]:
+        """Pass over blank lines that come next; return how many, and the byte behind them."""
+        if self._waiting:
+            ahead = self._waiting[-1]
+            return (0, self.end) if isinstance(ahead, Line) else ahead.pass_blanks()
+        before = self._number
+        while True:
+            found = _BLANK_LINES.match(self._buffer, self._at)
+            stop = found.end() if found else self._at
+            self._number += self._buffer.count(b"\n", self._at, stop)
+            self._at = stop
+            # A short rest may be the beginning of another one.
+            goes_on = len(self._buffer) - stop < _REST_BYTES and not self._buffer[stop:].strip()
+            if not goes_on or not self._fill(CHUNK_BYTES):
+                return self._number - before, self.end
 
     def put_back(self, text: bytes, offset: int, number: int, behind: Line | None) -> None:
         """Have the lines of ``text`` taken again, and ``behind`` after them."""

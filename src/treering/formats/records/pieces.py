@@ -30,6 +30,8 @@ STRAY: Final = "stray bytes"
 NOISE: Final = b"\x00\x1e\xef\xbb\xbf"
 """Bytes before a value that are no part of it, but for blanks."""
 
+LEVELS_MAX: Final = 10_000
+"""Deeper brackets are not counted to their end: no reader holds such a value."""
 _BOM: Final = b"\xef\xbb\xbf"
 _BETWEEN: Final = re.compile(rb"(?:[\s\x00\x1e,\]}]++|\xef\xbb\xbf)*+")
 """What may lie around values without being any: it tells nothing."""
@@ -105,7 +107,8 @@ def take_apart(
         yield Piece(first, len(text), stripped, None, "NUL")
         return
     while at < len(text):
-        extent = measure(text, at) if text[at] in _CLOSERS else _lone(text, at, first)
+        is_nested = text[at] in _CLOSERS
+        extent = measure(text, at, levels_max=LEVELS_MAX) if is_nested else _lone(text, at, first)
         if extent.whole:
             piece, at = _whole_piece(text, at, extent.end, alone=at == first)
         elif extent.open and may_open:
