@@ -72,17 +72,45 @@ def test_a_replay_gives_one_session_in_order(told: CommandLine) -> None:
     assert body == {
         "scope": "s",
         "session_id": "a",
+        "order": "time",
         "count": 3,
         "limit": 200,
         "include_payload": False,
         "items": [
-            item(1, "a", "tool.call", 1000),
-            item(2, "a", "tool.result", 1000),
-            item(0, "a", "conversation.user", 3000),
+            {**item(1, "a", "tool.call", 1000), "seq": 2},
+            {**item(2, "a", "tool.result", 1000), "seq": 3},
+            {**item(0, "a", "conversation.user", 3000), "seq": 1},
         ],
         "has_more": False,
         "next_cursor": None,
     }
+
+
+def test_a_replay_by_seq_goes_as_it_was_recorded_page_by_page(told: CommandLine) -> None:
+    replay = ["episodes", "replay", "a", "--scope", "s", "--by", "seq", "--json"]
+    first = told(*replay, "--limit", "2").body
+    second = told(*replay, "--limit", "2", "--cursor", first["next_cursor"]).body
+    full = told(*replay, "--include-payload").body
+    foreign = told(
+        "episodes", "replay", "b", "--scope", "s", "--by", "seq", "--cursor", first["next_cursor"]
+    )
+
+    pages = [*first["items"], *second["items"]]
+    assert [(one["event_id"], one["seq"]) for one in pages] == [("q0", 1), ("q1", 2), ("q2", 3)]
+    assert (first["has_more"], second["has_more"], second["next_cursor"]) == (True, False, None)
+    assert all("payload" not in one for one in pages)
+    assert [one["payload"] for one in full["items"]] == [{"i": 0}, {"i": 1}, {"i": 2}]
+    assert foreign.status == 2
+    assert "the cursor belongs to another session" in foreign.err
+
+
+def test_a_replay_says_when_events_arrived_late(told: CommandLine) -> None:
+    by_time = told("episodes", "replay", "a", "--scope", "s").out
+    by_seq = told("episodes", "replay", "a", "--scope", "s", "--by", "seq").out
+
+    assert "recorded in another order than it happened" in by_time
+    assert [line.split()[0] for line in by_time.splitlines()[:3]] == ["2", "3", "1"]
+    assert [line.split()[0] for line in by_seq.splitlines()] == ["1", "2", "3", "3"]
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,11 @@ def test_people_get_payloads_below_their_events(told: CommandLine) -> None:
     outcome = told("episodes", "replay", "b", "--scope", "s", "--include-payload")
 
     assert outcome.out.splitlines() == [
-        "1970-01-01 00:00:00  conversation.assistant  x  n5",
+        "2  1970-01-01 00:00:00  conversation.assistant  x  n5",
         '    {"i":5}',
-        "1970-01-01 00:00:02  ops.alert               x  n3",
+        "1  1970-01-01 00:00:02  ops.alert               x  n3",
         '    {"i":3}',
+        "recorded in another order than it happened; --by seq shows that",
         "2 events",
     ]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from treering.errors import NotFound
 from treering.ledger import tool_calls as tools
 from treering.ledger.following import Follower, cursor_at
-from treering.ledger.paging import make_query, read_page
+from treering.ledger.paging import make_query, read_page, read_session_page
 from treering.ledger.search import catch_up, search
 from treering.model.fields import check_id, check_list, check_name
 from treering.model.scopes import Scope, parse_scope
@@ -75,6 +75,24 @@ class Archive:
         """Return the same as ``query``, with payloads; a page of large ones is shorter."""
         query = make_query(scope, session_id, kinds, since, until, first, last)
         return read_page(self._store, query, after, self._store.events)
+
+    def replay(
+        self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
+    ) -> Page[Header]:
+        """Return headers of a session in the order in which they were recorded, by seq.
+
+        ``query`` goes by ``ts_ms``, when they happened: what arrived late stands there before what
+        was recorded earlier.
+        """
+        query = make_query(scope, session_id, (), None, None, first, None)
+        return read_session_page(self._store, query, after, self._store.session_headers)
+
+    def replay_events(
+        self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
+    ) -> Page[Event]:
+        """Return the same as ``replay``, with payloads; a page of large ones is shorter."""
+        query = make_query(scope, session_id, (), None, None, first, None)
+        return read_session_page(self._store, query, after, self._store.session_events)
 
     def event(self, scope: str, event_id: str) -> Event:
         """Return one event with its payload. Raises NotFound if the scope has none such."""

@@ -16,7 +16,9 @@ from treering.model.queries import (
     Query,
     check_query,
     make_cursor,
+    make_seq_cursor,
     read_cursor,
+    read_seq_cursor,
 )
 from treering.model.scopes import parse_scope
 
@@ -68,6 +70,19 @@ def read_page(
         return Page(items=items, has_more=False, next_cursor=None)
     has_more = len(found) > query.limit or _goes_on(store, query, edge)
     cursor = make_cursor(query, edge) if has_more else None
+    return Page(items=items, has_more=has_more, next_cursor=cursor)
+
+
+def read_session_page(
+    store: EventStore, query: Query, after: str | None, read: Callable[..., list[Item]]
+) -> Page[Item]:
+    """Return one page of the session of ``query``, its own events by seq, behind ``after``."""
+    scope, session_id = query.scope, query.session_id or ""
+    seq = 0 if after is None else read_seq_cursor(scope, session_id, after)
+    items = read(scope, session_id, after_seq=seq, limit=query.limit)
+    last = items[-1].seq if items else seq
+    has_more = bool(items and store.session_headers(scope, session_id, after_seq=last, limit=1))
+    cursor = make_seq_cursor(scope, session_id, last) if has_more else None
     return Page(items=items, has_more=has_more, next_cursor=cursor)
 
 

@@ -85,6 +85,21 @@ def read_cursor(query: Query, cursor: str) -> Place:
     return place
 
 
+def make_seq_cursor(scope: Scope, session_id: str, seq: int) -> str:
+    """Return an opaque cursor that continues a session behind ``seq``."""
+    return pack((scope, session_id, seq))
+
+
+def read_seq_cursor(scope: Scope, session_id: str, cursor: str) -> int:
+    """Return the seq in ``cursor``. Raises InvalidCursor if another session's reading made it."""
+    *whose, seq = unpack(cursor, tuple[str, str, int])
+    if whose != [scope, session_id]:
+        raise InvalidCursor(
+            "the cursor belongs to another session", hint="keep scope and session as they were"
+        )
+    return seq
+
+
 def _fingerprint(query: Query) -> bytes:
     """Return a digest of all that must stay the same between pages."""
     same = (

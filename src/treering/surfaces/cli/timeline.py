@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _PAYLOAD_INDENT: Final = " " * 4
 _COLUMNS: Final = (
+    Column("seq", leaves=4, is_dim=True),
     Column("time (UTC)", leaves=3, is_dim=True),
     Column("type", colour="cyan"),
     Column("session", leaves=2),
@@ -22,10 +23,11 @@ _COLUMNS: Final = (
 )
 
 
-def print_timeline(events: Sequence[Header], *, with_session: bool) -> None:
+def print_timeline(events: Sequence[Header], *, with_session: bool, with_seq: bool = False) -> None:
     """Print ``events``, one a row; a payload, where there is one, stands below its row."""
     rows = [
         [
+            *([str(event.seq)] if with_seq else []),
             clock(event.ts_ms),
             printable(event.kind),
             *([printable(event.session_id)] if with_session else []),
@@ -39,5 +41,6 @@ def print_timeline(events: Sequence[Header], *, with_session: bool) -> None:
         for number, event in enumerate(events)
         if isinstance(event, Event) and event.payload is not None
     }
-    columns = [one for one in _COLUMNS if with_session or one.heading != "session"]
+    hidden = {*(() if with_session else ("session",)), *(() if with_seq else ("seq",))}
+    columns = [one for one in _COLUMNS if one.heading not in hidden]
     print_table(columns, rows, below=payloads)

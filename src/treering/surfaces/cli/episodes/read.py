@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -117,6 +118,13 @@ def query(
 )
 @click.argument("session_id")
 @scope_options
+@click.option(
+    "--by",
+    "order",
+    type=click.Choice(["time", "seq"]),
+    default="time",
+    help="Order by when it happened (the default), or as it was recorded.",
+)
 @limit_option(REPLAY_ITEMS)
 @cursor_option
 @include_payload_option
@@ -128,23 +136,41 @@ def replay(
     session_id: str,
     scope: str | None,
     is_global: bool,
+    order: str,
     limit: int,
     cursor: str | None,
     include_payload: bool,
 ) -> None:
-    """Show one session as it went, oldest event first."""
+    """Show one session as it went, oldest event first, each with its number in the session.
+
+    Events that arrived late stand where they happened; --by seq shows the order of recording.
+    """
     name = resolve_scope(scope, is_global=is_global)
     session = require(session_id, "session_id", hint="name the session before the options")
-    page = _read(name, session, limit=clamp(limit), cursor=cursor, include_payload=include_payload)
+    if order == "seq":
+        page = _read_by_seq(name, session, clamp(limit), cursor, include_payload=include_payload)
+    else:
+        page = _read(
+            name, session, limit=clamp(limit), cursor=cursor, include_payload=include_payload
+        )
     body = {
         "scope": name,
         "session_id": session,
+        "order": order,
         "count": len(page.items),
         "limit": clamp(limit),
         "include_payload": include_payload,
     }
     nothing = f"scope {name} has no events of session {session}: check both names"
-    _show_page(body, page, nothing, with_session=False)
+    _show_page(body, page, nothing, with_session=False, with_seq=True)
+
+
+def _read_by_seq(
+    scope: Scope, session_id: str, limit: int, cursor: str | None, *, include_payload: bool
+) -> Page[Header] | Page[Event]:
+    with open_if_there() as ledger:
+        ask = ledger.replay_events if include_payload else ledger.replay
+        return ask(scope, session_id, first=limit, after=cursor)
 
 
 def _read(
@@ -172,28 +198,41 @@ def _read(
 
 
 def _show_page(
-    body: dict[str, Any], page: Page[Header] | Page[Event], nothing: str, *, with_session: bool
+    body: dict[str, Any],
+    page: Page[Header] | Page[Event],
+    nothing: str,
+    *,
+    with_session: bool,
+    with_seq: bool = False,
 ) -> None:
     if invocation().as_json:
         found = {
-            "items": [item(event) for event in page.items],
+            "items": [
+                {**item(event), "seq": event.seq} if with_seq else item(event)
+                for event in page.items
+            ],
             "has_more": page.has_more,
             "next_cursor": page.next_cursor,
         }
         show({**body, **found})
         return
     with writing_output():
-        _print_page(page, nothing, with_session=with_session)
+        _print_page(page, nothing, with_session=with_session, with_seq=with_seq)
 
 
-def _print_page(page: Page[Header] | Page[Event], nothing: str, *, with_session: bool) -> None:
+def _print_page(
+    page: Page[Header] | Page[Event], nothing: str, *, with_session: bool, with_seq: bool
+) -> None:
     if not page.items:
         say(nothing)
         return
     from treering.surfaces.cli.timeline import print_timeline  # noqa: PLC0415  (for people)
 
-    print_timeline(page.items, with_session=with_session)
+    print_timeline(page.items, with_session=with_session, with_seq=with_seq)
     shown = counted(len(page.items), "event")
+    late = sum(one.seq > other.seq for one, other in pairwise(page.items)) if with_seq else 0
+    if late:
+        say("recorded in another order than it happened; --by seq shows that")
     if page.has_more:
         say(f"{shown}, and more: run it again with --cursor {page.next_cursor}")
     else:
