@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from surfaces.processes import PATIENCE_S
+from effort import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import msgspec
 from treering.capture.episodes.bounds import bound, is_dump
 from treering.errors import InvalidInput, InvalidKind
 from treering.formats.records.values import TOO_DEEP, Unreadable, read_value
-from treering.hook import shallow
+from treering.hook import LEVELS_MAX, shallow
 from treering.model.codec import REFS_BYTES_MAX, decode, encode
 from treering.model.events import SUMMARY_CHARACTERS_MAX, NewEvent
 from treering.model.fields import check_id, check_name, check_time
@@ -178,7 +178,10 @@ def read_object(line: Line) -> tuple[dict[str, Any], bool]:
         is_mended = bool(mended)
     if not isinstance(value, dict):
         raise NotJson("invalid_json")
-    return {key: shallow(item) for key, item in value.items()}, is_mended
+    # Each level opens one bracket, so few brackets settle it without a walk.
+    if line.body.count(b"{") + line.body.count(b"[") > LEVELS_MAX:
+        value = {key: shallow(item) for key, item in value.items()}
+    return value, is_mended
 
 
 def _text(value: Any) -> str:
