@@ -134,3 +134,22 @@ def test_a_call_that_is_reported_again_is_counted_once_in_its_turn() -> None:
     (turn,) = turns(timeline(*events))
 
     assert [used.output_tokens for used in turn.usage] == [3]
+
+
+@pytest.mark.parametrize("end", ["run.failed", "run.interrupted", "tool.call"])
+def test_a_run_that_did_not_come_to_its_input_does_not_change_how_the_turn_before_it_ended(
+    end: str,
+) -> None:
+    before = started("r1"), asked("r1"), ended("r1")
+    fails = [{**event, "turn_id": "t2"} for event in (started("r2"), told(end, "r2"))]
+
+    assert states(*before, *fails) == ["ended"]
+    assert states(*before, *fails, started("r3"), asked("r3")) == ["ended", "open"]
+    assert states(started("r1"), asked("r1"), told("run.failed", "r1"), *fails) == ["failed"]
+
+
+def test_a_second_attempt_at_the_same_turn_says_how_it_ended() -> None:
+    first = {**asked("r1"), "turn_id": "t1"}
+    again = {**told("run.failed", "r2"), "turn_id": "t1"}
+
+    assert states(started("r1"), first, ended("r1"), started("r2"), again) == ["failed"]

@@ -175,19 +175,6 @@ def test_long_and_empty_texts_have_fitting_summaries(session: Session) -> None:
     assert headers["conversation.assistant"].summary == "(empty)"
 
 
-def test_an_output_that_is_not_json_is_refused_and_the_turn_can_go_on(session: Session) -> None:
-    with session.turn() as turn:
-        with turn.tool("read") as call:
-            with pytest.raises(treering.InvalidInput, match="output is a set"):
-                call.finish({1, 2})
-            call.finish([1, 2])
-        turn.assistant("done")
-
-    result = next(e for e in session.events() if e.kind == "tool.result")
-    assert result.payload["output"] == [1, 2]
-    assert kinds(session)[-1] == "run.ended"
-
-
 def test_the_opening_is_recorded_once(ledger: Ledger) -> None:
     about: dict[str, Any] = {
         "channel": "telegram", "mode": "group", "participants": ["u1", "u2"], "key": "agent:main",
@@ -294,3 +281,17 @@ def test_asking_for_first_and_last_at_once_is_refused(session: Session) -> None:
         session.headers(first=1, last=1)
     with pytest.raises(treering.InvalidInput):
         session.headers(last=-1)
+
+
+def test_a_run_that_fails_before_its_user_message_leaves_the_turn_before_it_as_it_was(
+    ledger: Ledger,
+) -> None:
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    with session.turn() as turn:
+        turn.user("Hello")
+        turn.assistant("Hi")
+    with pytest.raises(RuntimeError), session.turn():
+        raise RuntimeError("no model")
+
+    assert [told.state for told in session.turns()] == ["ended"]
+    assert [told.state for told in session.turns(last=1)] == ["ended"]

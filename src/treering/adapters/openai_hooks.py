@@ -22,7 +22,6 @@ from typing_extensions import override
 
 from treering.adapters.openai_items import (
     arguments_of,
-    as_json,
     asked,
     calls_in,
     outputs_in,
@@ -32,7 +31,8 @@ from treering.adapters.openai_items import (
 from treering.adapters.openai_stream import EventStream
 from treering.adapters.replies import Reply, record_reply
 from treering.errors import ToolDenied
-from treering.spine.words import describe, plain, shorten
+from treering.model.conversion import plain
+from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -181,7 +181,7 @@ class TreeringHooks(RunHooks[Any]):
         elif _failed_in_span(tool) or _sounds_failed(context, result):
             await self.in_order(call.fail, text_of(result))
         else:
-            await self.in_order(call.finish, as_json(result))
+            await self.in_order(call.finish, result)
 
     @override
     async def on_handoff(

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.adapters.replies import Reply
-from treering.errors import InvalidInput
-from treering.model.codec import canonical
+from treering.model.conversion import plain, to_text
 from treering.model.parts import UsageReported
-from treering.spine.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,42 +81,16 @@ def outputs_in(items: Iterable[Any]) -> dict[str, str]:
 def arguments_of(text: Any) -> Any:
     """Return a call's arguments as values; as they came, if they are no JSON."""
     if not isinstance(text, str):
-        return as_json(text)
+        return text
     try:
-        return as_json(msgspec.json.decode(text) if text else {})
+        return msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return plain(text)
-
-
-def as_json(value: Any) -> Any:
-    """Return ``value`` as JSON values: as it is if it can be, in words if it cannot."""
-    if isinstance(value, str):
-        return plain(value)
-    for form in (_same, _jsonable):
-        try:
-            found = form(value)
-            canonical(found, "value")
-        except (InvalidInput, ValueError, TypeError, RecursionError):
-            continue
-        return found
-    return plain(str(value))
+        return text
 
 
 def text_of(output: Any) -> str:
     """Return an agent's final output as text."""
-    found = as_json(output)
-    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _jsonable(value: Any) -> Any:
-    # The SDK brings pydantic along, whose models are what its tools and agents like to return.
-    from pydantic_core import to_jsonable_python  # noqa: PLC0415
-
-    return to_jsonable_python(value, fallback=str)
+    return to_text(output)[0]
 
 
 def _content(content: Any) -> tuple[str, int]:

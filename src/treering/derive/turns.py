@@ -144,7 +144,6 @@ class Division:
         asked = piece.asked
         if asked is None or piece.first is None or piece.last is None:
             return None
-        run_id = piece.began or next(reversed(piece.runs), None)
         return Turn(
             first_seq=piece.first.seq,
             last_seq=piece.last.seq,
@@ -154,11 +153,31 @@ class Division:
             prompt=asked.summary,
             turn_id=asked.turn_id,
             run_ids=tuple(piece.runs),
-            state=self._state_of(run_id, piece) if run_id else None,
+            state=self._state(asked, piece),
             is_undone=self._hides(asked.seq),
             tool_calls=piece.tool_calls,
             usage=by_model(add_up(piece.reports.values())),
         )
+
+    def _state(self, asked: Header, piece: _Piece) -> RunState | None:
+        """Return how a turn ended: as the last run did that was begun to carry it out.
+
+        Another run that came behind, without an input, cannot undo that; one that ended well can
+        make up for a failure.
+        """
+        if not piece.runs:
+            return None
+        taker = asked.run_id or next(iter(piece.starts or reversed(piece.runs)))
+        own = taker
+        for run_id, turn_id in piece.runs.items():
+            if turn_id is not None and turn_id == asked.turn_id:
+                own = run_id
+        others = (
+            piece.starts[piece.starts.index(own) + 1 :] if own in piece.starts else piece.starts
+        )
+        if any(self._state_of(run_id, piece) == "ended" for run_id in others):
+            return "ended"
+        return self._state_of(own, piece)
 
     def _state_of(self, run_id: str, piece: _Piece) -> RunState:
         return piece.ends.get(run_id) or self._later.get(run_id, "open")
@@ -173,9 +192,10 @@ class _Piece(msgspec.Struct):
     first: Header | None = None
     last: Header | None = None
     last_ms: int = 0
-    began: str | None = None
-    """The last run that began in it."""
-    runs: dict[str, None] = {}
+    starts: list[str] = []
+    """The runs that began in it."""
+    runs: dict[str, str | None] = {}
+    """The turn that each run says it carries out."""
     ends: dict[str, RunState] = {}
     tool_calls: int = 0
     reports: dict[int | tuple[int, str | None, str | None], Report] = {}
@@ -187,9 +207,9 @@ class _Piece(msgspec.Struct):
         self.last_ms = max(self.last_ms, header.ts_ms)
         self.tool_calls += header.kind == "tool.call"
         if header.run_id is not None and not is_apart:
-            self.runs[header.run_id] = None
+            self.runs.setdefault(header.run_id, header.turn_id)
             if header.kind == _STARTED:
-                self.began = header.run_id
+                self.starts.append(header.run_id)
             elif header.kind in RUN_ENDS:
                 self.ends[header.run_id] = RUN_ENDS[header.kind]
         if report is not None:
@@ -199,8 +219,9 @@ class _Piece(msgspec.Struct):
         self.first = self.first or later.first
         self.last = later.last or self.last
         self.last_ms = max(self.last_ms, later.last_ms)
-        self.began = later.began or self.began
-        self.runs.update(later.runs)
+        self.starts += later.starts
+        for run_id, turn_id in later.runs.items():
+            self.runs.setdefault(run_id, turn_id)
         self.ends.update(later.ends)
         self.tool_calls += later.tool_calls
         for report in later.reports.values():

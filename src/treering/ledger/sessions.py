@@ -25,13 +25,15 @@ from treering.ledger.forking import fork_name, forked, last_end, seq_of, turn_en
 from treering.ledger.handles import Handle
 from treering.ledger.turnings import redoable, undoable
 from treering.memory.walls import is_walled
+from treering.model.codec import canonical
+from treering.model.conversion import plain
 from treering.model.fields import check_count, check_id, check_list, check_text
 from treering.model.kinds import BOUNDARIES
 from treering.model.parts import SessionClosed
 from treering.spine.entries import Entry, said
 from treering.spine.runs import Run
 from treering.spine.spine import check_wait
-from treering.spine.words import describe, plain, shorten
+from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,6 +87,7 @@ class Session(Handle):
         The same ``event_id`` again puts nothing in.
         """
         self._check_queue()
+        canonical({"text": check_text(text, "text"), **content}, "message")
         entry = said("inbox.received", text, content)
         return self.record(
             entry.kind,

@@ -64,7 +64,7 @@ def canonical_content(
             b"null" if encoded_payload is None else encoded_payload,
         )
         # What is plain comes back as it was and is not deep: that settles most events.
-        sound = (_is_plain(refs) and _is_plain(payload)) or (
+        sound = (is_plain(refs) and is_plain(payload)) or (
             decode(content) == [summary, refs, payload]
             and not _too_deep(content, refs)
             and not _too_deep(content, payload)
@@ -203,7 +203,7 @@ def _find_fault_in_text(text: str, path: str) -> tuple[str, str]:
     return _SOUND
 
 
-def _is_plain(value: Any, levels: int = PLAIN_LEVELS) -> bool:
+def is_plain(value: Any, levels: int = PLAIN_LEVELS) -> bool:
     """Whether ``value`` is made of nothing but JSON's own types, a few levels deep."""
     kind = type(value)
     if kind in _PLAIN:
@@ -214,7 +214,7 @@ def _is_plain(value: Any, levels: int = PLAIN_LEVELS) -> bool:
         return False
     inner = value.values() if kind is dict else value
     return _PLAIN.issuperset(map(type, inner)) or (
-        levels > 0 and all(_is_plain(one, levels - 1) for one in inner)
+        levels > 0 and all(is_plain(one, levels - 1) for one in inner)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import Final, TypeVar
 
 from treering.errors import InvalidInput, TooLarge
@@ -12,6 +13,8 @@ Item = TypeVar("Item")
 
 TIME_MS_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+_STEM_CHARACTERS: Final = 150
+"""What is kept of a name that is too long."""
 COUNT_MAX: Final = 2**63 - 1
 """The most that a database counts to."""
 
@@ -32,6 +35,24 @@ def check_name(text: str, field: str) -> str:
             f"{field} {text!r} holds a control character or lone surrogate", hint="remove it"
         )
     return text
+
+
+def fit_name(text: str, field: str) -> tuple[str, bool]:
+    """Return ``text`` as a name that can be recorded, and whether it had to be changed for that.
+
+    What is too long, or cannot be printed, keeps its beginning and gets a hash: two of them stay
+    two. Raises InvalidInput if it is no text, or empty.
+    """
+    if isinstance(text, str) and text.strip() and not _is_name(text):
+        mark = sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+        start = "".join(one if one.isprintable() else " " for one in text[:_STEM_CHARACTERS])
+        return f"{start.strip()}~{mark}", True
+    # A member of an enum of texts is a name, too.
+    return check_name(str.__str__(text) if isinstance(text, str) else text, field), False
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= NAME_CHARACTERS_MAX and text.isprintable()
 
 
 def check_id(text: str) -> str:

@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from treering.errors import TreeringError
-from treering.model.fields import check_name
+from treering.model.conversion import to_text
+from treering.model.fields import fit_name
 from treering.model.tools import check_reason
 from treering.spine.words import describe, new_id
 
@@ -25,8 +26,10 @@ class ToolCall:
 
     def __init__(self, tools: Tools, name: str, input: Any, call_id: str | None) -> None:  # noqa: A002
         self._tools = tools
-        self.name = check_name(name, "tool name")
-        self.call_id = check_name(new_id() if call_id is None else call_id, "call_id")
+        self.name, is_cut = fit_name(name, "tool name")
+        self.call_id = new_id() if call_id is None else fit_name(call_id, "call_id")[0]
+        self.given_name = to_text(name)[0] if is_cut else None
+        """The tool's name as it was given, if it cannot be recorded as a name."""
         self.input = input
         """What the tool is called with: as given, or as a gate has changed it."""
         self.intent: Header | None = None

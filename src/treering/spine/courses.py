@@ -15,7 +15,7 @@ from treering.model.runs import start_id
 from treering.spine.entries import KERNEL, Author, Entry, interrupt_mark, run_end, without_words
 from treering.spine.ports import Occasion
 from treering.spine.tools import Tools
-from treering.spine.words import describe, new_id, plain
+from treering.spine.words import describe, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -279,7 +279,7 @@ class Course:
 
     def record_apart(self, entry: Entry) -> Header:
         """Record what came too late to be part of the run."""
-        return self.kernel.append([self.author.event(entry, None)])[0]
+        return self.kernel.record([self.author.event(entry, None)])[0]
 
     def carry(self, entry: Entry) -> None:
         """Carry to the sinks what is counted and not kept."""
@@ -333,7 +333,7 @@ class Course:
     def _append(self, events: list[NewEvent], *, expected_seq: int | None = None) -> list[Header]:
         """Record numbered events; take the numbers back if they were not recorded."""
         try:
-            headers = self.kernel.append(events, expected_seq=expected_seq)
+            headers = self.kernel.record(events, expected_seq=expected_seq)
         except RunClosed:
             self._note_cut()
             raise self.closed_error() from None
@@ -374,4 +374,5 @@ def _is_doubtful(error: BaseException) -> bool:
 def _told(error: BaseException | str | None) -> dict[str, str] | None:
     if error is None:
         return None
-    return {"reason": plain(error)} if isinstance(error, str) else describe(error)
+    told = describe(error)
+    return told if isinstance(error, BaseException) else {"reason": told["message"]}

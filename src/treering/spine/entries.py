@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from treering.model.codec import canonical
-from treering.model.events import NewEvent
+from treering.model.codec import REFS_BYTES_MAX, encode, is_plain
+from treering.model.conversion import (
+    Mark,
+    plain,
+    shorten_values,
+    to_json,
+    to_text,
+    type_name,
+    with_marks,
+)
+from treering.model.events import SUMMARY_CHARACTERS_MAX, NewEvent
 from treering.model.parts import RunEnded, ToolReturned, part_of, safe_part
 from treering.model.runs import INTERRUPT_CONTENT, INTERRUPT_TITLE
 from treering.model.scopes import Scope
-from treering.spine.words import plain, shorten
+from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +50,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     visibility: str | None = None
     event_id: str | None = None
     """Given where the id itself says something."""
+    converted: Sequence[Mark] | None = None
+    """What was changed to make the payload JSON; None if that has not been looked at yet."""
 
 
 class Author(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,14 +65,20 @@ class Author(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: str | None
 
     def event(self, entry: Entry, run_seq: int | None) -> NewEvent:
-        """Return ``entry`` as an event of the run; without a number, as one apart from it."""
+        """Return ``entry`` as an event of the run; without a number, as one apart from it.
+
+        A payload that is not JSON is converted, and marked.
+        """
+        payload, marks = entry.payload, entry.converted
+        if marks is None and not is_plain(payload):
+            payload, marks = to_json(payload)
         return NewEvent(
             scope=self.scope,
             session_id=self.session_id,
             kind=entry.kind,
             agent_id=self.agent_id,
             summary=entry.summary,
-            payload=entry.payload,
+            payload=with_marks(payload, marks) if marks else payload,
             refs=entry.refs,
             run_id=None if run_seq is None else self.run_id,
             run_seq=run_seq,
@@ -100,15 +118,49 @@ def without_words(entry: Entry) -> Entry:
     return msgspec.structs.replace(entry, summary=summary, refs=facts or None, payload=payload)
 
 
-def said(kind: str, text: str, content: dict[str, Any], **refs: Any) -> Entry:
+def said(kind: str, text: Any, content: dict[str, Any], **refs: Any) -> Entry:
     """Return what somebody said; ``content`` is kept beside the text."""
-    payload = {"text": text, **content}
+    words, marks = to_text(text, "/text")
+    payload: Any = {"text": words, **content}
+    if marks or not is_plain(payload):
+        payload, more = to_json(payload)
+        marks = [*marks, *more]
     return Entry(
         kind=kind,
-        summary=shorten(text),
+        summary=shorten(words),
         payload=payload,
         refs={**part_of(kind, payload).as_refs(), **refs},
+        converted=marks,
     )
+
+
+def fit(event: NewEvent) -> NewEvent:
+    """Return ``event`` so that it can be recorded, for when it cannot be as it is.
+
+    What is too long is shortened, refs that are too many go into the payload: both are marked.
+    """
+    payload, marks = to_json(event.payload)
+    refs, more = to_json(event.refs)
+    marks += [{**mark, "in": "refs"} for mark in more]
+    summary = event.summary if isinstance(event.summary, str) else to_text(event.summary)[0]
+    if len(summary) > SUMMARY_CHARACTERS_MAX or "\0" in summary or not summary.strip():
+        payload = {**_content(payload), "summary": plain(summary)}
+        marks.append({"at": "/summary", "type": "str", "as": "shortened", "in": "summary"})
+        summary = shorten(summary, SUMMARY_CHARACTERS_MAX)
+    if refs is not None and len(encode(refs)) > REFS_BYTES_MAX:
+        payload = {**_content(payload), "refs": refs}
+        marks.append({"at": "/refs", "type": type_name(event.refs), "as": "object", "in": "refs"})
+        refs = None
+    payload, cut = shorten_values(payload)
+    return msgspec.structs.replace(
+        event, summary=plain(summary), payload=with_marks(payload, [*marks, *cut]), refs=refs
+    )
+
+
+def _content(payload: Any) -> dict[str, Any]:
+    if isinstance(payload, dict):
+        return payload
+    return {} if payload is None else {"value": payload}
 
 
 def interrupt_mark(why: str, run_id: str) -> Entry:
@@ -133,9 +185,10 @@ class Results:
         self, occasion: Occasion, tool: str, call_id: str, duration_ms: int, output: Any
     ) -> Entry:
         """Return the outcome of a tool that gave ``output``."""
-        canonical(output, "output")
-        kept = self._persist(occasion, tool, call_id, output, is_error=False, is_synthetic=False)
-        return _result(tool, call_id, "ok", f"{tool} returned", duration_ms, {"output": kept})
+        found, marks = to_json(output, "/output")
+        kept = self._persist(occasion, tool, call_id, found, is_error=False, is_synthetic=False)
+        entry = _result(tool, call_id, "ok", f"{tool} returned", duration_ms, {"output": kept})
+        return msgspec.structs.replace(entry, converted=marks) if marks else entry
 
     def failed(
         self, occasion: Occasion, tool: str, call_id: str, duration_ms: int, error: dict[str, str]
@@ -174,7 +227,7 @@ def _result(
     told: dict[str, Any],
     **facts: Any,
 ) -> Entry:
-    size = len(canonical(told["output"], "output")) if "output" in told else 0
+    size = len(encode(told["output"])) if "output" in told else 0
     part = ToolReturned(
         call_id=call_id,
         tool=tool,
@@ -190,4 +243,5 @@ def _result(
         payload={"call_id": call_id, "name": tool, "status": status, **lasted, **told},
         refs=part.as_refs(),
         origin=TOOL_LEDGER,
+        converted=(),
     )

@@ -10,14 +10,14 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.errors import DuplicateEvent, InvalidInput, TreeringError
+from treering.errors import DuplicateEvent, InvalidInput, SensitiveContent, TreeringError
 from treering.model.parts import ToolReturned, safe_part
 from treering.model.tools import SyntheticPolicy
 from treering.spine.asking import Gates
 from treering.spine.carrier import Carrier
 from treering.spine.closing import close_run
 from treering.spine.courses import Course
-from treering.spine.entries import Results
+from treering.spine.entries import Results, fit
 from treering.spine.lifecycle import active_run, begin
 from treering.spine.ports import Gate
 from treering.spine.runs import Run
@@ -151,6 +151,24 @@ class Kernel:
         """Record ``events``, all or none, and carry them to the sinks in their order."""
         return self.carrier.append(events, expected_seq=expected_seq)
 
+    def record(
+        self, events: Sequence[NewEvent], *, expected_seq: int | None = None
+    ) -> list[Header]:
+        """Record what a run tells as ``append`` does; what cannot be as it is, made to fit.
+
+        An agent does not fail because of what its recorder cannot hold. What the guard refuses is
+        refused.
+        """
+        try:
+            return self.append(events, expected_seq=expected_seq)
+        except SensitiveContent:
+            raise
+        except InvalidInput:
+            fitting = [fit(event) for event in events]
+            if fitting == list(events):
+                raise
+        return self.append(fitting, expected_seq=expected_seq)
+
     def append_missing(self, events: Sequence[NewEvent]) -> list[Header]:
         """Record as ``append`` does; return those alone that were not there before."""
         new: list[Header] = []
@@ -188,7 +206,7 @@ class Kernel:
             self._recovered.add(session.scope)
             self.recover(session.scope)
         headers = begin(
-            self._journal, self.append, self.close_gone,
+            self._journal, self.record, self.close_gone,
             place=(session.scope, session.session_id), make=make, wait_s=wait_s,
             lock=self._lock_of(session.scope, session.session_id),
         )  # fmt: skip

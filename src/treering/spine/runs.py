@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from treering.errors import InvalidInput, RunClosed
+from treering.model.conversion import to_json, to_text
 from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.parts import Delivered, part_of
 from treering.spine.calls import ToolCall
@@ -217,25 +220,36 @@ class Run:
         Gates may change it or hold it back: then nothing is sent, and None returned.
         """
         self._course.check_open()
-        verdict = self._course.kernel.ask_sending(self._course.occasion, text, to)
+        words, marks = to_text(text, "/text")
+        verdict = self._course.kernel.ask_sending(self._course.occasion, words, to)
         if verdict.blocked:
             self.emit("ops.blocked", {"code": "gate", "reason": verdict.reason})
             return None
-        sent = text if verdict.content is None else str(verdict.content)
+        sent = text
+        if verdict.content is not None:
+            sent = words = str(verdict.content)
+            marks = []
         if send is not None:
             try:
                 send(sent)
             except Exception as error:
-                told = {"code": "not_delivered", "error_class": type(error).__name__}
-                self.emit("ops.warning", {**told, **describe(error), "text": sent, "to": to})
+                failure = {"code": "not_delivered", "error_class": type(error).__name__}
+                self.emit("ops.warning", {**failure, **describe(error), "text": words, "to": to})
                 raise
-        part = Delivered(deliverer=by, characters=len(sent), chunk=chunk, media=len(media) or None)
+        told, more = to_json({"text": words, "to": to, "media": _listed(media)})
+        part = Delivered(
+            deliverer=by,
+            characters=len(words),
+            chunk=chunk,
+            media=len(media) if isinstance(media, Sized) and media else None,
+        )
         return self._record(
             Entry(
                 kind="ops.receipt",
                 summary="message delivered",
-                payload={"text": sent, "to": to, "media": list(media)},
+                payload=told,
                 refs=part.as_refs(),
+                converted=[*marks, *more],
             )
         )
 
@@ -254,19 +268,23 @@ class Run:
         through the tool ledger; a run's own start and end are its own.
         """
         known = parse_kind(kind).name
-        if not isinstance(payload, Mapping | None):
+        found, marks = to_json(payload)
+        if not isinstance(found, dict | None):
             raise InvalidInput(
                 f"a payload is a mapping, not a {type(payload).__name__}", hint='give {"text": …}'
             )
-        content = dict(payload or {})
+        content = dict(found or {})
         if known in RUN_ENDS or known == "run.started":
             raise InvalidInput(
                 f"{kind} is a run's own word", hint="use run.start(), run.end() or run.fail()"
             )
         if known in {"tool.call", "tool.result"}:
-            return tool_event(self.tools, kind, content)
+            # As given: the tool ledger converts, and marks, what a tool was given and returned.
+            stated = dict(payload) if isinstance(payload, Mapping) else content
+            return tool_event(self.tools, kind, stated)
         if known == "assistant.delta":
-            self.delta(str(content.pop("text", "")), **content)
+            entry = said(known, content.pop("text", ""), content)
+            self._course.carry(msgspec.structs.replace(entry, converted=marks))
             return None
         if known == "compaction.started" and content.get("phase") == "end":
             known = "compaction.ended"
@@ -278,11 +296,17 @@ class Run:
                 payload=content or None,
                 refs=told or None,
                 origin=origin,
+                converted=marks,
             )
         )
 
     def _record(self, entry: Entry) -> Header:
         return self._course.record_all([entry])[0]
+
+
+def _listed(media: Any) -> Any:
+    """Return a tuple as the list that is recorded: that is no conversion worth a mark."""
+    return list(media) if type(media) is tuple else media
 
 
 def _room(context: Context) -> int | None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from treering.errors import InvalidInput, NotFound, RunClosed, ToolDenied
-from treering.model.codec import canonical
-from treering.model.fields import check_name
+from treering.model.codec import encode
+from treering.model.conversion import to_json
+from treering.model.fields import fit_name
 from treering.model.parts import Blocked, ToolCalled, ToolReturned, safe_part
 from treering.model.tools import shape_hash
 from treering.spine.calls import ToolCall
@@ -68,7 +69,7 @@ class Tools:
 
         Raises RunClosed if it has, and NotFound if the run has made no such call.
         """
-        check_name(call_id, "call_id")
+        call_id, _ = fit_name(call_id, "call_id")
         call = self._open.get(call_id) or self._replaced.get(call_id)
         if call_id in self._settled:
             raise _has_outcome(call_id)
@@ -120,20 +121,28 @@ class Tools:
 
     def begin(self, call: ToolCall) -> None:
         """Record the intent of ``call``. Raises ToolDenied if it may not run."""
-        code, why = self._check(call)
-        encoded = canonical(call.input, "input")
+        given, marks = to_json(call.input, "/input")
+        code, why, changed = self._check(call, given)
+        if changed is not None:
+            call.input = given = changed
+            marks = []
         part = ToolCalled(
             call_id=call.call_id,
             tool=call.name,
-            input_shape=shape_hash(call.input),
-            input_bytes=len(encoded),
+            input_shape=shape_hash(given),
+            input_bytes=len(encode(given)),
         )
+        stated = {"call_id": call.call_id, "name": call.name, "input": given}
+        if call.given_name is not None:
+            stated["given_name"] = call.given_name
+            marks = [*marks, {"at": "/name", "type": "str", "as": "shortened"}]
         intent = Entry(
             kind="tool.call",
             summary=f"{call.name} called",
-            payload={"call_id": call.call_id, "name": call.name, "input": call.input},
+            payload=stated,
             refs=part.as_refs(),
             origin=TOOL_LEDGER,
+            converted=marks,
         )
         if code is not None:
             self._deny(call, intent, code, why)
@@ -143,18 +152,15 @@ class Tools:
             call.started_at = time.monotonic()
             self._open[call.call_id] = call
 
-    def _check(self, call: ToolCall) -> tuple[str | None, str | None]:
-        """Return why a call may not run: a code, and words for it. Gates may change its input."""
+    def _check(self, call: ToolCall, given: Any) -> tuple[str | None, str | None, Any]:
+        """Return why a call may not run: a code, and words for it; or what a gate made of it."""
         course = self._course
         if not course.session.permits(call.name):
-            return "not_permitted", None
-        canonical(call.input, "input")
-        verdict = course.kernel.ask_tool(course.occasion, call.name, call.call_id, call.input)
+            return "not_permitted", None, None
+        verdict = course.kernel.ask_tool(course.occasion, call.name, call.call_id, given)
         if verdict.blocked:
-            return "gate", verdict.reason
-        if verdict.content is not None:
-            call.input = verdict.content
-        return None, None
+            return "gate", verdict.reason, None
+        return None, None, verdict.content
 
     def _check_fresh(self, call: ToolCall) -> None:
         if self._knows(call.call_id):

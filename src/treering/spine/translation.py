@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from treering.errors import InvalidInput
+from treering.model.conversion import to_text
 from treering.model.tools import REASONS
 
 if TYPE_CHECKING:
@@ -45,5 +46,5 @@ def _first(content: dict[str, Any], names: tuple[str, ...]) -> Any:
 
 def _error_text(error: Any) -> str:
     if isinstance(error, dict):
-        return str(error.get("message") or error)
-    return "failed" if error is None else str(error)
+        error = error.get("message") or error
+    return "failed" if error is None else to_text(error)[0]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import uuid_utils
 
 from treering.errors import InvalidInput
+from treering.model.conversion import described, to_text, type_name
 
 SUMMARY_CHARACTERS: Final = 200
-CLASS_CHARACTERS_MAX: Final = 200
-
 
 _AHEAD: Final = 4
 """How many times its length is looked at first to find the words of a summary."""
@@ -41,17 +40,9 @@ def _one_line(text: str) -> str:
     return line if line.isprintable() else " ".join(line.translate(_CONTROLS).split())
 
 
-def describe(error: BaseException | str) -> dict[str, str]:
-    """Return an exception as values, whatever its text is like."""
-    if isinstance(error, str):
-        return {"class": "Error", "message": plain(error)}
-    try:
-        message = str(error)
-    except BaseException:  # noqa: BLE001  (an exception that cannot say what it is about)
-        message = "(it has no text)"
-    return {"class": type(error).__name__[:CLASS_CHARACTERS_MAX], "message": plain(message)}
-
-
-def plain(text: str) -> str:
-    """Return ``text`` with what no encoding can hold written out."""
-    return text.encode(errors="backslashreplace").decode()
+def describe(error: Any) -> dict[str, str]:
+    """Return an error as values, whatever it is and whatever its text is like."""
+    if isinstance(error, BaseException):
+        return described(error)
+    name = "Error" if isinstance(error, str) else type_name(error)
+    return {"class": name, "message": to_text(error)[0]}

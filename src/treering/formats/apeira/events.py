@@ -14,10 +14,11 @@ from treering.formats.apeira.json import NotJson, copy, parse, stringify
 from treering.formats.apeira.reading import parse_episode
 from treering.formats.apeira.slices import USAGE_EVENT
 from treering.model.codec import canonical, decode, encode
+from treering.model.conversion import plain
 from treering.model.fields import check_name
 from treering.model.parts import part_of
 from treering.spine.entries import Entry
-from treering.spine.words import plain, shorten
+from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,8 @@ import msgspec
 
 from treering.formats.loose import storable, without_none
 from treering.model.codec import decode, encode
-from treering.spine.words import plain, shorten
+from treering.model.conversion import plain
+from treering.spine.words import shorten
 
 HINT_CHARACTERS_MAX: Final = 120
 KEPT_ID_CHARACTERS_MAX: Final = 120

@@ -22,7 +22,8 @@ from treering.formats.codex.drafts import (
 from treering.formats.loose import fields_of
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
-from treering.spine.words import plain, shorten
+from treering.model.conversion import plain
+from treering.spine.words import shorten
 
 PROVIDER: Final = "google"
 SNAPSHOT: Final = "<state_snapshot>"
