@@ -22,7 +22,7 @@ from treering.model.codec import (
     content_of,
     decode,
 )
-from treering.model.events import SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX
+from treering.model.events import SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX, NumberedEvent
 from treering.model.fields import TIME_MS_MAX, check_id, check_name, check_summary, check_time
 from treering.model.kinds import ERASURE_KINDS, KINDS, SOURCES, VISIBILITIES, Kind, parse_kind
 from treering.model.scopes import parse_scope
@@ -150,6 +150,7 @@ class Drafter:
             event_id, made_id = check_id(event.event_id), None
         return Draft(
             scope, session_id, kind.name, run_id, event_id, made_id, event.ts_ms is not None,
+            type(event) is not NumberedEvent,
             (
                 event_id, scope, session_id, kind.name, source, origin, run_id, run_seq, turn_id,
                 agent_id, user_id, ts_ms, now_ms, visibility, summary, refs_value,

@@ -107,6 +107,10 @@ class LedgerJournal:
         """Return the headers of one run, in order."""
         return self._store.run_headers(scope, session_id, run_id)
 
+    def is_known(self, scope: Scope, event_id: str) -> bool:
+        """Whether there is, or was, an event with this id."""
+        return bool(self._store.known(scope, [event_id]))
+
     def owner(self) -> str:
         """Return the name under which this process carries out its runs."""
         return self._store.owner()

@@ -34,6 +34,8 @@ class Draft(msgspec.Struct, gc=False):
     made_id: bytes | None
     """The id's bytes, if it was made here; one that the caller chose may be there already."""
     given_ts: bool
+    given_run_seq: bool
+    """Whether the caller states its number in the run; one that was given here is not compared."""
     fields: tuple[Any, ...]
     """What a Header holds from ``event_id`` to ``refs``, in its order."""
     refs: bytes | None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from treering.errors import InvalidInput, OutcomeUnknown, RunClosed, RunInterrupted, TreeringError
 from treering.model.fields import check_name
+from treering.model.kinds import RUN_ENDS
 from treering.model.parts import RunEnded, RunStarted
 from treering.model.runs import start_id
 from treering.spine.entries import KERNEL, Author, Entry, interrupt_mark, run_end, without_words
@@ -359,11 +360,26 @@ class Course:
             if not self.is_open:
                 raise self.closed_error()
 
+    @property
+    def last_run_seq(self) -> int:
+        """Return the last number that it has given to an event."""
+        return self._run_seq
+
+    def note(self, header: Header) -> None:
+        """Take note of an event of the run that was recorded for it. The caller holds the lock."""
+        self._run_seq = max(self._run_seq, header.run_seq or 0)
+        self._last_seq = max(self._last_seq, header.seq)
+
     def _note_cut(self) -> None:
         """Take note that somebody else has closed the run."""
         self.state, self._untold = "interrupted", True
         self.kernel.forget(self)
-        self.kernel.tell_rest(self, self._last_seq)
+        rest = self.kernel.rest_of(self, self._last_seq)
+        self.kernel.carrier.tell(rest)
+        end = next((header for header in rest if header.kind in RUN_ENDS), None)
+        if end is not None and end.kind != "run.interrupted":
+            # It was ended by hand, as it would have ended: that is no interruption.
+            self.state, self._untold, self._terminal = RUN_ENDS[end.kind], False, end
 
 
 def _is_doubtful(error: BaseException) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import DuplicateEvent, InvalidInput, SensitiveContent, TreeringError
@@ -19,6 +19,7 @@ from treering.spine.closing import close_run
 from treering.spine.courses import Course
 from treering.spine.entries import Results, fit
 from treering.spine.lifecycle import active_run, begin
+from treering.spine.numbering import Numbering
 from treering.spine.ports import Gate
 from treering.spine.runs import Run
 
@@ -54,6 +55,7 @@ class Kernel:
         self.results = Results(self._gates.persist, SyntheticPolicy())
         """Makes the outcomes of tools."""
         self._courses: dict[str, Course] = {}
+        self._numbering = Numbering(journal, self._courses)
         self._recovered: set[Scope] = set()
         self._pid = os.getpid()
         self._locking = threading.Lock()
@@ -107,7 +109,7 @@ class Kernel:
         if own is not None and own.is_here:
             return own.boundary if own.interrupt_from_outside("interrupted", boundary=why) else None
         recorded = close_run(
-            self._journal, self.append, self.results, active, reason="interrupted", boundary=why
+            self._journal, self.record, self.results, active, reason="interrupted", boundary=why
         )
         return recorded[-1] if recorded else None
 
@@ -148,8 +150,12 @@ class Kernel:
     def append(
         self, events: Sequence[NewEvent], *, expected_seq: int | None = None
     ) -> list[Header]:
-        """Record ``events``, all or none, and carry them to the sinks in their order."""
-        return self.carrier.append(events, expected_seq=expected_seq)
+        """Record ``events``, all or none, and carry them to the sinks in their order.
+
+        Those of runs are numbered, unless they say their number.
+        """
+        carry = partial(self.carrier.append, expected_seq=expected_seq)
+        return self._numbering.append(events, carry, fill=True)
 
     def record(
         self, events: Sequence[NewEvent], *, expected_seq: int | None = None
@@ -160,19 +166,20 @@ class Kernel:
         refused.
         """
         try:
-            return self.append(events, expected_seq=expected_seq)
+            return self.carrier.append(events, expected_seq=expected_seq)
         except SensitiveContent:
             raise
         except InvalidInput:
             fitting = [fit(event) for event in events]
             if fitting == list(events):
                 raise
-        return self.append(fitting, expected_seq=expected_seq)
+        return self.carrier.append(fitting, expected_seq=expected_seq)
 
     def append_missing(self, events: Sequence[NewEvent]) -> list[Header]:
         """Record as ``append`` does; return those alone that were not there before."""
         new: list[Header] = []
-        self.carrier.append(events, tell=lambda kept, _: new.append(kept))
+        carry = partial(self.carrier.append, tell=lambda kept, _: new.append(kept))
+        self._numbering.append(events, carry, fill=False)
         return new
 
     def append_new(self, event: NewEvent) -> Header:
@@ -243,12 +250,12 @@ class Kernel:
         open_runs = self._journal.open_runs(session.scope, session.session_id)
         return all(other.run_id != course.run_id for other in open_runs)
 
-    def tell_rest(self, course: Course, after_seq: int) -> None:
-        """Carry to the sinks here what somebody else recorded to end a run of ours."""
-        with contextlib.suppress(TreeringError):
-            self.carrier.tell(
-                header for header in self.headers_of(course) if header.seq > after_seq
-            )
+    def rest_of(self, course: Course, after_seq: int) -> list[Header]:
+        """Return what somebody else recorded of a run of ours; nothing, if it cannot be read."""
+        try:
+            return [header for header in self.headers_of(course) if header.seq > after_seq]
+        except TreeringError:
+            return []
 
     def headers_of(self, course: Course) -> Iterable[Header]:
         """Return what the ledger holds of a run, in order."""
@@ -265,7 +272,7 @@ class Kernel:
 
     def close_gone(self, run: OpenRun) -> list[Header]:
         """Close the run of a process that is gone, and the calls that it left open."""
-        return close_run(self._journal, self.append, self.results, run, reason="crashed")
+        return close_run(self._journal, self.record, self.results, run, reason="crashed")
 
     def now_ms(self) -> int:
         """Return the time."""

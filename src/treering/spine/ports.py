@@ -280,6 +280,9 @@ class Journal(Protocol):
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterable[Header]:
         """Return the headers of one run, in order."""
 
+    def is_known(self, scope: Scope, event_id: str) -> bool:
+        """Whether there is, or was, an event with this id."""
+
     def owner(self) -> str:
         """Return the name under which this process carries out its runs."""
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from treering.model.events import Header
 
 _STATED: Final = (
-    "session_id", "kind", "source", "origin", "run_id", "run_seq", "turn_id", "agent_id",
+    "session_id", "kind", "source", "origin", "run_id", "turn_id", "agent_id",
     "user_id", "visibility",
 )  # fmt: skip
-"""Fields that the caller states; a time that was filled in is not among them."""
+"""Fields that the caller states; a time or a number that was filled in is not among them."""
 
 
 def same_draft(draft: Draft, placed: Draft) -> bool:
@@ -44,7 +44,8 @@ def taken(draft: Draft) -> DuplicateEvent:
 
 def _same_fields(draft: Draft, other: Callable[[str], object]) -> bool:
     same_time = not draft.given_ts or draft.field("ts_ms") == other("ts_ms")
-    return same_time and all(draft.field(name) == other(name) for name in _STATED)
+    same_number = not draft.given_run_seq or draft.field("run_seq") == other("run_seq")
+    return same_time and same_number and all(draft.field(name) == other(name) for name in _STATED)
 
 
 def find_repeats(
