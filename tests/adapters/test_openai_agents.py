@@ -242,7 +242,7 @@ def test_what_a_tool_returns_need_not_be_json(spine: Spine, session: Session) ->
     outputs = [event.payload["output"] for event in session.events() if event.kind == "tool.result"]
     assert outputs[0] == {"legs": 4}
     assert outputs[1] == [1, 2]
-    assert outputs[2] == "nan"
+    assert outputs[2] == "NaN"
     assert outputs[3] == "half \\ud83d"
     assert outputs[4] == "a/b"
 

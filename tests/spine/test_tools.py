@@ -77,7 +77,7 @@ def test_calls_of_one_shape_share_its_hash(session: Session) -> None:
     assert one["input_bytes"] == len('{"text":"a"}')
 
 
-@pytest.mark.parametrize("tool", ["", " ", "x" * 201, "a\nb", "\udcff"])
+@pytest.mark.parametrize("tool", ["", " ", None, 5])
 def test_a_tool_has_a_name(session: Session, tool: str) -> None:
     with session.turn() as run, pytest.raises(treering.InvalidInput) as refused:
         run.tool(tool)
@@ -258,19 +258,6 @@ def test_whatever_is_said_of_a_failure_it_is_the_outcome(
         call.fail(error)
 
     assert [result["status"] for result in results(session)] == ["failed"]
-
-
-@pytest.mark.parametrize("output", [{1, 2}, float("nan"), object(), "\udcff"])
-def test_an_output_that_cannot_be_kept_is_refused_and_the_call_stays_open(
-    session: Session, output: Any
-) -> None:
-    with session.turn() as run, run.tool("look") as call:
-        with pytest.raises(treering.InvalidInput):
-            call.finish(output)
-        call.finish(None)
-
-    assert [result["status"] for result in results(session)] == ["ok"]
-    assert [event.run_seq for event in runs(session)[run.run_id]] == [1, 2, 3, 4]
 
 
 def test_large_inputs_and_outputs_come_back_as_they_were(session: Session) -> None:

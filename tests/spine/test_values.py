@@ -22,7 +22,7 @@ import pytest
 
 import treering
 from builders import HERE, said
-from treering.model.conversion import FORMS, MARKS_MAX, REPR_CHARACTERS_MAX, to_json, to_text
+from treering.spine.conversion import FORMS, MARKS_MAX, REPR_CHARACTERS_MAX, to_json, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,7 +31,7 @@ from treering.adapters.openai_items import (
 from treering.adapters.openai_stream import EventStream
 from treering.adapters.replies import Reply, record_reply
 from treering.errors import ToolDenied
-from treering.model.conversion import plain
+from treering.spine.conversion import plain
 from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:

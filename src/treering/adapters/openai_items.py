@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.adapters.replies import Reply
-from treering.model.conversion import plain, to_text
 from treering.model.parts import UsageReported
+from treering.spine.conversion import plain, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ from treering.errors import InvalidInput, InvalidKind, TooLarge
 from treering.ledger import chain
 from treering.ledger.records import check_readable, forgotten_name
 from treering.model.codec import REFS_BYTES_MAX, SPILL_BYTES_MAX
-from treering.model.fields import TIME_MS_MAX, check_id, check_name, check_summary, check_time
+from treering.model.fields import COUNT_MAX, check_id, check_name, check_summary
 from treering.model.kinds import KINDS, SOURCES, VISIBILITIES
 
 if TYPE_CHECKING:
@@ -106,9 +106,10 @@ def _check_header(record: Record) -> None:
         raise InvalidInput(f"invalid source: {record.source[:200]!r}", hint=_UNCHANGED)
     if record.run_seq is not None and record.run_seq < 1:
         raise InvalidInput("run_seq must be > 0", hint=_UNCHANGED)
-    check_time(record.ts_ms)
-    if not 0 < record.recorded_ms <= TIME_MS_MAX:
-        raise InvalidInput(f"recorded_ms {record.recorded_ms} is no such time", hint=_UNCHANGED)
+    for field, time_ms in (("ts_ms", record.ts_ms), ("recorded_ms", record.recorded_ms)):
+        # Earlier versions kept whatever their clock said, before 1970 too.
+        if not time_ms or abs(time_ms) > COUNT_MAX:
+            raise InvalidInput(f"{field} {time_ms} is no such time", hint=_UNCHANGED)
     if len(record.content_digest) != _DIGEST_BYTES:
         raise InvalidInput("content_digest is no SHA-256", hint=_UNCHANGED)
 

@@ -23,7 +23,15 @@ from treering.model.codec import (
     decode,
 )
 from treering.model.events import SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX, NumberedEvent
-from treering.model.fields import TIME_MS_MAX, check_id, check_name, check_summary, check_time
+from treering.model.fields import (
+    MILLISECONDS_MIN,
+    TIME_MS_MAX,
+    check_id,
+    check_name,
+    check_summary,
+    check_time,
+    possible_clock,
+)
 from treering.model.kinds import ERASURE_KINDS, KINDS, SOURCES, VISIBILITIES, Kind, parse_kind
 from treering.model.scopes import parse_scope
 
@@ -52,7 +60,7 @@ class Drafter:
         self._guard = guard
         self._found_guard: Guard | None = None
         self._mode = mode
-        self._clock = clock
+        self._clock = possible_clock(clock)
         self._scopes: dict[str, Scope] = {}
         self._names: set[str] = set()
         """Ids that were checked before."""
@@ -116,7 +124,7 @@ class Drafter:
         ts_ms = event.ts_ms
         if ts_ms is None:
             ts_ms = now_ms
-        elif type(ts_ms) is not int or not 0 < ts_ms <= TIME_MS_MAX:
+        elif type(ts_ms) is not int or not MILLISECONDS_MIN <= ts_ms <= TIME_MS_MAX:
             ts_ms = check_time(ts_ms)
         summary, refs_value = event.summary, event.refs
         content, refs, payload = canonical_content(summary, refs_value, event.payload)

@@ -32,6 +32,7 @@ from treering.model.fields import (
     check_name,
     check_text,
     check_time,
+    possible_clock,
 )
 from treering.model.queries import PAGE_ITEMS_DEFAULT
 from treering.model.receipts import VectorsReceipt
@@ -88,6 +89,7 @@ class Ledger(Archive):
         clock: Clock,
         embedder: Callable[[], Embedder | None] = lambda: None,
     ) -> None:
+        clock = possible_clock(clock)
         self._journal = LedgerJournal(store, drafter, clock)
         self._kernel = Kernel(self._journal)
         recorder = LedgerRecorder(store, self._kernel, self._journal, drafter)

@@ -26,10 +26,10 @@ from treering.ledger.handles import Handle
 from treering.ledger.turnings import redoable, undoable
 from treering.memory.walls import is_walled
 from treering.model.codec import canonical
-from treering.model.conversion import plain
 from treering.model.fields import check_count, check_id, check_list, check_text
 from treering.model.kinds import BOUNDARIES
 from treering.model.parts import SessionClosed
+from treering.spine.conversion import plain
 from treering.spine.entries import Entry, said
 from treering.spine.runs import Run
 from treering.spine.spine import check_wait

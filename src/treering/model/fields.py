@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Final, TypeVar
 
@@ -13,6 +13,9 @@ Item = TypeVar("Item")
 
 TIME_MS_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+SECONDS_MIN: Final = 1_000_000_000
+MILLISECONDS_MIN: Final = 10_000_000_000
+"""Between them lie the seconds of 2001 to 2286; as milliseconds, January to April 1970."""
 _STEM_CHARACTERS: Final = 150
 """What is kept of a name that is too long."""
 COUNT_MAX: Final = 2**63 - 1
@@ -61,15 +64,43 @@ def check_id(text: str) -> str:
 
 
 def check_time(ts_ms: int) -> int:
-    """Return ``ts_ms`` if it is a time after 1970. Raises InvalidInput otherwise."""
+    """Return ``ts_ms`` if it is a time after 1970, in milliseconds. Raises InvalidInput otherwise.
+
+    Small numbers are times, too: tests and replays count 1, 2, 3.
+    """
     if type(ts_ms) is not int:
         raise InvalidInput(f"invalid ts_ms: {ts_ms!r}", hint="give whole milliseconds since 1970")
+    if looks_like_seconds(ts_ms):
+        raise InvalidInput(
+            f"ts_ms {ts_ms} looks like seconds: milliseconds expected",
+            hint=f"multiply by 1,000: {ts_ms * 1_000}",
+        )
     if not 0 < ts_ms <= TIME_MS_MAX:
         raise InvalidInput(
             "ts_ms must be > 0" if ts_ms <= 0 else f"ts_ms {ts_ms} is beyond the year 9999",
             hint="give milliseconds since 1970",
         )
     return ts_ms
+
+
+def looks_like_seconds(ts_ms: int) -> bool:
+    """Whether a time must have been meant in seconds: as milliseconds it is in early 1970."""
+    return SECONDS_MIN <= ts_ms < MILLISECONDS_MIN
+
+
+def possible_clock(clock: Callable[[], int]) -> Callable[[], int]:
+    """Return ``clock`` held to times that can be recorded: the nearest one, if it goes wrong.
+
+    What an agent does is recorded all the same.
+    """
+
+    def bounded() -> int:
+        now_ms = clock()
+        if MILLISECONDS_MIN <= now_ms <= TIME_MS_MAX:
+            return now_ms
+        return min(max(now_ms, 1), TIME_MS_MAX)
+
+    return bounded
 
 
 def check_count(value: int, field: str) -> int:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import InvalidInput, TreeringError
+from treering.model.fields import TIME_MS_MAX
 from treering.sinks.hook_calls import log
 from treering.sinks.hook_merging import is_json, own
 from treering.sinks.hook_messages import as_message, as_messages, as_output
@@ -154,7 +155,7 @@ class _Adapter:
                 *internal,
                 session_key=event.session_key or event.session_id,
                 context=own(payload),
-                at=datetime.fromtimestamp(event.ts_ms / 1_000, tz=UTC),
+                at=datetime.fromtimestamp(min(max(event.ts_ms, 0), TIME_MS_MAX) / 1_000, tz=UTC),
             )
 
     def _before(self, hook: str, event: Carried) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from treering.errors import TreeringError
-from treering.model.conversion import to_text
 from treering.model.fields import fit_name
 from treering.model.tools import check_reason
+from treering.spine.conversion import to_text
 from treering.spine.words import describe, new_id
 
 if TYPE_CHECKING:

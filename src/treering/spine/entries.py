@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from treering.model.codec import REFS_BYTES_MAX, encode, is_plain
-from treering.model.conversion import (
+from treering.model.events import SUMMARY_CHARACTERS_MAX, NewEvent
+from treering.model.parts import RunEnded, ToolReturned, part_of, safe_part
+from treering.model.runs import INTERRUPT_CONTENT, INTERRUPT_TITLE
+from treering.model.scopes import Scope
+from treering.spine.conversion import (
     Mark,
     plain,
     shorten_values,
@@ -17,10 +21,6 @@ from treering.model.conversion import (
     type_name,
     with_marks,
 )
-from treering.model.events import SUMMARY_CHARACTERS_MAX, NewEvent
-from treering.model.parts import RunEnded, ToolReturned, part_of, safe_part
-from treering.model.runs import INTERRUPT_CONTENT, INTERRUPT_TITLE
-from treering.model.scopes import Scope
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:

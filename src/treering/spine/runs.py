@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from treering.errors import InvalidInput, RunClosed
-from treering.model.conversion import to_json, to_text
 from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.parts import Delivered, part_of
 from treering.spine.calls import ToolCall
+from treering.spine.conversion import to_json, to_text
 from treering.spine.entries import RUNTIME, Entry, said
 from treering.spine.showing import showing
 from treering.spine.translation import tool_event

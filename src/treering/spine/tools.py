@@ -10,11 +10,11 @@ import msgspec
 
 from treering.errors import InvalidInput, NotFound, RunClosed, ToolDenied
 from treering.model.codec import encode
-from treering.model.conversion import to_json
 from treering.model.fields import fit_name
 from treering.model.parts import Blocked, ToolCalled, ToolReturned, safe_part
 from treering.model.tools import shape_hash
 from treering.spine.calls import ToolCall
+from treering.spine.conversion import to_json
 from treering.spine.entries import TOOL_LEDGER, Entry
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from treering.errors import InvalidInput
-from treering.model.conversion import to_text
 from treering.model.tools import REASONS
+from treering.spine.conversion import to_text
 
 if TYPE_CHECKING:
     from treering.model.events import Header

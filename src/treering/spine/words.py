@@ -7,7 +7,7 @@ from typing import Any, Final
 import uuid_utils
 
 from treering.errors import InvalidInput
-from treering.model.conversion import described, to_text, type_name
+from treering.spine.conversion import described, to_text, type_name
 
 SUMMARY_CHARACTERS: Final = 200
 

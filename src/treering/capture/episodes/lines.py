@@ -14,7 +14,7 @@ from treering.formats.records.values import TOO_DEEP, Unreadable, read_value
 from treering.hook import LEVELS_MAX, shallow
 from treering.model.codec import REFS_BYTES_MAX, decode, encode
 from treering.model.events import SUMMARY_CHARACTERS_MAX, NewEvent
-from treering.model.fields import check_id, check_name, check_time
+from treering.model.fields import check_id, check_name, check_time, looks_like_seconds
 from treering.model.kinds import EPISODE_KINDS
 from treering.model.scopes import GLOBAL, PUNCTUATION, parse_scope
 
@@ -84,6 +84,8 @@ class LineReader:
         payload = bound(content, cap=cap, reason="payload_cap", guard=guard)
         refs = bound(links, cap=self._caps.refs, reason="refs_cap", guard=guard)
         kept, links = payload.value, refs.value
+        if time_ms != ts_ms and isinstance(links, dict | None) and _seconds(stated["ts_ms"]):
+            links = {**(links or {}), "stated_seconds": time_ms // 1_000}
         redacted = stated.get("redacted") is True
         # Looked at once more as it is going to be stored: what still tells a secret goes whole.
         if guard is not None and guard.find_value([kept, links]) is not None:
@@ -215,7 +217,11 @@ def _time(value: Any) -> int:
             f"invalid ts_ms: {str(value)[:ECHO_CHARACTERS_MAX]}",
             hint="give whole milliseconds since 1970",
         )
-    return check_time(number)
+    return number * 1_000 if looks_like_seconds(number) else check_time(number)
+
+
+def _seconds(value: Any) -> bool:
+    return looks_like_seconds(int(value))
 
 
 def _made_id(line: Line, generation: int) -> str:

@@ -8,7 +8,7 @@ from treering.capture.intake.identities import NO_TIME_MS, Fresh, Identities, Wa
 from treering.capture.quarantine import LINE_FAULTS, reason_of
 from treering.errors import Conflict, DuplicateEvent
 from treering.model.events import NewEvent
-from treering.model.fields import TIME_MS_MAX
+from treering.model.fields import TIME_MS_MAX, looks_like_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,6 +172,8 @@ class Entrance:
         if kind in _AIMED:
             kind, refs, payload = self._aimed(scope, told)
         sessions = self._sessions
+        if looks_like_seconds(told.ts_ms):
+            refs = {**(refs or {}), "stated_seconds": told.ts_ms}
         return NewEvent(
             scope=scope,
             session_id=sessions.name(told.session),
@@ -209,7 +211,9 @@ class Entrance:
 
     def _time(self, ts_ms: int) -> int:
         # A log that tells no times is as old as its file.
-        return min(ts_ms if ts_ms > NO_TIME_MS else self._tally.written_ms, TIME_MS_MAX)
+        if ts_ms <= NO_TIME_MS:
+            return self._tally.written_ms
+        return ts_ms * 1_000 if looks_like_seconds(ts_ms) else min(ts_ms, TIME_MS_MAX)
 
 
 def _refusal(error: Exception) -> str:

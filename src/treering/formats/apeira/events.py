@@ -14,9 +14,9 @@ from treering.formats.apeira.json import NotJson, copy, parse, stringify
 from treering.formats.apeira.reading import parse_episode
 from treering.formats.apeira.slices import USAGE_EVENT
 from treering.model.codec import canonical, decode, encode
-from treering.model.conversion import plain
 from treering.model.fields import check_name
 from treering.model.parts import part_of
+from treering.spine.conversion import plain
 from treering.spine.entries import Entry
 from treering.spine.words import shorten
 

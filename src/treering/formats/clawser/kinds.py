@@ -16,10 +16,10 @@ from treering.errors import InvalidInput
 from treering.formats.clawser.text import parse, stringify, truthy
 from treering.formats.clawser.views import content_of, type_of
 from treering.model.codec import canonical, decode
-from treering.model.conversion import plain
 from treering.model.events import NAME_CHARACTERS_MAX, REDACTED
 from treering.model.fields import TIME_MS_MAX, check_name
 from treering.model.kinds import SOURCES
+from treering.spine.conversion import plain
 from treering.spine.words import describe, shorten
 
 NOTE: Final = "clawser"

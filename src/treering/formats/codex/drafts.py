@@ -9,7 +9,7 @@ import msgspec
 
 from treering.formats.loose import storable, without_none
 from treering.model.codec import decode, encode
-from treering.model.conversion import plain
+from treering.spine.conversion import plain
 from treering.spine.words import shorten
 
 HINT_CHARACTERS_MAX: Final = 120

@@ -22,7 +22,7 @@ from treering.formats.codex.drafts import (
 from treering.formats.loose import fields_of
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
-from treering.model.conversion import plain
+from treering.spine.conversion import plain
 from treering.spine.words import shorten
 
 PROVIDER: Final = "google"

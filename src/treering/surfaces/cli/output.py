@@ -6,12 +6,13 @@ import contextlib
 import os
 import sys
 import unicodedata
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
+from treering.model.times import instant
 from treering.version import __version__
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ RECEIPT_VERSION: Final = "v1"
 FIELDS_VERSION: Final = "v0"
 """The version of the receipts' fields, which programs of earlier ledgers read."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _JOINERS: Final = "\u200c\u200d"
 """Invisible, and part of how emoji and some scripts are written."""
 
@@ -115,7 +115,7 @@ def one_line(text: str) -> str:
 
 def iso_time(ms: int) -> str:
     """Return milliseconds since 1970 as UTC in ISO 8601."""
-    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
+    return instant(ms).replace("Z", "+00:00")
 
 
 def counted(number: int, noun: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from treering.errors import NotFound
 from treering.model.events import Header
+from treering.model.fields import MILLISECONDS_MIN, TIME_MS_MAX
 from treering.model.parts import SessionOpened, safe_part
 from treering.model.sessions import SessionOutline
 from treering.model.views import Counts, Turn, Usage
@@ -180,11 +181,14 @@ def _spawned(ledger: Ledger, session: Session, counts: Counts) -> dict[str, str 
     """Return the sessions that were opened for its subagents since it began."""
     found: dict[str, str | None] = {}
     cursor = None
+    # A time that nobody can ask for, of an odd clock, bounds nothing.
+    first_ms = counts.first_ms or 0
+    since = first_ms if MILLISECONDS_MIN <= first_ms <= TIME_MS_MAX else None
     for _ in range(SPAWN_PAGES_MAX):
         page = ledger.query(
             session.scope,
             kinds=["session.opened"],
-            since=counts.first_ms,
+            since=since,
             first=1_000,
             after=cursor,
         )
