@@ -13,6 +13,7 @@ from treering.config import keys_folder, mask_key
 from treering.errors import InvalidInput, Unsupported
 from treering.ledger.drafts import Drafter
 from treering.ledger.ledger import Ledger
+from treering.model.arguments import check_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ _CONNINFO: Final = re.compile(r"(host|hostaddr|port|dbname|user|service|password
 """How libpq's other sort of address begins."""
 
 
+@check_arguments
 def open(  # noqa: A001  (the public door is treering.open)
     location: str | os.PathLike[str],
     *,
@@ -90,6 +92,7 @@ def open(  # noqa: A001  (the public door is treering.open)
     return ledger
 
 
+@check_arguments
 def import_logs(
     ledger: Ledger,
     paths: Sequence[str | os.PathLike[str]],
@@ -135,6 +138,7 @@ def import_logs(
     )
 
 
+@check_arguments
 def administer(location: str) -> Administration:
     """Return what the owner of a ledger on PostgreSQL needs: its layout, roles and state."""
     address = _address(location)

@@ -19,8 +19,7 @@ Encoding = Literal["o200k_base", "cl100k_base"]
 ENCODINGS: Final[tuple[str, ...]] = get_args(Encoding)
 
 
-@cache
-def exact_counter(encoding: Encoding = "o200k_base") -> Counter:
+def exact_counter(encoding: Encoding | str = "o200k_base") -> Counter:
     """Return a counter of the tokens of ``encoding``, in which special tokens are plain text.
 
     Raises Unsupported if the tokenizer is not installed.
@@ -29,6 +28,11 @@ def exact_counter(encoding: Encoding = "o200k_base") -> Counter:
         raise InvalidInput(
             f"invalid encoding: {encoding}", hint=f"use one of {', '.join(ENCODINGS)}"
         )
+    return _counter(encoding)
+
+
+@cache
+def _counter(encoding: str) -> Counter:
     try:
         tokenizers = import_module("rs_bpe.bpe").openai
     except ImportError as error:

@@ -167,7 +167,7 @@ class Division:
         """
         if not piece.runs:
             return None
-        taker = asked.run_id or next(iter(piece.starts or reversed(piece.runs)))
+        taker = asked.run_id or next(iter(piece.starts or list(piece.runs)[::-1]))
         own = taker
         for run_id, turn_id in piece.runs.items():
             if turn_id is not None and turn_id == asked.turn_id:

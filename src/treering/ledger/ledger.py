@@ -24,6 +24,7 @@ from treering.ledger.search_texts import masked
 from treering.ledger.sessions import Session
 from treering.ledger.verification import verify
 from treering.memory.records import SHELVES
+from treering.model.arguments import checks_arguments
 from treering.model.fields import (
     check_count,
     check_events,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from treering.spine.ports import Sink
 
 
+@checks_arguments
 class Ledger(Archive):
     """An open ledger. Safe to share between threads; notices forks. Made by ``treering.open``."""
 
@@ -150,7 +152,7 @@ class Ledger(Archive):
 
     def append_new(self, event: NewEvent) -> Header:
         """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
-        return self._kernel.append_new(event)
+        return self._kernel.append_new(*check_events([event]))
 
     def session(
         self,

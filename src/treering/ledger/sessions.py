@@ -25,6 +25,7 @@ from treering.ledger.forking import fork_name, forked, last_end, seq_of, turn_en
 from treering.ledger.handles import Handle
 from treering.ledger.turnings import redoable, undoable
 from treering.memory.walls import is_walled
+from treering.model.arguments import checks_arguments
 from treering.model.codec import canonical
 from treering.model.fields import check_count, check_id, check_list, check_text
 from treering.model.kinds import BOUNDARIES
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from treering.model.sessions import Charter
 
 
+@checks_arguments
 class Session(Handle):
     """A handle on one timeline. Making one writes nothing."""
 

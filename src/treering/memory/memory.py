@@ -20,6 +20,7 @@ from treering.memory.model_reading import ModelReading
 from treering.memory.recall import recall
 from treering.memory.recalled import WEIGHTS, Recalled
 from treering.memory.walls import Walls
+from treering.model.arguments import checks_arguments
 from treering.model.fields import (
     check_count,
     check_id,
@@ -73,6 +74,7 @@ NOTE_STRANGERS: Final = (
 )
 
 
+@checks_arguments
 class Memory:
     """What is remembered in one scope. Made by ``ledger.memory``; safe to share between threads."""
 

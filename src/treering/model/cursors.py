@@ -23,7 +23,7 @@ def unpack(cursor: str, parts: type[Parts]) -> Parts:
     try:
         body = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         return msgspec.msgpack.decode(body, type=parts)
-    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
+    except (binascii.Error, TypeError, ValueError, msgspec.MsgspecError) as error:
         raise InvalidCursor(
             "the cursor is damaged", hint="pass it exactly as it was given"
         ) from error

@@ -182,6 +182,8 @@ _SPELLINGS: Final[dict[str, Kind]] = {
 
 def parse_kind(text: str) -> Kind:
     """Return the kind that ``text`` spells. Raises InvalidKind with the nearest names."""
+    if not isinstance(text, str):
+        raise InvalidKind(f"a kind is a text, not a {type(text).__name__}", hint="give its name")
     kind = _SPELLINGS.get(text) or _SPELLINGS.get(text.strip().lower())
     if kind is None:
         near = difflib.get_close_matches(text.strip().lower(), KINDS, n=3)

@@ -42,6 +42,8 @@ class SyntheticPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Texts by reason, over the defaults; ``{tool}`` and ``{reason}`` are filled in."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.texts, Mapping):
+            raise InvalidInput("texts is not a mapping", hint="write SyntheticPolicy(texts={…})")
         for reason, text in self.texts.items():
             check_reason(reason)
             if not isinstance(text, str) or not text.strip():

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from treering.errors import TreeringError
+from treering.model.arguments import checks_arguments
 from treering.model.fields import fit_name
 from treering.model.tools import check_reason
 from treering.spine.conversion import to_text
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from treering.spine.tools import Tools
 
 
+@checks_arguments
 class ToolCall:
     """One tool call: an intent, and exactly one outcome. A context manager."""
 

@@ -148,7 +148,7 @@ class Numbering:
             if place[2] not in own:
                 self._last[place] = number
         for header in headers:
-            if header.run_id in own:
+            if header.run_id is not None and header.run_id in own:
                 own[header.run_id].note(header)
             elif header.kind in RUN_ENDS and header.run_id is not None:
                 self._last.pop((Scope(header.scope), header.session_id, header.run_id), None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from treering.errors import InvalidInput, RunClosed
+from treering.model.arguments import checks_arguments
 from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.parts import Delivered, part_of
 from treering.spine.calls import ToolCall
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from treering.spine.tools import Tools
 
 
+@checks_arguments
 class Run:
     """One attempt to carry out a turn. Use it as a context manager, or start and end it.
 

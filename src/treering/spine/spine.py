@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput
+from treering.model.arguments import checks_arguments
 from treering.model.parts import RunStarted
 from treering.model.scopes import parse_scope
 from treering.spine.courses import Course
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 FLUSH_S: Final = 5.0
 
 
+@checks_arguments
 class Spine:
     """Carries what happens, in order, to the ledger and then to the sinks. A ledger has one."""
 

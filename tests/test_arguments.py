@@ -1,0 +1,175 @@
+"""Promise 11: whatever a public call is given, its error is Treering's own."""
+
+from __future__ import annotations
+
+import inspect
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import treering
+from builders import HERE
+from treering import InvalidInput, TreeringError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FEW: Final = [None, 5, b"x", ["x"], object()]
+MANY: Final = [
+    *FEW, -1, 0, True, 2**70, float("nan"), "x", "", "\ud800", "x" * 100_000, [], [None], (), {},
+    {1: 2}, {"x"}, Exception("x"), io.StringIO(),
+]  # fmt: skip
+FITTING: Final[dict[str, Any]] = {
+    "scope": HERE, "session_id": "s1", "agent": "lyria", "text": "hello", "event_id": "e1",
+    "kind": "ops.observation", "summary": "seen", "name": "look", "call_id": "c1", "title": "t",
+    "channel": "telegram", "user": "u1", "query": "hello", "reason": "timeout", "error": "x",
+}  # fmt: skip
+UNTRIED: Final = {
+    ("Ledger", "close"),
+    ("Session", "close"),
+    # Whoever waits for so long waits.
+    ("Session", "take"),
+}
+CLASSES: Final = ("Ledger", "Session", "Run", "ToolCall", "Memory", "Spine")
+FUNCTIONS: Final = ("administer", "exact_counter", "import_logs", "open")
+
+
+def _methods(name: str) -> list[str]:
+    """Return the public methods of a class: new ones are tried as well."""
+    kind = getattr(treering, name)
+    return [
+        method
+        for method in dir(kind)
+        if not method.startswith("_") and inspect.isfunction(inspect.getattr_static(kind, method))
+    ]
+
+
+METHODS: Final = [
+    (name, method) for name in CLASSES for method in _methods(name) if (name, method) not in UNTRIED
+]
+
+
+class Stage:
+    """One of everything that has public methods, fresh."""
+
+    def __init__(self) -> None:
+        self._ledger = treering.open(":memory:")
+        session = self._ledger.session("s1", scope=HERE, agent="lyria")
+        run = session.turn()
+        run.start()
+        run.user("hello")
+        self.objects: dict[str, Any] = {
+            "Ledger": self._ledger,
+            "Session": session,
+            "Run": run,
+            "ToolCall": run.tools.started("look", {"a": 1}),
+            "Memory": self._ledger.memory(HERE),
+            "Spine": self._ledger.spine(),
+        }
+
+    def close(self) -> None:
+        self._ledger.close()
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    stage = Stage()
+    yield stage
+    stage.close()
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
+    ]
+
+
+def _others(function: Callable[..., Any], tried: str) -> dict[str, Any]:
+    """Return fitting arguments for all parameters that need one, but for the one that is tried."""
+    given = {
+        other.name: FITTING.get(other.name, io.BytesIO() if other.name == "stream" else "x")
+        for other in _parameters(function)
+        if other.default is other.empty and other.name != tried
+    }
+    if function.__name__ in {"follow", "follow_events"} and tried != "idle_seconds":
+        given |= (
+            {"idle_seconds": 0.01} if "idle_seconds" in str(inspect.signature(function)) else {}
+        )
+    return given
+
+
+def _try(function: Callable[..., Any], values: list[Any]) -> list[str]:
+    """Return what was raised that is not Treering's own, for each parameter and value."""
+    found = []
+    for parameter in _parameters(function):
+        for value in values:
+            stated = {**_others(function, parameter.name), parameter.name: value}
+            try:
+                answer = function(**stated)
+                if inspect.isgenerator(answer):
+                    next(answer, None)
+            except TreeringError:
+                continue
+            except Exception as error:  # noqa: BLE001  (whatever it is, it is wrong)
+                found.append(f"{parameter.name}={value!r:.40}: {type(error).__name__}: {error}")
+    return found
+
+
+@pytest.mark.parametrize(("name", "method"), METHODS)
+def test_a_method_says_which_argument_is_wrong(stage: Stage, name: str, method: str) -> None:
+    assert _try(getattr(stage.objects[name], method), FEW) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "method"), METHODS)
+def test_a_method_says_which_argument_is_wrong_whatever_it_is(
+    stage: Stage, name: str, method: str
+) -> None:
+    assert _try(getattr(stage.objects[name], method), MANY) == []
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_says_which_argument_is_wrong(
+    name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert _try(getattr(treering, name), FEW) == []
+
+
+def test_every_public_function_is_tried() -> None:
+    functions = {name for name in treering.__all__ if inspect.isfunction(getattr(treering, name))}
+
+    assert functions == set(FUNCTIONS)
+
+
+def test_the_error_names_the_argument_and_says_what_it_takes() -> None:
+    with treering.open(":memory:") as ledger:
+        with pytest.raises(InvalidInput, match="first is 'x'") as refused:
+            ledger.query(HERE, first="x")  # type: ignore[arg-type]
+        assert "int" in str(refused.value.hint)
+        with pytest.raises(InvalidInput, match="event"):
+            ledger.append_new(None)  # type: ignore[arg-type]
+
+
+def test_a_wrong_number_of_arguments_is_pythons_own_error() -> None:
+    with treering.open(":memory:") as ledger:
+        with pytest.raises(TypeError, match="scope"):
+            ledger.session("s1", agent="lyria")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="unexpected"):
+            ledger.query(HERE, nonsense=1)  # type: ignore[call-arg]
+
+
+def test_what_a_callers_own_function_raises_is_left_as_it_is() -> None:
+    def count(text: str) -> int:
+        raise TypeError("mine")
+
+    with treering.open(":memory:") as ledger:
+        session = ledger.session("s1", scope=HERE, agent="lyria")
+        with session.turn() as turn:
+            turn.user("hello")
+        with pytest.raises(TypeError, match="mine"):
+            session.context(100, count=count)
