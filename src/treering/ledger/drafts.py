@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from hashlib import sha256
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import uuid_utils
@@ -22,7 +23,7 @@ from treering.model.codec import (
     content_of,
     decode,
 )
-from treering.model.events import SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX, NumberedEvent
+from treering.model.events import SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX
 from treering.model.fields import (
     MILLISECONDS_MIN,
     TIME_MS_MAX,
@@ -73,16 +74,22 @@ class Drafter:
         """Return one that masks secrets in payloads, too, whatever this one does."""
         return Drafter(guard=self._guard, mode="mask", clock=self._clock)
 
-    def draft(self, events: Sequence[NewEvent]) -> list[Draft]:
-        """Return a draft for each of ``events``. Raises InvalidInput for the first bad one."""
+    def draft(
+        self, events: Sequence[NewEvent], numbers: Sequence[int | None] | None = None
+    ) -> list[Draft]:
+        """Return a draft for each of ``events``. Raises InvalidInput for the first bad one.
+
+        ``numbers`` are those in runs of events that do not say theirs.
+        """
         salts = os.urandom(SALT_BYTES * len(events))
         now_ms = self._clock()
         drafts: list[Draft] = []
         at = 0
         try:
-            for event in events:
+            for event, number in zip(events, numbers or repeat(None), strict=False):
                 kind = _RECORDABLE.get(event.kind) or _recordable(event.kind)
-                drafts.append(self._draft(event, kind, now_ms, salts[at : at + SALT_BYTES]))
+                salt = salts[at : at + SALT_BYTES]
+                drafts.append(self._draft(event, kind, now_ms, salt, number))
                 at += SALT_BYTES
         except (TypeError, AttributeError) as error:
             raise InvalidInput(
@@ -96,7 +103,7 @@ class Drafter:
         return self._draft(event, KINDS[event.kind], self._clock(), os.urandom(SALT_BYTES))
 
     def _draft(  # noqa: C901, PLR0912  (straight on: every event passes here)
-        self, event: NewEvent, kind: Kind, now_ms: int, salt: bytes
+        self, event: NewEvent, kind: Kind, now_ms: int, salt: bytes, number: int | None = None
     ) -> Draft:
         # Every append goes through here, mostly with cold caches: few calls, known names first.
         scope = self._scopes.get(event.scope) or self._new_scope(event.scope)
@@ -118,7 +125,7 @@ class Drafter:
         source, visibility = event.source or kind.source, event.visibility or kind.visibility
         if type(source) is not str or source not in SOURCES or visibility not in VISIBILITIES:
             raise _bad_choice(source, visibility)
-        run_seq = event.run_seq
+        run_seq = event.run_seq if number is None else number
         if run_seq is not None and (type(run_seq) is not int or not 0 < run_seq <= _INTEGER_MAX):
             raise InvalidInput(f"run_seq must be > 0, not {run_seq!r}", hint="count from 1")
         ts_ms = event.ts_ms
@@ -158,7 +165,7 @@ class Drafter:
             event_id, made_id = check_id(event.event_id), None
         return Draft(
             scope, session_id, kind.name, run_id, event_id, made_id, event.ts_ms is not None,
-            type(event) is not NumberedEvent,
+            number is None,
             (
                 event_id, scope, session_id, kind.name, source, origin, run_id, run_seq, turn_id,
                 agent_id, user_id, ts_ms, now_ms, visibility, summary, refs_value,

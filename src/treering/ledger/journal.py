@@ -41,9 +41,13 @@ class LedgerJournal:
         *,
         expected_seq: int | None = None,
         tell: Callable[[Header, bytes | None], None] | None = None,
+        numbers: Sequence[int | None] | None = None,
     ) -> list[Header]:
-        """Record all of ``events`` or none; ``tell`` of each that is new, with its payload."""
-        drafts = self._drafter.draft(events)
+        """Record all of ``events`` or none; ``tell`` of each that is new, with its payload.
+
+        ``numbers`` are those in runs of events that do not say theirs.
+        """
+        drafts = self._drafter.draft(events, numbers)
         headers = self._store.append(drafts, expected_seq=expected_seq)
         if tell is not None:
             for header, draft in zip(headers, drafts, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 
@@ -39,19 +39,6 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
     origin: str | None = None
     """The component that reported it, in its own spelling."""
     visibility: str | None = None
-
-
-class NumberedEvent(NewEvent, frozen=True, kw_only=True):
-    """An event whose ``run_seq`` was given by the ledger: its author may state it without one."""
-
-    @classmethod
-    def of(cls, event: NewEvent, run_seq: int) -> Self:
-        """Return ``event`` with its number."""
-        stated = {name: getattr(event, name) for name in _STATED}
-        return cls(**stated, run_seq=run_seq)
-
-
-_STATED: Final = tuple(name for name in NewEvent.__struct_fields__ if name != "run_seq")
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):

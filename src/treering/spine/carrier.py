@@ -64,10 +64,16 @@ class Carrier:
         *,
         expected_seq: int | None = None,
         tell: Tell | None = None,
+        numbers: Sequence[int | None] | None = None,
     ) -> list[Header]:
-        """Record ``events``, all or none, and put them into the queues; ``tell`` of new ones."""
+        """Record ``events``, all or none, and put them into the queues; ``tell`` of new ones.
+
+        ``numbers`` are those in runs of events that do not say theirs.
+        """
         if not self._outlets:
-            return self._journal.append(events, expected_seq=expected_seq, tell=tell)
+            return self._journal.append(
+                events, expected_seq=expected_seq, tell=tell, numbers=numbers
+            )
         self._notice_fork()
 
         def both(header: Header, payload: bytes | None) -> None:
@@ -76,7 +82,9 @@ class Carrier:
                 tell(header, payload)
 
         with self._ordered(events):
-            return self._journal.append(events, expected_seq=expected_seq, tell=both)
+            return self._journal.append(
+                events, expected_seq=expected_seq, tell=both, numbers=numbers
+            )
 
     def carry_transient(self, event: NewEvent) -> None:
         """Put into the queues what is not kept."""

@@ -9,17 +9,19 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput, InvalidScope
-from treering.model.events import NumberedEvent
 from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from threading import RLock
 
     from treering.model.events import Header, NewEvent
     from treering.spine.courses import Course
     from treering.spine.ports import Journal
 
+    Append = Callable[..., list[Header]]
+    """Appends events; takes ``numbers`` for those that do not say theirs."""
     Place = tuple[Scope, str, str]
     """The scope, the session and the id of a run."""
 
@@ -47,50 +49,71 @@ class Numbering:
         self._locks = [threading.RLock() for _ in range(STRIPES)]
         self._last: dict[Place, int] = {}
 
-    def append(
-        self,
-        events: Sequence[NewEvent],
-        append: Callable[[Sequence[NewEvent]], list[Header]],
-        *,
-        fill: bool,
-    ) -> list[Header]:
+    def append(self, events: Sequence[NewEvent], append: Append, *, fill: bool) -> list[Header]:
         """Append ``events``, those of runs with a number; only of runs here, unless ``fill``.
 
         Raises InvalidInput if a number that is given is not above those that the run has, or if
         an event would end a run that is carried out here.
         """
+        if len(events) == 1:
+            event = events[0]
+            if event.run_id is None:
+                return append(events)
+            is_foreign = type(event.run_id) is str and event.run_id not in self._courses
+            if fill and is_foreign and event.run_seq is None:
+                return self._append_one(event, events, append)
         runs = {event.run_id for event in events if type(event.run_id) is str}
-        courses = [self._courses[run] for run in sorted(runs & self._courses.keys())]
-        courses = [course for course in courses if course.is_here]
+        courses = self._courses_of(runs) if self._courses else ()
         if not courses and not (fill and runs):
             return append(events)
-        with self._held(runs, courses):
+        with contextlib.ExitStack() as held:
+            for lock in self._locks_of(runs, courses):
+                held.enter_context(lock)
             own = {course.run_id: course for course in courses if course.is_open}
             last: dict[Place, int] = {}
-            numbered = [self._numbered(event, own, last, fill=fill) for event in events]
-            headers = append(numbered)
+            numbers = [self._number(event, own, last, fill=fill) for event in events]
+            headers = append(events, numbers=numbers)
             self._note(headers, own, last)
             return headers
 
-    @contextlib.contextmanager
-    def _held(self, runs: set[str], courses: Sequence[Course]) -> Iterator[None]:
-        """Keep others from numbering events of the same runs."""
+    def _append_one(
+        self, event: NewEvent, events: Sequence[NewEvent], append: Append
+    ) -> list[Header]:
+        """Append one event that leaves its number open: what most callers do."""
+        place = self._place(event)
+        if place is None:
+            return append(events)
+        if self._pid != os.getpid():
+            self._renew()
+        last = self._last
+        with self._locks[hash(place[2]) % STRIPES]:
+            number = last.get(place)
+            number = 1 + (self._last_of(place, event, {}) if number is None else number)
+            headers = append(events, numbers=(number,))
+            if len(last) > RUNS_MAX:
+                last.clear()
+            last[place] = number
+            return headers
+
+    def _courses_of(self, runs: set[str | None]) -> list[Course]:
+        known = (self._courses.get(run) for run in runs if run is not None)
+        here = [course for course in known if course is not None and course.is_here]
+        return sorted(here, key=lambda course: course.run_id)
+
+    def _locks_of(self, runs: set[str | None], courses: Sequence[Course]) -> list[RLock]:
+        """Return what keeps others from numbering events of the same runs, in one order."""
         if self._pid != os.getpid():
             self._renew()  # A thread that is not here may hold what the parent had.
-        if len(runs) == 1 and not courses:
-            with self._locks[hash(next(iter(runs))) % STRIPES]:
-                yield
-            return
-        with contextlib.ExitStack() as held:
-            for course in courses:
-                held.enter_context(course.lock)
-            for stripe in sorted({hash(run) % STRIPES for run in runs}):
-                held.enter_context(self._locks[stripe])
-            yield
+        stripes = sorted({hash(run) % STRIPES for run in runs})
+        return [
+            *(course.lock for course in courses),
+            *(self._locks[stripe] for stripe in stripes),
+        ]
 
-    def _numbered(
+    def _number(
         self, event: NewEvent, own: Mapping[str, Course], last: dict[Place, int], *, fill: bool
-    ) -> NewEvent:
+    ) -> int | None:
+        """Return the number that an event is given; None if it says its own, or needs none."""
         if own and event.run_id in own and parse_kind(event.kind).name in RUN_ENDS:
             raise InvalidInput(
                 f"run {event.run_id} is under way here, and ends once",
@@ -98,21 +121,21 @@ class Numbering:
             )
         place = self._place(event)
         if place is None or not (fill or place[2] in own):
-            return event
+            return None
         before = last.get(place)
         if before is None:
             before = self._last_of(place, event, own)
         number = event.run_seq
         if number is None:
             last[place] = before + 1
-            return NumberedEvent.of(event, before + 1)
+            return before + 1
         if type(number) is int and number <= before and not self._is_known(place[0], event):
             raise InvalidInput(
                 f"run_seq {number} of run {event.run_id} is taken: it has come to {before}",
                 hint="leave run_seq out to have it given",
             )
         last[place] = max(before, number) if type(number) is int else before
-        return event
+        return None
 
     def _place(self, event: NewEvent) -> Place | None:
         """Return where the run of an event is; None if it has none, or one that is refused."""
@@ -150,5 +173,3 @@ class Numbering:
         for header in headers:
             if header.run_id is not None and header.run_id in own:
                 own[header.run_id].note(header)
-            elif header.kind in RUN_ENDS and header.run_id is not None:
-                self._last.pop((Scope(header.scope), header.session_id, header.run_id), None)

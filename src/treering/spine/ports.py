@@ -256,8 +256,12 @@ class Journal(Protocol):
         *,
         expected_seq: int | None = None,
         tell: Callable[[Header, bytes | None], None] | None = None,
+        numbers: Sequence[int | None] | None = None,
     ) -> list[Header]:
-        """Record all of ``events`` or none; ``tell`` of each that is new, with its payload."""
+        """Record all of ``events`` or none; ``tell`` of each that is new, with its payload.
+
+        ``numbers`` are those in runs of events that do not say theirs.
+        """
 
     def now_ms(self) -> int:
         """Return the time."""
