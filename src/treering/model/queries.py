@@ -38,7 +38,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 class Place(msgspec.Struct, frozen=True, array_like=True):
     """A point in the time order of a scope."""
 
-    ts_ms: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    ts_ms: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     position: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 

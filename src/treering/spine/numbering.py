@@ -60,7 +60,7 @@ class Numbering:
             if event.run_id is None:
                 return append(events)
             is_foreign = type(event.run_id) is str and event.run_id not in self._courses
-            if fill and is_foreign and event.run_seq is None:
+            if fill and is_foreign:
                 return self._append_one(event, events, append)
         runs = {event.run_id for event in events if type(event.run_id) is str}
         courses = self._courses_of(runs) if self._courses else ()
@@ -71,7 +71,7 @@ class Numbering:
                 held.enter_context(lock)
             own = {course.run_id: course for course in courses if course.is_open}
             last: dict[Place, int] = {}
-            numbers = [self._number(event, own, last, fill=fill) for event in events]
+            numbers = self._numbers(events, own, last, fill=fill)
             headers = append(events, numbers=numbers)
             self._note(headers, own, last)
             return headers
@@ -79,20 +79,17 @@ class Numbering:
     def _append_one(
         self, event: NewEvent, events: Sequence[NewEvent], append: Append
     ) -> list[Header]:
-        """Append one event that leaves its number open: what most callers do."""
+        """Append one event of a run that is not carried out here: what most callers do."""
         place = self._place(event)
         if place is None:
             return append(events)
         if self._pid != os.getpid():
             self._renew()
-        last = self._last
+        last: dict[Place, int] = {}
         with self._locks[hash(place[2]) % STRIPES]:
-            number = last.get(place)
-            number = 1 + (self._last_of(place, event, {}) if number is None else number)
-            headers = append(events, numbers=(number,))
-            if len(last) > RUNS_MAX:
-                last.clear()
-            last[place] = number
+            number = self._next(place, event, {}, last)
+            headers = append(events) if number is None else append(events, numbers=(number,))
+            self._note((), {}, last)
             return headers
 
     def _courses_of(self, runs: set[str | None]) -> list[Course]:
@@ -110,18 +107,36 @@ class Numbering:
             *(self._locks[stripe] for stripe in stripes),
         ]
 
-    def _number(
-        self, event: NewEvent, own: Mapping[str, Course], last: dict[Place, int], *, fill: bool
+    def _numbers(
+        self,
+        events: Sequence[NewEvent],
+        own: Mapping[str, Course],
+        last: dict[Place, int],
+        *,
+        fill: bool,
+    ) -> list[int | None]:
+        """Return the numbers that events are given; None where one says its own, or needs none."""
+        numbers: list[int | None] = []
+        stated: tuple[str, str, str | None] | None = None
+        place: Place | None = None
+        for event in events:
+            if own and event.run_id in own and parse_kind(event.kind).name in RUN_ENDS:
+                raise InvalidInput(
+                    f"run {event.run_id} is under way here, and ends once",
+                    hint="use run.end(), run.fail() or session.interrupt()",
+                )
+            # Most events are of the same run as the one before.
+            here = (event.scope, event.session_id, event.run_id)
+            if here != stated:
+                stated, place = here, self._place(event)
+                if place is not None and not (fill or place[2] in own):
+                    place = None
+            numbers.append(None if place is None else self._next(place, event, own, last))
+        return numbers
+
+    def _next(
+        self, place: Place, event: NewEvent, own: Mapping[str, Course], last: dict[Place, int]
     ) -> int | None:
-        """Return the number that an event is given; None if it says its own, or needs none."""
-        if own and event.run_id in own and parse_kind(event.kind).name in RUN_ENDS:
-            raise InvalidInput(
-                f"run {event.run_id} is under way here, and ends once",
-                hint="use run.end(), run.fail() or session.interrupt()",
-            )
-        place = self._place(event)
-        if place is None or not (fill or place[2] in own):
-            return None
         before = last.get(place)
         if before is None:
             before = self._last_of(place, event, own)
@@ -129,12 +144,16 @@ class Numbering:
         if number is None:
             last[place] = before + 1
             return before + 1
-        if type(number) is int and number <= before and not self._is_known(place[0], event):
+        if type(number) is not int:
+            return None
+        if number > before:
+            last[place] = number
+            return None
+        if not self._is_known(place[0], event):
             raise InvalidInput(
                 f"run_seq {number} of run {event.run_id} is taken: it has come to {before}",
                 hint="leave run_seq out to have it given",
             )
-        last[place] = max(before, number) if type(number) is int else before
         return None
 
     def _place(self, event: NewEvent) -> Place | None:

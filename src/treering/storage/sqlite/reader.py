@@ -242,11 +242,14 @@ class Reader:
         self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
     ) -> Iterator[Item]:
         with self._database.reading() as connection:
+            run = _name(connection, run_id)
+            if not run:
+                return  # Nobody has ever named it: what is appended to a new run asks first.
             session = find_session(connection, *find_scope(connection, scope), session_id)
             stretch = fetch_one(
                 connection,
                 "SELECT first_seq, coalesce(last_seq, ?) FROM runs WHERE session = ? AND run = ?",
-                (LAST, session, _name(connection, run_id)),
+                (LAST, session, run),
             )
         after, last = (stretch[0] - 1, stretch[1]) if stretch else (0, 0)
         while after < last and (page := read(scope, session_id, after_seq=after, limit=RUN_PAGE)):
