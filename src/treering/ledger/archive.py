@@ -46,6 +46,7 @@ class Archive:
         *,
         session_id: str | None = None,
         kinds: Sequence[str] = (),
+        turn_id: str | None = None,
         since: int | None = None,
         until: int | None = None,
         first: int | None = None,
@@ -54,10 +55,11 @@ class Archive:
     ) -> Page[Header]:
         """Return headers of a scope by time: the first so many, or the last.
 
-        ``since`` and ``until`` are milliseconds since 1970, both inclusive. ``after`` is the
+        ``turn_id`` keeps to one turn; with ``session_id``, no other session is looked through for
+        it. ``since`` and ``until`` are milliseconds since 1970, both inclusive. ``after`` is the
         ``next_cursor`` of the page before; with ``last`` it goes on towards the past.
         """
-        query = make_query(scope, session_id, kinds, since, until, first, last)
+        query = make_query(scope, session_id, kinds, since, until, first, last, turn_id=turn_id)
         return read_page(self._store, query, after, self._store.headers)
 
     def events(
@@ -66,6 +68,7 @@ class Archive:
         *,
         session_id: str | None = None,
         kinds: Sequence[str] = (),
+        turn_id: str | None = None,
         since: int | None = None,
         until: int | None = None,
         first: int | None = None,
@@ -73,7 +76,7 @@ class Archive:
         after: str | None = None,
     ) -> Page[Event]:
         """Return the same as ``query``, with payloads; a page of large ones is shorter."""
-        query = make_query(scope, session_id, kinds, since, until, first, last)
+        query = make_query(scope, session_id, kinds, since, until, first, last, turn_id=turn_id)
         return read_page(self._store, query, after, self._store.events)
 
     def replay(

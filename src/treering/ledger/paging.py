@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.model.fields import check_name, check_time
+from treering.model.fields import check_list, check_name, check_time
 from treering.model.kinds import stored_kinds
 from treering.model.queries import (
     PAGE_ITEMS_DEFAULT,
@@ -39,6 +39,8 @@ def make_query(
     until: int | None,
     first: int | None,
     last: int | None,
+    *,
+    turn_id: str | None = None,
 ) -> Query:
     """Return what is asked for, checked. Raises InvalidInput if it makes no sense."""
     if first is not None and last is not None:
@@ -48,13 +50,19 @@ def make_query(
         Query(
             scope=parse_scope(scope),
             session_id=None if session_id is None else check_name(session_id, "session_id"),
-            kinds=stored_kinds(kinds),
+            kinds=parse_kinds(kinds),
+            turn_id=None if turn_id is None else check_name(turn_id, "turn_id"),
             since_ms=None if since is None else check_time(since),
             until_ms=None if until is None else check_time(until),
             limit=PAGE_ITEMS_DEFAULT if limit is None else limit,
             backwards=last is not None,
         )
     )
+
+
+def parse_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Return kinds by their stored names, each once; one may be given by itself."""
+    return stored_kinds((kinds,) if isinstance(kinds, str) else check_list(kinds, "kinds"))
 
 
 def read_page(

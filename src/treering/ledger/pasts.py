@@ -14,6 +14,7 @@ from treering.errors import InvalidInput, NotFound
 from treering.ledger.contexts import Contexts
 from treering.ledger.lineage import ENDLESS, Lineage
 from treering.ledger.outlines import Sketch, head_of
+from treering.ledger.paging import parse_kinds
 from treering.ledger.stretches import stretch
 from treering.ledger.tool_calls import last_tool_calls, session_tool_calls
 from treering.ledger.views import Views
@@ -22,7 +23,7 @@ from treering.model.fields import check_count, check_name
 from treering.model.queries import PAGE_ITEMS_MAX, Place, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.contexts import Shown
     from treering.ledger.lineage import Stem
@@ -49,15 +50,32 @@ class Past:
 
     # What happened.
 
-    def headers(self, *, first: int | None = None, last: int | None = None) -> Iterator[Header]:
-        """Return what is safe to show, in order: all of it, the first or the last so many."""
-        lineage = self._lineage
-        return stretch(lineage.headers_after, lineage.headers_before, first, last)
+    def headers(
+        self,
+        *,
+        kinds: Sequence[str] = (),
+        turn_id: str | None = None,
+        first: int | None = None,
+        last: int | None = None,
+    ) -> Iterator[Header]:
+        """Return what is safe to show, in order: all of it, the first or the last so many.
 
-    def events(self, *, first: int | None = None, last: int | None = None) -> Iterator[Event]:
+        ``kinds`` and ``turn_id`` keep to events of these kinds, and of one turn.
+        """
+        lineage, keep = self._lineage, _filter(kinds, turn_id)
+        return stretch(lineage.headers_after, lineage.headers_before, first, last, keep)
+
+    def events(
+        self,
+        *,
+        kinds: Sequence[str] = (),
+        turn_id: str | None = None,
+        first: int | None = None,
+        last: int | None = None,
+    ) -> Iterator[Event]:
         """Return the same as ``headers``, with payloads."""
-        lineage = self._lineage
-        return stretch(lineage.events_after, lineage.events_before, first, last)
+        lineage, keep = self._lineage, _filter(kinds, turn_id)
+        return stretch(lineage.events_after, lineage.events_before, first, last, keep)
 
     def history(self, *, last: int | None = None) -> list[dict[str, Any]]:
         """Return the conversation as messages that a model takes: user, assistant, tool.
@@ -214,3 +232,12 @@ class Past:
             self.scope, stem.session_id, before_seq=stem.until_seq + 1, limit=1
         )
         return last[0].position if last else 0
+
+
+def _filter(kinds: Sequence[str], turn_id: str | None) -> Callable[[Header], bool] | None:
+    """Return what tells the events that are wanted; None if all are."""
+    named = frozenset(parse_kinds(kinds))
+    turn = None if turn_id is None else check_name(turn_id, "turn_id")
+    if not named and turn is None:
+        return None
+    return lambda header: (not named or header.kind in named) and turn in {None, header.turn_id}

@@ -24,6 +24,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope
     session_id: str | None = None
     kinds: tuple[str, ...] = ()
+    turn_id: str | None = None
     since_ms: int | None = None
     """Inclusive."""
     until_ms: int | None = None
@@ -102,7 +103,7 @@ def read_seq_cursor(scope: Scope, session_id: str, cursor: str) -> int:
 
 def _fingerprint(query: Query) -> bytes:
     """Return a digest of all that must stay the same between pages."""
-    same = (
+    same: tuple[object, ...] = (
         query.scope,
         query.session_id,
         query.kinds,
@@ -110,4 +111,6 @@ def _fingerprint(query: Query) -> bytes:
         query.until_ms,
         query.backwards,
     )
+    if query.turn_id is not None:  # Left out otherwise: cursors given earlier stay good.
+        same = (*same, query.turn_id)
     return hashlib.blake2b(msgspec.json.encode(same), digest_size=6).digest()

@@ -30,6 +30,8 @@ def page(connection: Connection, query: Query, session: int | None, columns: str
     """Return rows of ``query`` in its direction; of one session if that is given."""
     direction, beyond = ("DESC", "<") if query.backwards else ("ASC", ">")
     window = ""
+    if query.turn_id is not None:
+        window += " AND e.turn_id = %(turn)s"
     if query.since_ms is not None:
         window += " AND e.ts_ms >= %(since)s"
     if query.until_ms is not None:
@@ -40,6 +42,7 @@ def page(connection: Connection, query: Query, session: int | None, columns: str
         "scope": query.scope,
         "session": session,
         "kinds": list(query.kinds),
+        "turn": query.turn_id,
         "since": query.since_ms,
         "until": query.until_ms,
         "ts_ms": query.after.ts_ms if query.after else None,

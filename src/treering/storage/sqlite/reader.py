@@ -129,7 +129,10 @@ class Reader:
             else:
                 entered = kinds or timeline.kinds_of(connection, scope)
                 places = timeline.in_scope(scope, kinds, entered)
-            text, bindings = timeline.statement(query, places, columns, joins)
+            turn = None if query.turn_id is None else _name(connection, query.turn_id)
+            if turn == 0:
+                return []
+            text, bindings = timeline.statement(query, places, columns, joins, turn=turn)
             found = fetch_all(connection, text, bindings)
         if joins:
             found = bounded(found, PAYLOAD_BYTES)

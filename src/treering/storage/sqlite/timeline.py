@@ -93,11 +93,13 @@ def in_scope(scope: int, kinds: list[int], entered: list[int]) -> list[str]:
 
 
 def statement(
-    query: Query, places: list[str], columns: str, joins: str
+    query: Query, places: list[str], columns: str, joins: str, *, turn: int | None = None
 ) -> tuple[str, dict[str, Any]]:
     """Return the SQL of a query by time: each place in its own order, merged."""
     direction, beyond = ("DESC", "<") if query.backwards else ("ASC", ">")
     window = ""
+    if turn is not None:
+        window += f" AND (SELECT turn FROM events WHERE position = t.position) = {turn}"
     if query.since_ms is not None:
         window += " AND t.ts_ms >= :since"
     if query.until_ms is not None:
