@@ -92,12 +92,12 @@ class Numbering:
             self._note((), {}, last)
             return headers
 
-    def _courses_of(self, runs: set[str | None]) -> list[Course]:
-        known = (self._courses.get(run) for run in runs if run is not None)
+    def _courses_of(self, runs: set[str]) -> list[Course]:
+        known = (self._courses.get(run) for run in runs)
         here = [course for course in known if course is not None and course.is_here]
         return sorted(here, key=lambda course: course.run_id)
 
-    def _locks_of(self, runs: set[str | None], courses: Sequence[Course]) -> list[RLock]:
+    def _locks_of(self, runs: set[str], courses: Sequence[Course]) -> list[RLock]:
         """Return what keeps others from numbering events of the same runs, in one order."""
         if self._pid != os.getpid():
             self._renew()  # A thread that is not here may hold what the parent had.
