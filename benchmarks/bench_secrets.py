@@ -24,20 +24,16 @@ see https://example.com/docs/storage?page=2#events and the file /srv/app/main.py
 
 def run() -> dict[str, float]:
     guard = Guard(key=b"benchmark")
-    positives, negatives = secrets_corpus.positives(), secrets_corpus.negatives()
-    found = sum(
-        secrets_corpus.covered(
-            [(hit.start, hit.end) for hit in guard.find_text(line)], line, secret
-        )
-        for line, secret in positives
-    )
-    false = sum(bool(guard.find_text(line)) for line in negatives)
+    mended_with, held_out = secrets_corpus.unseen_positives()
     mixed = secrets_corpus.mixed_text(MIXED_CHARS)
     clean = _CLEAN[:CLEAN_BYTES]
     encoded = clean.encode()
     return {
-        "recall": found / len(positives),
-        "false_positive_rate": false / len(negatives),
+        "recall": _recall(guard, secrets_corpus.positives()),
+        "false_positive_rate": _false_rate(guard, secrets_corpus.negatives()),
+        "unseen_recall": _recall(guard, mended_with),
+        "held_out_recall": _recall(guard, held_out),
+        "unseen_false_rate": _false_rate(guard, secrets_corpus.unseen_negatives()),
         "mb_per_s": len(mixed.encode()) / 1e6 / _seconds(lambda: guard.mask_text(mixed), 1),
         "clean_500_us": _seconds(lambda: guard.mask_text(clean), 2_000) * 1e6,
         "suspicious_500_us": _seconds(lambda: guard.suspicious(encoded), 2_000) * 1e6,
@@ -47,6 +43,20 @@ def run() -> dict[str, float]:
 def main() -> None:
     for name, number in run().items():
         print(f"{name:20} {number:10.4f}")
+
+
+def _recall(guard: Guard, positives: list[tuple[str, str]]) -> float:
+    found = sum(
+        secrets_corpus.covered(
+            [(hit.start, hit.end) for hit in guard.find_text(line)], line, secret
+        )
+        for line, secret in positives
+    )
+    return found / len(positives)
+
+
+def _false_rate(guard: Guard, negatives: list[str]) -> float:
+    return sum(bool(guard.find_text(line)) for line in negatives) / len(negatives)
 
 
 def _seconds(work: Callable[[], object], count: int) -> float:

@@ -15,6 +15,8 @@ import clean_lines
 import field_clean
 import field_clean_code
 import field_lines
+import unseen_clean
+import unseen_lines
 
 SEED: Final = 20_260_305
 
@@ -46,6 +48,24 @@ def negatives() -> list[str]:
     fields = (*field_clean.NO_SHAPES, *field_clean.CLEAN, *field_clean_code.MORE_CLEAN)
     seen = [_fill(dice, line) for line in fields]
     return list(dict.fromkeys([*clean_lines.FIXED, *rounds, *made, *seen]))
+
+
+def unseen_positives() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Give the lines of unseen_lines in halves: those the rules were mended with, and the rest."""
+    dice = random.Random(SEED + 5)
+    lines = []
+    for family in unseen_lines.SECRETS.values():
+        for line, template in family:
+            secret = _fill(dice, template)
+            lines.append((_fill(dice, line).replace("@@", secret, 1), secret))
+    return lines[::2], lines[1::2]
+
+
+def unseen_negatives() -> list[str]:
+    """Give the lines of unseen_clean, which hold no secret."""
+    dice = random.Random(SEED + 6)
+    rounds = [_fill(dice, line) for _ in range(12) for line in unseen_clean.VARYING]
+    return list(dict.fromkeys([*unseen_clean.FIXED, *rounds]))
 
 
 def personal_positives() -> list[tuple[str, str]]:
@@ -464,7 +484,15 @@ def _filling(dice: Dice, kind: str) -> str:
     if kind in simple:
         return simple[kind]()
     name = kind.rstrip(string.digits)
-    alphabet = {"hex": _HEX, "alnum": _ALNUM, "b64x": _BASE64}[name]
+    alphabet = {
+        "hex": _HEX,
+        "alnum": _ALNUM,
+        "b64x": _BASE64,
+        "b32x": _BASE32,
+        "upper": string.ascii_uppercase + string.digits,
+        "lower": _LOWER,
+        "digits": string.digits,
+    }[name]
     return _pick(dice, alphabet, int(kind[len(name) :]))
 
 
