@@ -16,7 +16,9 @@ from treering.capture import (
     personal_rules,
     secret_assignments,
     secret_contexts,
+    secret_phrases,
     secret_rules,
+    secret_values,
 )
 from treering.capture.secret_assignments import Span
 from treering.capture.secret_rules import Rule
@@ -24,6 +26,7 @@ from treering.capture.secrets import Finding, Guard
 from treering.model.codec import Json
 
 RECALL_MIN = 0.97
+UNSEEN_RECALL_MIN = 0.95
 FALSE_POSITIVES_MAX = 0.001
 REPEATS_MAX = 16_384
 
@@ -155,6 +158,65 @@ def test_nearly_nothing_else_of_the_corpus_is_found(personal: bool) -> None:  # 
     found = [line for line in negatives if guard.find_text(line)]
 
     assert len(found) <= FALSE_POSITIVES_MAX * len(negatives), found
+
+
+def test_nearly_every_secret_of_lines_that_are_older_than_the_rules_is_found() -> None:
+    for half in secrets_corpus.unseen_positives():
+        missed = [line for line, secret in half if not hides(GUARD, line, secret)]
+
+        assert len(missed) <= (1 - UNSEEN_RECALL_MIN) * len(half), missed
+
+
+def test_nearly_nothing_of_clean_lines_that_are_older_than_the_rules_is_found() -> None:
+    negatives = secrets_corpus.unseen_negatives()
+
+    found = [line for line in negatives if GUARD.find_text(line)]
+
+    assert len(negatives) >= 2_000
+    assert len(found) <= FALSE_POSITIVES_MAX * len(negatives), found
+
+
+def test_a_long_value_is_judged_by_its_start() -> None:
+    class Judged(str):
+        __slots__ = ()
+        longest = 0
+
+        def __getitem__(self, key: Any) -> str:
+            part = super().__getitem__(key)
+            Judged.longest = max(Judged.longest, len(part))
+            return part
+
+    for judge in (
+        secret_values.is_given,
+        secret_values.is_mixed,
+        secret_values.is_opaque,
+        secret_values.is_random,
+        secret_values.is_dummy,
+        secret_values.is_code,
+    ):
+        judge(Judged("pass:" * 1_000))
+
+    assert 0 < Judged.longest <= secret_values.JUDGED_CHARS_MAX
+
+
+@pytest.mark.parametrize("code", ["\x1b[0m", "\x1b[1;31m", "\x1b]8;;http://a\x07"])
+def test_the_codes_of_a_terminal_hide_no_secret(code: str) -> None:
+    secret = f"hunter{code}2Xy"
+
+    assert masked(f"pass{code}word{code}={code}{secret}{code} ok") == (
+        f"pass{code}word{code}={code}[redacted:password]{code} ok"
+    )
+
+
+def test_a_secret_that_was_wrapped_is_masked_to_its_end() -> None:
+    head, tail = BODY[:24], BODY[:24][::-1]
+
+    assert masked(f"export API_TOKEN={head}\\\n{tail}\nnext") == (
+        "export API_TOKEN=[redacted:token]\nnext"
+    )
+    assert masked(f"Authorization: Bearer {head}\n  {tail}\nnext") == (
+        "Authorization: Bearer [redacted:authorization]\nnext"
+    )
 
 
 @pytest.mark.parametrize("family", TOKENS)
@@ -394,7 +456,7 @@ def test_masking_a_value_twice_is_masking_it_once(value: Json) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [personal_rules, secret_assignments, secret_contexts, secret_rules],
+    [personal_rules, secret_assignments, secret_contexts, secret_phrases, secret_rules],
     ids=lambda module: module.__name__,
 )
 def test_every_pattern_that_runs_over_a_text_is_bounded(module: ModuleType) -> None:
@@ -419,6 +481,8 @@ def test_every_pattern_that_runs_over_a_text_is_bounded(module: ModuleType) -> N
             "Pwd=a;",
         ),
         *("sk-", "ghp_", "eyJ", "eyJa.", "://a:", "discord", "-----BEGIN PRIVATE KEY-----"),
+        *("pass:", "key=", "key_", "cookie: a=b;", "(a) VALUES (", "echo a | ", "<<<", " -u a -p "),
+        *("login('a',", "jwt.sign(", "IDENTIFIED BY ", "a:5432:b:c:", "\x1b[0m", "pass=\\\n", "\n"),
     ],
 )
 def test_the_work_grows_with_the_text_and_no_faster(piece: str) -> None:

@@ -40,7 +40,7 @@ SPOKEN_CHARS_MIN: Final = 20
 
 _NAME_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _SEPARATOR: Final = re.compile(
-    r"""(?P<rest>[A-Za-z0-9_-]{0,32})
+    r"""(?P<rest>[A-Za-z0-9_-]{0,32}+)
     (?P<close>(?:\]?\\{0,7}["'`]){1,2})?
     (?:
       (?P<pair>(?:\s{0,16},?|\s{0,4}:\s{0,4}\{)\s{0,16}
@@ -53,24 +53,41 @@ _SEPARATOR: Final = re.compile(
         (?::[ ]?(?:str|string|String|SecretStr)[ ]?=(?!=)
         | :[ ]?(?:&(?:'static[ ])?)?[A-Za-z][\w.]{0,30}(?:[<\[][\w., |]{1,30}[>\]])?
           (?:[ ]?\|[ ]?\w{1,20})?[ ]?=(?=[ ]?[A-Za-z]?["'`])
-        | =>|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
+        | (?:string|\[\]byte)[ ]?=(?!=)
+        | ::(?=[A-Za-z0-9_+/=-]{20})
+        | =>|->(?=[ ])|<-|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
       [ \t]{0,16})
     | (?P<comma>,\s{0,4}|[ ](?:\|\||\?\?|or)[ ])
-    | (?P<prose>(?:[ ]for[ ][\w .@-]{1,40}?(?=:|[ ]is))?(?:[ ](?:is|was|to)(?:[ ]now)?:?|:)[ ]{1,2})
+    | (?P<prose>(?:[ ]for[ ][\w .@-]{1,40}?(?=:|[ ]is)|[ ]from[ ]\S{1,40}(?=[ ]to[ ]))?
+        (?:[ ](?:is|was|to)(?:[ ]now)?:?|:)(?:[ ]{1,2}|(?=\r?\n))
+      | [ ]{1,16}\|[ ]{1,16})
+    | (?P<call>\((?=[bBrRuU]?\\{0,7}["'`]))
+    | (?P<part>(?:;[^\n\\]{0,80})?(?:\r?\n|\\r\\n)(?:[Cc]ontent-[^\n\\]{0,80}(?:\r?\n|\\r\\n))?
+        (?:\r?\n|\\r\\n))
     | (?P<tag>(?:</key)?>(?:\s{0,16}<(?:value|string)>)?)
     | (?P<blank>[ \t]{1,4})
     )""",
     re.VERBOSE,
 )
+# A value may stand on the line below: after a sign, a bracket, a block of YAML, a backslash.
+_WRAP: Final = re.compile(
+    r"\[(?=[\"'])"
+    r"|(?:[>|][+-]?|\\|[(\[])?[ \t]{0,8}(?:\r?\n|\\r\\n|\\n)(?:[ \t]{0,8}\r?\n)?[ \t+>|]{0,24}"
+)
+_WRAPS: Final = ("\n", "\r", "\\", ">", "|", "(", "[")
+_SETTER: Final = re.compile(r"(?:set|with|use|add|put)_?(?=[A-Z_a-z])")
+_TANGLED_AFTER: Final = re.compile(
+    r"(?:[\"'`\]\\]{0,12}[ ]{0,8}(?:[:=]|=>|:=)|[(])?[ \t\r\n\\\"'`>|+(]{0,24}[A-Za-z0-9_+=-]{20}"
+    r"|(?=[^\n]{0,16}(?i:value))"
+)
 _REST: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
-_REST_CHARS_MAX: Final = 40
-_VALUE: Final = re.compile(r"(?i:value)")
 _QUOTED: Final = re.compile(
     rf"""[bBfFrRuU]{{0,2}}(?:
-      "((?:[^"\\\n]|\\[^\n]){{0,{VALUE_CHARS_MAX}}})(?:"|\Z)
-    | '((?:[^'\\\n]|\\[^\n]){{0,{VALUE_CHARS_MAX}}})(?:'|\Z)
-    | `([^`\n]{{0,{VALUE_CHARS_MAX}}})(?:`|\Z)
-    | \\{{1,7}}["']([^"'\\\n]{{0,{VALUE_CHARS_MAX}}})
+      "((?:[^"\\\n]{{1,{VALUE_CHARS_MAX}}}+|\\[^\n]){{0,{VALUE_CHARS_MAX}}}+)(?:"|\Z)
+    | '((?:[^'\\\n]{{1,{VALUE_CHARS_MAX}}}+|\\[^\n]){{0,{VALUE_CHARS_MAX}}}+)(?:'|\Z)
+    | `([^`\n]{{0,{VALUE_CHARS_MAX}}}+)(?:`|\Z)
+    | \\{{1,7}}["']([^"'\\\n]{{0,{VALUE_CHARS_MAX}}}+)
+    | [“„«]([^”“»\n]{{1,{BARE_CHARS_MAX}}}+)[”“»]
     )""",
     re.VERBOSE,
 )
@@ -88,6 +105,9 @@ _SPOKEN_HEAD: Final = re.compile(
 _SPOKEN_HEAD_CHARS: Final = len(" encryption ")
 """The longest, and what stands before it."""
 _JOINT: Final = re.compile(rf"[+,).].{{0,{VALUE_CHARS_MAX}}}[+,(]|[+,.)]{{1,9}}")
+_SEED: Final = re.compile(r"(?:[a-z]{3,8} ){11,23}[a-z]{3,8}\b|[A-Z2-7]{16,128}\b")
+_OPENING: Final = re.compile(r"<(?:[\w-]{1,32}:)?\Z")
+_ATTRIBUTES: Final = re.compile(r"[^<>\n]{0,128}>")
 _LETTERS: Final = re.compile(rf"[A-Za-z_-]{{1,{BARE_CHARS_MAX}}}")
 _LETTER: Final = re.compile(r"[A-Za-z]")
 _LINE_HEADS: Final = frozenset(("", "export", "set", "ENV", "ARG", "-e", "--env", *"+->$#*"))
@@ -99,24 +119,56 @@ _FLAG_TAIL: Final = re.compile(r"[ \t]{0,8}(?:[\r\n]|\\|\Z|[;&|]| -)")
 def find_named(text: str, start: int, end: int) -> Span | None:
     """Find the secret assigned to the name around ``text[start:end]``."""
     head, name_start = _head(text, start)
-    # Most names promise nothing, and that is told sooner than what stands behind them. No
-    # separator begins like a name does, but for the word "value".
-    if not _VALUE.search(text, end, end + _REST_CHARS_MAX):
-        rest = _REST.match(text, end)
-        if rest is not None and named(head + text[start : rest.end()]) is None:
-            return None
-    separator = _SEPARATOR.match(text, end)
-    if separator is None:
-        return None
-    name = head + text[start:end] + separator["rest"]
+    rest = _REST.match(text, end)
+    name_end = end if rest is None else rest.end()
+    name = _called(head + text[start:name_end], text, name_end)
+    # Most names promise nothing, and that is found out sooner than what stands behind them.
     promise = named(name)
     if promise is None:
         return None
+    if promise.demand == "tangled" and not _TANGLED_AFTER.match(text, name_end):
+        return None
+    separator = _SEPARATOR.match(text, end)
+    if separator is None:
+        return None
     opening = text[max(0, name_start - RECORD_CHARS_MAX) : name_start]
+    if separator.lastgroup == "blank" and _OPENING.search(opening):
+        attributes = _ATTRIBUTES.match(text, separator.end())
+        return attributes and _if_secret(_ELEMENT.match(text, attributes.end()), promise)
     quoted = _QUOTED.match(text, separator.end())
     if quoted is not None:
         return _if_quoted(quoted, promise, name, opening, separator)
+    if (
+        separator.lastgroup in ("sign", "prose")
+        and text[separator.end() : separator.end() + 1] in _WRAPS
+    ):
+        wrap = _WRAP.match(text, separator.end())
+        if wrap is not None:
+            return _find_below(text, wrap.end(), promise, name, opening, separator)
     return _find_bare(text, promise, name, opening, separator)
+
+
+def _called(name: str, text: str, end: int) -> str:
+    """Give what a setter sets: the ``Password`` of ``setPassword(``."""
+    return _SETTER.sub("", name, count=1) if text[end : end + 1] == "(" else name
+
+
+def _find_below(
+    text: str, at: int, promise: Named, name: str, opening: str, separator: re.Match[str]
+) -> Span | None:
+    """Find a value that stands on the line below its name, alone if it is not in quotes."""
+    quoted = _QUOTED.match(text, at)
+    if quoted is not None:
+        listed = text[at - 1] == "["
+        if listed and not is_mixed(quoted[quoted.lastindex or 0]):
+            return None
+        return _if_quoted(quoted, promise, name, opening, separator)
+    value = _TO_BLANK.match(text, at)
+    if value is None or not _LINE_TAIL.match(text, value.end()) or value[0].endswith((":", ",")):
+        return None
+    if not (is_mixed(value[0]) and any(character.isdigit() for character in value[0])):
+        return None
+    return _if_secret(value, promise)
 
 
 def _head(text: str, start: int) -> tuple[str, int]:
@@ -160,9 +212,11 @@ def _if_quoted(
         case "blank":
             certain = certain or name == "PASSWORD" or is_configured(opening)
             spoken = separator["close"] is None and promise.rule == "password"
-            certain = certain or (spoken and is_mixed(value))
-        case "tag":
+            certain = certain or (spoken and is_mixed(value)) or is_random(value)
+        case "tag" | "part":
             certain = False
+        case "call":
+            certain = is_mixed(value)
         case _:
             certain = True
     if not certain or not holds_secret(promise, value):
@@ -174,6 +228,8 @@ def _find_bare(
     text: str, promise: Named, name: str, opening: str, separator: re.Match[str]
 ) -> Span | None:
     at = separator.end()
+    if promise.rule == "seed":
+        return _if_secret(_SEED.match(text, at), promise)
     match separator.lastgroup:
         case "sign":
             value = _assigned(text, at, promise, name, opening, separator["sign"])
@@ -183,8 +239,13 @@ def _find_bare(
             return _if_secret(value, promise)
         case "pair":
             return _if_secret(_BARE.match(text, at), promise)
+        case "part" if "name=" in opening[-8:]:
+            return _if_secret(_TO_BLANK.match(text, at), promise)
         case "tag":
-            return _if_secret(_ELEMENT.match(text, at), promise)
+            element = _ELEMENT.match(text, at)
+            if element and promise.rule == "password" and is_word(element[0]):
+                promise = promise._replace(demand="given")
+            return _if_secret(element, promise)
         case "prose":
             return _find_stated(text, at, promise)
         case "blank":

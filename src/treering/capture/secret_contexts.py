@@ -36,7 +36,8 @@ _SET_BY_CALL: Final = re.compile(
     r"\b(?:define|fill|type|send_keys|type_text)\(\s?[\"'`][^\"'`\n\]]{0,60}[\"']?\Z"
 )
 _CONFIGURED: Final = re.compile(
-    r"(?<![\w-])(?:setx|setenv|set[ ]-[a-zA-Z]{1,3})[ ]\Z|"
+    r"(?<![\w-])(?:setx|setenv|SetEnv|ENV|ARG|fastcgi_param|\(setq|\(def|set[ ]-[a-zA-Z]{1,3})"
+    r"[ ]\Z|"
     r"\b(?:config|configure|kv|etcdctl)[ :](?:set|add|put)(?:[ ]--?[\w-]{1,24}){0,3}[ ]"
     r"(?:[^\s\"'=\[\]]{0,64}[:/])?\Z"
 )

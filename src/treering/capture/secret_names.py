@@ -16,6 +16,8 @@ from treering.capture.secret_values import (
     is_opaque,
     is_passphrase,
     is_random,
+    is_seed,
+    is_tangled,
     word_set,
 )
 
@@ -23,7 +25,7 @@ NAMES_CACHED_MAX: Final = 4_096
 VALUE_CHARS_MAX: Final = 4_096
 PIN_DIGITS_MIN: Final = 4
 
-Demand: TypeAlias = Literal["given", "mixed", "opaque", "random"]
+Demand: TypeAlias = Literal["given", "mixed", "opaque", "random", "tangled"]
 
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _PASSWORD: Final = re.compile(r"(?i:pass[_-]?(?:word|wd|phrase))")
@@ -36,6 +38,7 @@ _PASSWORDS: Final = (
     "passwort",
     "requirepass",
     "pwd",
+    "bindpw",
 )
 _JOINED_KEYS: Final = word_set(
     "apikey apikeys secretkey privatekey accesskey authkey masterkey signingkey appkey"
@@ -43,7 +46,7 @@ _JOINED_KEYS: Final = word_set(
 )
 _SUFFIXES: Final = word_set(
     "value base prod production dev development staging live old new current plain raw default"
-    " string str b64 base64 hex confirm confirmation repeat again"
+    " string str data b64 base64 hex confirm confirmation repeat again"
 )
 _KEY_HEADS_STRONG: Final = word_set(
     "api secret private access account signing encryption master auth shared"
@@ -57,7 +60,8 @@ _KEY_HEADS_DENIED: Final = word_set(
     " json lookup index group order unique composite candidate natural translation locale event"
     " route query issue project dedupe dedup shard hash range entity document bucket registry"
     " feature config setting option param field column state sticky routing redis item node tab"
-    " menu enter escape function any last first next previous parent child publishable anon site"
+    " menu socket websocket enter escape function any last"
+    " first next previous parent child publishable anon site"
     " lock"
 )
 _TOKEN_HEADS_STRONG: Final = word_set(
@@ -71,8 +75,9 @@ _TOKEN_HEADS_DENIED: Final = word_set(
 )
 _PASS_HEADS: Final = word_set(
     "admin auth bind cert db database dba email ftp http imap jdbc keystore ldap login mail mongo"
-    " mysql oracle pg pop3 postgres proxy rabbitmq redis repo root samba service smtp sql ssh sudo"
-    " truststore user vpn wifi"
+    " key mysql oracle pg pop3 postgres proxy rabbitmq"
+    " redis repo root samba service smtp sql ssh sudo"
+    " store trust truststore user vpn wifi"
 )
 _ACTS: Final = word_set(
     "is has show hide forgot forgotten reset require requires required no get set check verify"
@@ -87,6 +92,16 @@ class Named(NamedTuple):
     demand: Demand
 
 
+_RARE: Final = {
+    "masterauth": Named("password", "mixed"),
+    "psk": Named("password", "given"),
+    "auth": Named("token", "random"),
+    "mnemonic": Named("seed", "opaque"),
+    "seed": Named("seed", "opaque"),
+    "phrase": Named("seed", "opaque"),
+}
+
+
 @lru_cache(maxsize=NAMES_CACHED_MAX)
 def named(name: str) -> Named | None:
     """Say what ``name`` promises, or None if it does not name a secret."""
@@ -96,11 +111,13 @@ def named(name: str) -> Named | None:
     if not words:
         return None
     *heads, last = words
+    if last.endswith("pass") and last[:-4] in _PASS_HEADS:
+        heads, last = [*heads, last[:-4]], "pass"
     # A "pw" is called by what follows it, so nothing may.
     if last.endswith(_PASSWORDS) or last == "pass" or (last == "pw" and name[-1] in "wW"):
         return _named_password(name, heads, last)
-    if last == "masterauth":
-        return Named("password", "mixed")
+    if last in _RARE:
+        return _RARE[last]
     if last.endswith(("secret", "secrets")):
         return None if heads and heads[0] in _ACTS else Named("secret", "opaque")
     if last.endswith("token"):
@@ -113,6 +130,8 @@ def named(name: str) -> Named | None:
 def holds_secret(promise: Named, value: str) -> bool:
     """Say whether a whole ``value`` given to such a name is a secret."""
     value = value[:VALUE_CHARS_MAX]
+    if promise.rule == "seed":
+        return is_seed(value)
     if " " in value:
         return promise.rule == "password" and is_passphrase(value)
     match promise.demand:
@@ -125,6 +144,8 @@ def holds_secret(promise: Named, value: str) -> bool:
             return is_opaque(value)
         case "random":
             return is_random(value) or (promise.rule == "token" and is_long_number(value))
+        case "tangled":
+            return is_tangled(value)
 
 
 def _joined(found: re.Match[str]) -> str:
@@ -152,10 +173,13 @@ def _named_token(heads: list[str], last: str) -> Named | None:
 def _named_key(name: str, heads: list[str], last: str) -> Named | None:
     if last in _JOINED_KEYS:
         return Named("api-key", "opaque")
-    if not heads or heads[-1] in _KEY_HEADS_DENIED or "public" in heads:
+    if not heads:
+        return Named("api-key", "tangled") if last == "key" else None
+    if heads[-1] in _KEY_HEADS_DENIED or "public" in heads:
         return None
     if heads[-2:] == ["secret", "access"]:
         return Named("aws", "opaque")
     if heads[-1] in _KEY_HEADS_STRONG:
         return Named("api-key", "opaque")
-    return Named("api-key", "random") if name.isupper() or heads[-1] in _KEY_HEADS else None
+    proved = name.isupper() or heads[-1] in _KEY_HEADS
+    return Named("api-key", "random" if proved else "tangled")

@@ -10,12 +10,29 @@ from typing import Final, NamedTuple, TypeAlias
 
 from treering.capture.secret_assignments import Span, find_named
 from treering.capture.secret_families import FAMILIES, START, STOP
+from treering.capture.secret_phrases import (
+    FOREIGN,
+    PHRASES,
+    find_code,
+    find_cookie,
+    find_echoed,
+    find_expected,
+    find_foreign,
+    find_here_string,
+    find_inserted,
+    find_pgpass,
+    find_phrase,
+    find_signature,
+    find_stored_cookie,
+    find_webhook,
+    is_before_tab,
+)
 from treering.capture.secret_values import (
     NOT_AFTER_MASK,
     is_dummy,
-    is_given,
     is_opaque,
     is_random,
+    is_tangled,
 )
 
 Locate: TypeAlias = Callable[[str, int, int], Span | None]
@@ -26,7 +43,9 @@ NEAR_CHARS_MAX: Final = 200
 # Each of the 384 characters before the @ takes at most six bytes in JSON.
 URL_BYTES_MAX: Final = 6 * 400
 
-GENERIC: Final = frozenset(("api-key", "authorization", "password", "secret", "token", "url"))
+GENERIC: Final = frozenset(
+    ("api-key", "authorization", "cookie", "password", "secret", "token", "url", "webhook")
+)
 """Rules that know only where a secret stands: the family of a token says more."""
 
 
@@ -57,7 +76,14 @@ _BASE64_LINES: Final = re.compile(
     | (?:\s|\\[nr]){0,256}+[A-Za-z0-9+/=]{0,15}+\Z""",
     re.VERBOSE,
 )
-_URL: Final = re.compile(r"://([^\s:@/?#\"'<>\\]{0,128}):([^\s@\"'<>/\\]{1,256})@(?=[\w\[$%{.-])")
+_BROKEN: Final = re.compile(r"[A-Za-z0-9_-]{8,512}+(\r?\n[ \t]{0,8})[A-Za-z0-9_-]{8,512}+")
+_BASE64_RUN: Final = re.compile(r"[A-Za-z0-9+/=]{16}")
+_PUTTY_KEY: Final = re.compile(r":[ ]?[0-9]{1,3}((?:(?:\r?\n|\\n)[A-Za-z0-9+/=]{16,128}+){1,128}+)")
+_MAILCHIMP: Final = re.compile(rf"{START}[a-f0-9]{{32}}-us[0-9]{{1,2}}{STOP}")
+_TERRAFORM: Final = re.compile(rf"{START}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_-]{{60,80}}")
+_URL: Final = re.compile(
+    r"://(?:([^\s:@/?#\"'<>\\]{0,128}):([^\s@\"'<>/\\]{1,256})|([A-Za-z0-9_-]{20,256}))@(?=[\w\[$%{.-])"
+)
 # What documentation shows, where it shows it; a real account called "user" lives elsewhere.
 _URL_EXAMPLE: Final = re.compile(
     r"://(?i:user|username):(?i:pass|password|passwd)@"
@@ -66,8 +92,13 @@ _URL_EXAMPLE: Final = re.compile(
 )
 _AIRTABLE: Final = re.compile(START + r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}" + STOP)
 _HEADER: Final = re.compile(
-    r"""(?:\\{0,7}["'`])?\]?[ ]{0,4}[:=,][ ]{0,4}(?:\\{0,7}["'`])?
-    (?P<scheme>(?i:bearer|basic|token|apikey|api-key|bot|key|negotiate)[ ]{1,4})?
+    r"""(?:\\{0,7}["'`])?\]?[ ]{0,4}[:=,][ ]{0,4}
+    (?:\\{0,7}["'`]value\\{0,7}["'`][ ]?:[ ]?)?(?:\\{0,7}["'`])?
+    (?:(?P<scheme>(?i:bearer|basic|token|apikey|api-key|bot|key|negotiate)
+      (?:[ ]{1,4}|%20|[ ]?\r?\n[ \t]{0,16}))
+    | (?i:digest)[ ][^\n]{0,400}?response=\\{0,7}["']?
+    | [\w-]{1,32}[ ][^\n]{0,400}?(?i:signature)=\\{0,7}["']?
+    | [A-Za-z][\w-]{1,24}[ ]{1,4}(?=[A-Za-z0-9]))?
     (?P<value>[A-Za-z0-9+/_.~=:-]{8,4096}+)(?!\()""",
     re.VERBOSE,
 )
@@ -83,24 +114,6 @@ _DISCORD_HOOK: Final = re.compile(
     r"[a-z]{0,3}\.?com/api/webhooks/[0-9]{16,20}/([A-Za-z0-9_-]{32,128})"
 )
 _AZURE: Final = re.compile(r"[A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}")
-# Command, and the flag of it whose argument is a password.
-_COMMANDS: Final = (
-    ("curl", r"(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{1,64}:"),
-    ("sshpass", r"-p ?[\"']?"),
-    ("docker login", r"-p[ =][\"']?"),
-    ("redis-cli", r"-a [\"']?"),
-    ("sqlcmd", r"-P ?[\"']?"),
-    ("mysql", r"-p[\"']?"),
-    ("az login", r"(?:-p|--password)[ =][\"']?"),
-    ("ldapsearch", r"-w ?[\"']?"),
-    ("ldapadd", r"-w ?[\"']?"),
-    ("ldapmodify", r"-w ?[\"']?"),
-    ("ConvertTo-SecureString", r"(?:-String )?[\"']"),
-    ("smbclient", r"-U ?[\"']?[^\s%\"']{1,64}%"),
-    ("mongosh", r"-p[ =][\"']?"),
-    ("cqlsh", r"-p[ =][\"']?"),
-    ("openssl", r"(?:-k |-pass(?:in|out)? [\"']?pass:)[\"']?"),
-)
 
 
 def _family(name: str, keywords: str, body: str) -> Rule:
@@ -109,9 +122,22 @@ def _family(name: str, keywords: str, body: str) -> Rule:
     prefix = "|".join(re.escape(word) for word in words)
     pattern = re.compile(f"{start}(?:{prefix}){body}")
 
+    def _wrapped(text: str, start: int, end: int) -> Span | None:
+        """Find a token that a terminal broke into two lines."""
+        broken = _BROKEN.match(text, end)
+        if broken is None or text[start - 1 : start].isalnum():
+            return None
+        joined = text[start : broken.start(1)] + text[broken.end(1) : broken.end()]
+        found = pattern.match(joined)
+        if found is None or found.end() < len(joined) or not is_tangled(joined[end - start :]):
+            return None
+        return name, start, broken.end()
+
     def locate(text: str, start: int, end: int) -> Span | None:
         found = pattern.match(text, start)
-        if found is None or is_dummy(text[end : found.end()]):
+        if found is None:
+            return _wrapped(text, start, end)
+        if is_dummy(text[end : found.end()]):
             return None
         return name, *found.span(found.lastindex or 0)
 
@@ -125,7 +151,7 @@ def _private_key(text: str, start: int, _end: int) -> Span | None:
     footer = _PRIVATE_KEY_END.search(text, header.end(), header.end() + KEY_BLOCK_CHARS_MAX)
     if footer is not None:
         body = text[header.end() : footer.start()]
-        empty = is_dummy(body) or not any(character.isalnum() for character in body)
+        empty = is_dummy(body) or not _BASE64_RUN.search(body)
         return None if empty else ("private-key", start, footer.end())
     lines = _BASE64_LINES.match(text, header.end())
     return None if lines is None else ("private-key", start, lines.end())
@@ -133,7 +159,11 @@ def _private_key(text: str, start: int, _end: int) -> Span | None:
 
 def _url(text: str, start: int, _end: int) -> Span | None:
     found = _URL.match(text, start)
-    if found is None or found[2].startswith(("$", "{", "%", "<", "[")) or is_dummy(found[2]):
+    if found is None:
+        return None
+    if found[3] is not None:
+        return ("url", *found.span(3)) if is_random(found[3]) else None
+    if found[2].startswith(("$", "{", "%", "<", "[")) or is_dummy(found[2]):
         return None
     if _URL_EXAMPLE.match(text, start):
         return None
@@ -158,6 +188,21 @@ def _bearer(text: str, _start: int, end: int) -> Span | None:
     value = found[1]
     proved = is_random(value) or (len(value) >= 24 and value.isalnum() and not is_dummy(value))
     return ("authorization", *found.span(1)) if proved else None
+
+
+def _putty_key(text: str, _start: int, end: int) -> Span | None:
+    found = _PUTTY_KEY.match(text, end)
+    return None if found is None else ("private-key", *found.span(1))
+
+
+def _mailchimp(text: str, start: int, _end: int) -> Span | None:
+    found = _MAILCHIMP.match(text, max(0, start - 32))
+    return None if found is None else ("mailchimp", *found.span())
+
+
+def _terraform(text: str, start: int, _end: int) -> Span | None:
+    found = _TERRAFORM.match(text, max(0, start - 14))
+    return None if found is None else ("terraform", *found.span())
 
 
 def _telegram(text: str, start: int, _end: int) -> Span | None:
@@ -197,16 +242,6 @@ def _short(text: str, start: int, end: int) -> Span | None:
     return find_named(text, start, end - 1)
 
 
-def _command(command: str, flag: str) -> Rule:
-    pattern = re.compile(rf"[^\n]{{0,256}}?\s{flag}([^\s\"'$<-][^\s\"']{{2,127}})")
-
-    def locate(text: str, _start: int, end: int) -> Span | None:
-        found = pattern.match(text, end)
-        return None if found is None or not is_given(found[1]) else ("password", *found.span(1))
-
-    return Rule(command.lower(), (command,), locate, is_generic=True)
-
-
 def _token(text: str, start: int, end: int) -> Span | None:
     return None if text[end : end + 1] in ("s", "S") else find_named(text, start, end)
 
@@ -223,17 +258,39 @@ def _is_singular(encoded: bytes, end: int) -> bool:
     return encoded[end : end + 1] not in (b"s", b"S")
 
 
-_SHORT: Final = tuple(word + sign for word in ("pw", "PW", "Pw") for sign in "=:\"'")
+_SHORT: Final = tuple(
+    word + sign
+    for word in (*_any_case("pw", "psk", "auth"), "seed", "mnemonic", "phrase")
+    for sign in "=:\"' "
+    if sign != " " or word in ("pw", "PW")
+)
 
 SECRET_RULES: Final = (
     *(_family(*family) for family in FAMILIES),
     Rule("private-key", ("-----BEGIN",), _private_key),
+    Rule("private-key", ("Private-Lines",), _putty_key),
+    Rule("mailchimp", ("-us1", "-us2", "-us3", "-us4", "-us5", "-us6"), _mailchimp),
+    Rule("terraform", (".atlasv1.",), _terraform),
     Rule("telegram", (":AA",), _telegram),
     Rule("airtable", ("pat",), _airtable, is_called=_has_dot),
     Rule("discord", _any_case("discord"), _discord),
     Rule("azure", ("Q~",), _azure),
     Rule("url", ("://",), _url, is_generic=True, is_called=_has_at_sign),
-    *(_command(*command) for command in _COMMANDS),
+    *(
+        Rule("phrase", tuple(phrase.keywords.split("|")), find_phrase(phrase), is_generic=True)
+        for phrase in PHRASES
+    ),
+    Rule("inserted", ("VALUES", "values ("), find_inserted, is_generic=True),
+    Rule("echoed", ("echo",), find_echoed, is_generic=True),
+    Rule("here-string", ("<<<",), find_here_string, is_generic=True),
+    Rule("expected", ("expect ",), find_expected, is_generic=True),
+    Rule("pgpass", (":5432:", ":5433:", ":6432:", ":*:"), find_pgpass, is_generic=True),
+    Rule("foreign", tuple(FOREIGN.split("|")), find_foreign, is_generic=True),
+    Rule("webhook", ("webhook",), find_webhook, is_generic=True),
+    Rule("signature", ("ignature=",), find_signature, is_generic=True),
+    Rule("code", ("code=",), find_code, is_generic=True),
+    Rule("cookie", (*_any_case("cookie"), "curl -b"), find_cookie, is_generic=True),
+    Rule("cookie", ("TRUE", "FALSE"), find_stored_cookie, is_called=is_before_tab),
     Rule("authorization", _any_case("authorization"), _authorization, is_generic=True),
     Rule("bearer", _any_case("bearer"), _bearer, is_generic=True),
     Rule(
@@ -242,6 +299,7 @@ SECRET_RULES: Final = (
         find_named,
         is_generic=True,
     ),
+    Rule("named", ("_auth",), find_named, is_generic=True),
     Rule("named", _SHORT, _short, is_generic=True),
     # The plural counts what a model reads and writes, in nearly every event of an agent.
     Rule("named", _any_case("token"), _token, is_generic=True, is_called=_is_singular),

@@ -10,6 +10,8 @@ RANDOM_CHARS_MIN: Final = 12
 NUMBER_DIGITS_MIN: Final = 16
 WORD_CHARS_MIN: Final = 4
 DIFFERENT_CHARS_MIN: Final = 5
+JUDGED_CHARS_MAX: Final = 128
+"""A value is judged by its start, so that no long one costs more than a short one."""
 
 MASK: Final = re.compile(r"\[redacted:[a-z0-9-]{1,32}:[0-9a-f]{8}\]")
 """A secret that was masked before."""
@@ -46,7 +48,9 @@ _PLACEHOLDER: Final = re.compile(
     | \S*[-_](?:here|placeholder|example)|(?-i:\S*EXAMPLE(?:KEY|TOKEN)?)
     | [x*_-]{3,}|[:*•●.…_?\#-]+
     | [\[<({].*[\])>}]
-    | \$[{(].*|\$\{?\w+\}?|%\w+%|%[sdvqr]|%\(\w+\)s|\{\{.*|\#\{.*|[:@]\w+|\{[\w.]*\}\S*
+    | [\^~<>=v]{0,2}[0-9]{1,5}\.[0-9x]{1,5}(?:\.[\w+-]{1,24}){0,4}|(?:\\?u[0-9a-f]{4}|\\)+
+    | \$[{(].*|\$\{?\w+\}?|\$env:\w+|%\w+%|%env\(\w+\)%
+    | %[sdvqr]|%\(\w+\)s|\{\{.*|\#\{.*|[:@]\w+|\{[\w.]*\}\S*
     )[.,;:!]?""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -74,8 +78,13 @@ _DIGIT: Final = re.compile(r"[0-9]")
 _STRONG: Final = re.compile(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[^\s]{8,64}\Z"
 )
+_TANGLED: Final = re.compile(
+    r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[A-Za-z0-9_+=-]{20,512}\Z"
+)
+_BASE32: Final = re.compile(r"[A-Z2-7]{16,128}={0,6}")
+_SEED_WORDS: Final = re.compile(r"(?:[a-z]{3,8} ){11,23}[a-z]{3,8}")
 _DUMMY: Final = re.compile(
-    r"[xX*.0_-]+\Z|.*(?:[xX]{6}|\*{4}|\.{3}|[-_](?:here|HERE)\b|(?i:your[-_]|placeholder|redacted)"
+    r"\A[xX*.0_-]+\Z|(?:[xX]{6}|\*{4}|\.{3}|[-_](?:here|HERE)\b|(?i:your[-_]|placeholder|redacted)"
     r"|EXAMPLE(?:KEY|TOKEN)?\Z)",
     re.DOTALL,
 )
@@ -120,6 +129,7 @@ def is_word(value: str) -> bool:
 
 def is_given(value: str) -> bool:
     """Say whether ``value`` is a value of its own: no placeholder, no reference, no path."""
+    value = value[:JUDGED_CHARS_MAX]
     if value in _STATES or _PLACEHOLDER.fullmatch(value) or _REFERENCE.match(value):
         return False
     if MASK.search(value):
@@ -131,11 +141,13 @@ def is_given(value: str) -> bool:
 
 def is_opaque(value: str) -> bool:
     """Say whether ``value`` is given and is more than words joined by punctuation."""
+    value = value[:JUDGED_CHARS_MAX]
     return is_given(value) and not _WORDY.fullmatch(value)
 
 
 def is_mixed(value: str) -> bool:
     """Say whether ``value`` is given, and is letters with digits or with symbols."""
+    value = value[:JUDGED_CHARS_MAX]
     return (
         len(value) >= MIXED_CHARS_MIN
         and is_given(value)
@@ -148,13 +160,14 @@ def is_mixed(value: str) -> bool:
 
 def is_random(value: str) -> bool:
     """Say whether ``value`` looks drawn by a machine."""
+    value = value[:JUDGED_CHARS_MAX]
     return (
         len(value) >= RANDOM_CHARS_MIN
         and _DIGIT.search(value) is not None
         and _LETTER.search(value) is not None
         and not _PLAIN.fullmatch(value)
         and not _DATE.match(value)
-        and not _DUMMY.match(value)
+        and not _DUMMY.search(value)
         and " " not in value
         and is_opaque(value)
     )
@@ -165,6 +178,18 @@ def is_long_number(value: str) -> bool:
     return len(value) >= NUMBER_DIGITS_MIN and value.isdigit() and not is_dummy(value)
 
 
+def is_tangled(value: str) -> bool:
+    """Say whether ``value`` is one long run of digits, small and capital letters."""
+    return _TANGLED.match(value) is not None and not is_dummy(value)
+
+
+def is_seed(value: str) -> bool:
+    """Say whether ``value`` is a seed of a wallet, in words, or of one-time codes, in Base32."""
+    if _BASE32.fullmatch(value):
+        return _DIGIT.search(value) is not None
+    return _SEED_WORDS.fullmatch(value) is not None and _SENTENCE_WORDS.isdisjoint(value.split())
+
+
 def is_passphrase(value: str) -> bool:
     """Say whether a ``value`` with blanks is a passphrase rather than a sentence or a label."""
     words = value.lower().split()
@@ -173,7 +198,11 @@ def is_passphrase(value: str) -> bool:
         and 2 <= len(words) <= PASSPHRASE_WORDS_MAX
         and value.isascii()
         and is_given(value)
-        and all(word.strip("!?.*#-").isalnum() and len(word) > 1 for word in words)
+        and all(
+            (len(word) > 1 or word.isdigit())
+            and (word.strip("!?.*#-").isalnum() or _DIGIT.search(word))
+            for word in words
+        )
         and value[-1] not in ".:?"
         and _SENTENCE_WORDS.isdisjoint(words)
     )
@@ -181,6 +210,7 @@ def is_passphrase(value: str) -> bool:
 
 def is_code(value: str) -> bool:
     """Say whether an unquoted ``value`` is an expression such as ``settings.token``."""
+    value = value[:JUDGED_CHARS_MAX]
     return _CODE.fullmatch(value) is not None and not is_random(value)
 
 
@@ -191,8 +221,9 @@ def is_strong(value: str) -> bool:
 
 def is_dummy(body: str) -> bool:
     """Say whether the ``body`` of a token was typed to stand for one, as in ``sk-xxxxxxxx``."""
+    body = body[:JUDGED_CHARS_MAX]
     few = len(body) >= RANDOM_CHARS_MIN and len(set(body)) < DIFFERENT_CHARS_MIN
-    return few or _DUMMY.match(body) is not None
+    return few or _DUMMY.search(body) is not None
 
 
 def _is_path(value: str) -> bool:

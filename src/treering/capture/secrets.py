@@ -24,17 +24,28 @@ from treering.capture.personal_rules import (
 from treering.capture.secret_assignments import NAME_CHARS_MAX, Span
 from treering.capture.secret_names import PIN_DIGITS_MIN, Named, holds_secret, named
 from treering.capture.secret_rules import GENERIC, SECRET_RULES, Rule
-from treering.capture.secret_values import MASK
+from treering.capture.secret_values import MASK, is_tangled
 from treering.model.codec import Json
 
 HASH_DIGITS: Final = 8
 KEYS_MAX: Final = 1_000
 """Keys without a secret that are remembered: the same few stand in every event."""
 KEY_CHARS_MAX: Final = 64
+WRAPPED_LINES_MAX: Final = 64
+WRAPPED_CHARS_MIN: Final = 16
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _FLAG: Final = re.compile(r"--?[A-Za-z][\w-]{1,48}")
 _HEADER: Final = "authorization: "
+_CODES: Final = re.compile(
+    r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\^_])"
+)
+_JOINT: Final = re.compile(
+    r"\\[ ]?\r?\n[ \t]{0,32}[A-Za-z0-9+/_=.~-]{4,4096}+"
+    r"|[\"'][ ]{0,4}[+.&\\]?[ ]{0,4}\r?\n"
+    r"[ \t]{0,32}[+.&]?[ ]{0,4}[\"'][A-Za-z0-9+/_=.~-]{4,4096}+(?=[\"'])"
+)
+_WRAPPED: Final = re.compile(r"\r?\n[ \t]{0,8}([A-Za-z0-9+/_=-]{16,4096}+)(?=[\s\"']|\Z)")
 
 
 class GuardFailed(RuntimeError):
@@ -59,8 +70,8 @@ class Guard:
         self._key = key
         self._personal = personal
         rules = (*SECRET_RULES, *PERSONAL_RULES) if personal else SECRET_RULES
-        self._rules = [rule for rule in (*rules, _MASKED) for _ in rule.keywords]
-        words = [word for rule in (*rules, _MASKED) for word in rule.keywords]
+        self._rules = [rule for rule in (*rules, _CODED, _MASKED) for _ in rule.keywords]
+        words = [word for rule in (*rules, _CODED, _MASKED) for word in rule.keywords]
         self._clean_keys: set[str] = set()
         self._keywords = AhoCorasick(words, implementation=Implementation.DFA)
         self._encoded_keywords = BytesAhoCorasick(
@@ -162,6 +173,8 @@ class Guard:
             hits = self._keywords.find_matches_as_indexes(text, True)
         except UnicodeEncodeError:
             return self._spans(_SURROGATE.sub("\ufffd", text))
+        if "\x1b" in text:
+            return self._coded_spans(text)
         spans: list[Span] = find_phones(text) if self._personal else []
         if not hits and not spans:
             return ()
@@ -186,7 +199,15 @@ class Guard:
             else:
                 known = span
             (masks if rule is _MASKED else spans).append(span)
-        return _merged(spans, masks) if spans else ()
+        return _continued(text, _merged(spans, masks)) if spans else ()
+
+    def _coded_spans(self, text: str) -> Sequence[Span]:
+        """Find the secrets in ``text`` as a reader sees it, without the codes of a terminal."""
+        plain, removed = _without_codes(text)
+        return [
+            (rule, start + _shift(removed, start), end + _shift(removed, end - 1))
+            for rule, start, end in self._spans(plain)
+        ]
 
     def _masked(self, text: str, spans: Iterable[Span]) -> str:
         parts = []
@@ -251,6 +272,49 @@ def _merged(spans: list[Span], masks: list[Span]) -> list[Span]:
     return merged
 
 
+def _without_codes(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """Give ``text`` without the codes of a terminal, and how many characters went before where."""
+    parts: list[str] = []
+    removed: list[tuple[int, int]] = []
+    done = kept = 0
+    for code in _CODES.finditer(text):
+        parts.append(text[done : code.start()])
+        kept += code.start() - done
+        done = code.end()
+        removed.append((kept, done - kept))
+    plain = "".join([*parts, text[done:]]).replace("\x1b", " ")
+    return plain, removed
+
+
+def _shift(removed: list[tuple[int, int]], at: int) -> int:
+    index = bisect_left(removed, (at + 1, 0))
+    return removed[index - 1][1] if index else 0
+
+
+def _continued(text: str, spans: Sequence[Span]) -> Sequence[Span]:
+    """Let each span go on where its secret was wrapped: by a backslash, a plus or a terminal."""
+    if not spans or "\n" not in text:
+        return spans
+    grown = []
+    for rule, start, end in spans:
+        stop = end
+        for _ in range(WRAPPED_LINES_MAX):
+            joint = _JOINT.match(text, stop)
+            if joint is not None:
+                stop = joint.end()
+                continue
+            line = _WRAPPED.match(text, stop)
+            if (
+                line is None
+                or end - start < WRAPPED_CHARS_MIN
+                or not is_tangled(line[1].replace("/", "+"))
+            ):
+                break
+            stop = line.end()
+        grown.append((rule, start, stop))
+    return _merged(grown, [])
+
+
 def _mask_span(text: str, start: int, _end: int) -> Span | None:
     found = MASK.match(text, start)
     return None if found is None else ("mask", *found.span())
@@ -260,4 +324,6 @@ def _never(_encoded: bytes, _end: int) -> bool:
     return False
 
 
+# What stands between the codes of a terminal is looked at without them.
+_CODED: Final = Rule("codes", ("\x1b[", "\\u001b["), lambda _text, _start, _end: None)
 _MASKED: Final = Rule("mask", ("[redacted:",), _mask_span, is_called=_never)

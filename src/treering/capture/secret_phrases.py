@@ -1,0 +1,307 @@
+"""Secrets that their place gives away: arguments of commands and calls, SQL, cookies, prose.
+
+No name stands beside them. Each phrase says what comes between its keyword and the secret.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from treering.capture.secret_assignments import Span
+from treering.capture.secret_names import named
+from treering.capture.secret_values import is_given, is_mixed, is_random, is_tangled
+
+Check: TypeAlias = Callable[[str], bool]
+
+PHRASE_CHARS_MAX: Final = 128
+BARE_GROUP: Final = 3
+COOKIES_MAX: Final = 64
+COLUMNS_CHARS_MAX: Final = 320
+
+# Up to the flag of a command, on the same line.
+_ON: Final = r"[^\n]{0,256}?\s"
+_FIRST_OF_TWO: Final = r"\s{0,4}[\"'][^\"'\n]{1,64}[\"'],\s{0,4}"
+_LAST_OF_SOME: Final = rf"[^\n]{{0,{PHRASE_CHARS_MAX}}}?,\s{{0,4}}"
+_ACCOUNT: Final = r"[^\n]{0,64}?[ :][\w$#.-]{1,32}/"
+_WORD: Final = r"[^\s\"'$<-][^\s\"']{2,127}"
+_LITERAL: Final = r"[bBrR]?(?:\"(?P<double>[^\"\n]{3,512})\"|'(?P<single>[^'\n]{3,512})')"
+
+
+class Phrase(NamedTuple):
+    """A keyword, the text between it and the secret, and what the secret must look like."""
+
+    keywords: str
+    between: str
+    check: Check = is_given
+    bare: str = _WORD
+    """What a secret without quotes looks like; empty if it must have quotes."""
+    bare_check: Check | None = None
+
+
+def is_no_port(value: str) -> bool:
+    """Say whether ``value`` looks like a password, and not like ports or an address."""
+    return is_mixed(value) and re.match(r"[0-9.]{1,15}(?::|/|\Z)", value) is None
+
+
+def is_drawn(value: str) -> bool:
+    """Say whether ``value`` is a tangle of letters and digits or a random UUID."""
+    return is_tangled(value) or _UUID.fullmatch(value) is not None
+
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_RANDOM_WORD: Final = r"[A-Za-z0-9_+/=~.-]{20,512}(?![\w:(])"
+
+PHRASES: Final = (
+    # Commands, by the flag that takes a password.
+    Phrase("curl", rf"{_ON}(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{{1,64}}:"),
+    Phrase("sshpass", rf"{_ON}-p ?"),
+    Phrase("docker login", rf"{_ON}-p[ =]"),
+    Phrase("redis-cli", rf"{_ON}-a "),
+    Phrase("sqlcmd|bcp|ipmitool", rf"{_ON}-P ?"),
+    Phrase("zip", rf"{_ON}-P ?", is_mixed),
+    Phrase("mysql", rf"{_ON}-p"),
+    Phrase("7z", rf"{_ON}-p", is_mixed),
+    Phrase("az login", rf"{_ON}(?:-p|--password)[ =]"),
+    Phrase("ldapsearch|ldapadd|ldapmodify|ldappasswd", rf"{_ON}-w ?"),
+    Phrase("ConvertTo-SecureString", rf"{_ON}(?:-String )?", bare=""),
+    Phrase("smbclient", rf"{_ON}-U ?[\"']?[^\s%\"']{{1,64}}%"),
+    Phrase("mongo|cqlsh|psexec|twine", rf"{_ON}-p[ =]"),
+    Phrase("snmp", rf"{_ON}-[AX] "),
+    Phrase("openssl", rf"{_ON}(?:-k |-pass(?:in|out)? [\"']?pass:)"),
+    Phrase("freerdp|cmdkey", rf"{_ON}/p(?:ass)?:"),
+    Phrase("http -a|https -a", r"[ =]?[\"']?[^\s:\"'$]{1,64}:"),
+    Phrase("htpasswd", rf"{_ON}-[a-zA-Z]{{0,3}}b[a-zA-Z]{{0,3}}\s\S{{1,128}}\s\S{{1,64}}\s"),
+    Phrase("net use", rf"(?:r[ ]\S{{1,64}}[ ]|{_ON}/user:\S{{1,64}}[ ])", is_mixed),
+    Phrase("iwconfig", rf"{_ON}key (?:s:)?"),
+    Phrase("useradd|usermod", rf"{_ON}-p ", bare=r"\$?[^\s\"'<-][^\s\"']{2,127}", check=is_mixed),
+    Phrase("sqlplus|impdp|expdp|sqlldr|rman", _ACCOUNT, is_mixed, r"[^\s\"'$<@/-][^\s\"'@]{2,127}"),
+    Phrase("sqlplus|impdp|expdp", _ACCOUNT, is_given, r"[^\s\"'$<@/-][^\s\"'@]{2,127}(?=@)"),
+    Phrase("http-basic.", r"\S{1,100} \S{1,64} ", is_random, _RANDOM_WORD),
+    Phrase("oracle:thin:", r"[\w$#.-]{1,32}/", bare=r"[^\s\"'$<@/-][^\s\"'@]{2,127}"),
+    # A user and then a password, as most commands take them.
+    Phrase(" -u | -U ", r"\S{1,64}[^\n]{0,64}?\s-[pPwW] ?", is_no_port),
+    Phrase(" auth | login ", r"(?:--?[\w-]{1,24}[ =])?", is_random, _RANDOM_WORD),
+    Phrase(" -t | --auth", r"[ =]?", is_drawn, r"[A-Za-z0-9_-]{24,512}(?![\w:/.(])"),
+    Phrase("AUTH ", r"(?:[\w.-]{1,32} )?", is_random, _RANDOM_WORD),
+    # SQL.
+    Phrase(
+        "identified|IDENTIFIED|Identified",
+        r"\s{1,4}(?i:with\s\S{1,40}\s)?(?i:by)\s{1,4}(?i:password\s)?",
+        bare=r"[^\s\"'`:@;,$<(-][^\s\"'`;,]{2,127}",
+        bare_check=is_mixed,
+    ),
+    Phrase("login(|Client(|connect(", r"\s{0,4}", is_random, ""),
+    Phrase("Client(", _FIRST_OF_TWO, is_random, ""),
+    # Calls whose argument is a password or a key.
+    Phrase("HTTPBasicAuth(|NetworkCredential(|PSCredential(", _FIRST_OF_TWO, bare=""),
+    Phrase("auth=(|auth = (|auth: (|auth: [", _FIRST_OF_TWO, bare=""),
+    Phrase("basic_auth(|basicAuth(|SetBasicAuth(|setBasicAuth(", _FIRST_OF_TWO, bare=""),
+    Phrase("login(|Login(|log_in(|sign_in(|signIn(|authenticate(", _FIRST_OF_TWO, bare=""),
+    Phrase("WiFi.begin(", _FIRST_OF_TWO, bare=""),
+    Phrase("getConnection(", r"[^,\n]{1,128},\s{0,4}[\"'][^\"'\n]{1,64}[\"'],\s{0,4}", bare=""),
+    Phrase(
+        "jwt.sign(|jwt.encode(|jwt.verify(|jwt.decode(|JWT.encode(", _LAST_OF_SOME, is_mixed, ""
+    ),
+    Phrase("createHmac(|createCipheriv(|hash_hmac(", _LAST_OF_SOME, is_mixed, ""),
+    Phrase("hmac.new(|AES.new(|Fernet(|SecretKeySpec(|hmac.New(", r"[^,\n]{0,32}?", is_mixed, ""),
+)
+
+
+def find_phrase(phrase: Phrase) -> Callable[[str, int, int], Span | None]:
+    """Give the function that finds the secret of ``phrase`` after its keyword."""
+    bare = f"|(?P<bare>{phrase.bare})" if phrase.bare else ""
+    pattern = re.compile(f"{phrase.between}(?:{_LITERAL}{bare})")
+    bare_check = phrase.bare_check or phrase.check
+
+    def locate(text: str, _start: int, end: int) -> Span | None:
+        found = pattern.match(text, end)
+        if found is None or found.lastgroup is None:
+            return None
+        check = bare_check if found.lastgroup == "bare" else phrase.check
+        value = found[found.lastgroup]
+        return ("password", *found.span(found.lastgroup)) if check(value) else None
+
+    return locate
+
+
+_COOKIES: Final = re.compile(r"[\"'`]?\]?[ ]{0,2}(?:[:=,]|(?<=[ -]b))?[ ]{0,2}\\{0,7}[\"'`]?")
+_COOKIE: Final = re.compile(
+    r"[{, \"']{0,4}(?P<name>[\w.$!#%*+^-]{1,96})(?:=|[\"'][ ]?:[ ]?[\"'])"
+    r"(?P<value>[^\s;,\"'`\\<>]{0,4096}+)(?:;[ ]?|[\"'],|(?P<end>))"
+)
+_STORED: Final = re.compile(
+    r"\t/[^\t\n]{0,128}\t(?:TRUE|FALSE)\t[0-9]{1,16}\t[^\t\n]{1,96}\t(\S{16,4096})"
+)
+
+
+def find_cookie(text: str, start: int, end: int) -> Span | None:
+    """Find the values in a ``Cookie`` header that were drawn by a machine, first to last."""
+    opened = _COOKIES.match(text, end)
+    at = end if opened is None else opened.end()
+    if at == end and start:
+        return None
+    first, last = 0, 0
+    for _ in range(COOKIES_MAX):
+        cookie = _COOKIE.match(text, at)
+        if cookie is None:
+            break
+        value = cookie["value"]
+        if len(value) >= 16 and is_random(value.replace("%", "")) and cookie["name"][:3] != "_ga":
+            first, last = first or cookie.start("value"), cookie.end("value")
+        at = cookie.end()
+        if cookie["end"] is not None:
+            break
+    return ("cookie", first, last) if last else None
+
+
+def find_stored_cookie(text: str, _start: int, end: int) -> Span | None:
+    """Find the value in a line of a cookie file, whose fields stand between tabs."""
+    found = _STORED.match(text, end)
+    return ("cookie", *found.span(1)) if found and is_random(found[1]) else None
+
+
+def is_before_tab(encoded: bytes, end: int) -> bool:
+    """Say whether a tab stands at ``end``, as it is or as JSON writes it."""
+    return encoded[end : end + 1] == b"\t" or encoded[end : end + 2] == b"\\t"
+
+
+_OPENED: Final = re.compile(r"\s{0,8}\(?")
+_COLUMNS: Final = re.compile(r"\(([^()]{1,300})\)\s{0,8}\Z")
+_VALUE: Final = re.compile(
+    r"\s{0,8}(?:'([^'\n]{0,512})'|\"([^\"\n]{0,512})\"|([^,()'\"]{1,128}))\s{0,8}[,)]"
+)
+
+
+def find_inserted(text: str, start: int, end: int) -> Span | None:
+    """Find what ``INSERT INTO … (name, password) VALUES (…)`` puts into a column so named."""
+    if text[max(0, start - 8) : start].rstrip()[-1:] != ")":
+        return None
+    columns = _COLUMNS.search(text, max(0, start - COLUMNS_CHARS_MAX), start)
+    opened = _OPENED.match(text, end)
+    if columns is None or opened is None:
+        return None
+    at = opened.end()
+    for column in columns[1].split(","):
+        value = _VALUE.match(text, at)
+        if value is None or value.lastindex is None:
+            return None
+        promise = named(column.strip(" \n\t`\"'[]")[-48:])
+        literal = value[value.lastindex]
+        is_literal = value.lastindex < BARE_GROUP and is_given(literal)
+        if promise and is_literal and (promise.rule == "password" or is_random(literal)):
+            return promise.rule, *value.span(value.lastindex)
+        at = value.end()
+    return None
+
+
+_PIPED: Final = re.compile(
+    r"(?:[ ]-n)?[ ](?:\"([^\"\n$]{3,256})\"|'([^'\n]{3,256})'|([^\s\"'$|<>()]{3,256}))"
+    r"(?:\s{0,4}\|[^\n|]{0,80}?"
+    r"(?:sudo[ ](?:-\w{1,16}[ ]){0,3}-S|stdin|passwd|login|secrets?[ ]|kinit)|(?P<inner>))"
+)
+_INNER: Final = re.compile(r"(?i:pass|key|token|secret)[\w-]{0,24}[ =]{1,2}(?:[\"']|<\()\Z")
+_HERE: Final = re.compile(
+    r"[ ]?(?:\"([^\"\n$]{3,256})\"|'([^'\n]{3,256})'|([^\s\"'$|<>()]{3,256}))"
+)
+_TAKES_SECRET: Final = re.compile(
+    r"(?i:passw|login|token|kinit|auth|secret|sudo|pass )[^\n]{0,60}\Z"
+)
+
+
+def find_echoed(text: str, start: int, end: int) -> Span | None:
+    """Find what is piped into a command that asks for a password: ``echo … | sudo -S``."""
+    found = _PIPED.match(text, end)
+    if found is None:
+        return None
+    group = next(index for index in (1, 2, 3) if found[index] is not None)
+    if found["inner"] is not None and not _INNER.search(text, max(0, start - 40), start):
+        return None
+    value = found[group].rpartition(":")[2]
+    return (
+        ("password", found.end(group) - len(value), found.end(group)) if is_mixed(value) else None
+    )
+
+
+def find_here_string(text: str, start: int, end: int) -> Span | None:
+    """Find what a here-string gives to a command that asks for a password."""
+    found = _HERE.match(text, end)
+    if found is None or not _TAKES_SECRET.search(text, max(0, start - PHRASE_CHARS_MAX), start):
+        return None
+    value = found[found.lastindex or 0].rpartition(":")[2]
+    stop = found.end(found.lastindex or 0)
+    return ("password", stop - len(value), stop) if is_mixed(value) else None
+
+
+_EXPECTED: Final = re.compile(
+    r"[^\n]{0,40}(?i:password)[^\n]{0,24}[\n;]\s{0,8}send(?:[ ]--)?[ ]\"([^\"\\\n$]{3,128})"
+)
+
+
+def find_expected(text: str, _start: int, end: int) -> Span | None:
+    """Find what a script of ``expect`` types when it is asked for a password."""
+    found = _EXPECTED.match(text, end)
+    return ("password", *found.span(1)) if found and is_given(found[1]) else None
+
+
+_PGPASS: Final = re.compile(
+    r"(?:^|\n|\\n)[\w.*-]{1,128}:(?:[0-9]{2,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:([^\s:\"']{3,128})(?=\s|\\|\Z)"
+)
+
+
+def find_pgpass(text: str, start: int, end: int) -> Span | None:
+    """Find the last field in a line of a ``.pgpass`` file."""
+    found = _PGPASS.search(text, max(0, start - PHRASE_CHARS_MAX), end + 4 * PHRASE_CHARS_MAX)
+    return ("password", *found.span(1)) if found and is_given(found[1]) else None
+
+
+FOREIGN: Final = (
+    "Mot de passe|mot de passe|contraseña|Contraseña|пароль|Пароль|密码|密碼|パスワード|비밀번호"
+    "|senha|Senha|Kennwort|kennwort|wachtwoord|Wachtwoord|hasło|Hasło|lösenord|Lösenord|adgangskode"
+    "|heslo|Heslo|salasana|Salasana|jelszó|şifre|Şifre|parola d'ordine|كلمة المرور|סיסמה|पासवर्ड"
+)
+_FOREIGN: Final = re.compile(
+    r"(?:\*\*)?[\"'`]?[ ]?"
+    r"(?:[:\uff1a=]|[ ](?:est|es|é|ist|is|это|e)[ ]|是|は)(?:\*\*)?[ ]{0,2}[\"'`«“]?"
+    r"([^\s\"'`«»“”<>\uff0c。,;]{5,128})"
+)
+
+
+def find_foreign(text: str, _start: int, end: int) -> Span | None:
+    """Find a password beside the word for it in another language."""
+    found = _FOREIGN.match(text, end)
+    if found is None:
+        return None
+    value = found[1].rstrip(".:")
+    digit = any(character.isdigit() for character in value)
+    return (
+        ("password", found.start(1), found.start(1) + len(value))
+        if digit and is_mixed(value)
+        else None
+    )
+
+
+_WEBHOOK: Final = re.compile(r"(?:s|b2)?/((?:[A-Za-z0-9_-]{0,64}/)?[A-Za-z0-9@/_-]{32,512})")
+_SIGNATURE: Final = re.compile(r"[A-Za-z0-9%+/=_-]{32,512}")
+
+
+def find_webhook(text: str, _start: int, end: int) -> Span | None:
+    """Find the path of a webhook, which is all that a sender needs."""
+    found = _WEBHOOK.match(text, end)
+    return ("webhook", *found.span(1)) if found and is_random(found[1]) else None
+
+
+def find_signature(text: str, _start: int, end: int) -> Span | None:
+    """Find what signs an address, and so opens it."""
+    found = _SIGNATURE.match(text, end)
+    return ("token", *found.span()) if found and is_random(found[0]) else None
+
+
+_CODE: Final = re.compile(r"[A-Za-z0-9_/%.+=-]{30,1024}")
+
+
+def find_code(text: str, start: int, end: int) -> Span | None:
+    """Find a key or a grant that an address carries as its ``code``."""
+    if start and text[start - 1] not in "?& \n\"'":
+        return None
+    found = _CODE.match(text, end)
+    return ("token", *found.span()) if found and is_random(found[0]) else None
