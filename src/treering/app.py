@@ -74,8 +74,8 @@ def open(  # noqa: A001  (the public door is treering.open)
     ):
         if value not in allowed:
             raise InvalidInput(f"invalid {name}: {value}", hint=f"use {' or '.join(allowed)}")
-    drafter = Drafter(guard=_guard, mode=guard, clock=now_ms)
     store = _store(path, durability, mode, partial(keys_folder, keys))
+    drafter = Drafter(guard=_guard, mode=guard, clock=now_ms, seals=store.vault.seals)
     ledger = Ledger(
         store,
         drafter=drafter,

@@ -46,7 +46,9 @@ def open_ledger(
     store = SqliteStore(database, vault)
     if autocheckpoint_pages is not None:
         database.writer().wal_autocheckpoint(autocheckpoint_pages)
-    drafter = Drafter(guard=lambda: Guard(key=b"tests"), mode="off", clock=now_ms)
+    drafter = Drafter(
+        guard=lambda: Guard(key=b"tests"), mode="off", clock=now_ms, seals=lambda _: False
+    )
     return Ledger(store, drafter=drafter, clock=now_ms)
 
 

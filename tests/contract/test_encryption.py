@@ -336,7 +336,10 @@ def test_without_the_key_headers_are_read_and_payloads_are_not(sealed: Ledger, k
     name = key_file(keys)
     lose_keys(keys)
 
-    assert [header.summary for header in sealed.query(HERE).items] == ["a", "large"]
+    assert [header.summary for header in sealed.query(HERE).items] == [
+        "user message, 1 character",
+        "large",
+    ]
     for read in (
         lambda: sealed.event(HERE, "e1"),
         lambda: sealed.event(HERE, "e2"),

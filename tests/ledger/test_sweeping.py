@@ -54,7 +54,9 @@ def calendar() -> Calendar:
 @pytest.fixture
 def ledger(ledger: Ledger, calendar: Calendar) -> Ledger:
     """Return an empty ledger whose time is the calendar's."""
-    drafter = Drafter(guard=lambda: Guard(key=b"tests"), mode="off", clock=calendar)
+    drafter = Drafter(
+        guard=lambda: Guard(key=b"tests"), mode="off", clock=calendar, seals=lambda _: False
+    )
     return Ledger(ledger._store, drafter=drafter, clock=calendar)
 
 

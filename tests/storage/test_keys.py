@@ -56,6 +56,7 @@ def test_a_file_says_whose_keys_it_holds_and_is_named_by_a_hash(
     vault: KeyFolder, folder: Path
 ) -> None:
     vault.create("ac:me/ä", at_ms=5)
+    vault.confirm("ac:me/ä")
 
     (path,) = files(folder)
     content = written(folder)

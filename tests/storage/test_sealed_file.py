@@ -73,7 +73,7 @@ def verified(path: Path, keys: Path) -> Verification:
 # What the bytes give away.
 
 
-def test_no_file_holds_a_payload_and_every_file_holds_the_summaries(path: Path, keys: Path) -> None:
+def test_no_file_holds_a_payload_or_a_summary_that_repeats_it(path: Path, keys: Path) -> None:
     dice = Random(7)
     events = [
         marked(dice, f"e{size}", size=size, session_id="s1")
@@ -86,7 +86,7 @@ def test_no_file_holds_a_payload_and_every_file_holds_the_summaries(path: Path, 
         content = raw_bytes(path)
         for event in events:
             summary, refs, *private = traces(event)
-            assert summary in content
+            assert summary not in content
             assert refs in content
             assert [trace for trace in private if trace in content] == []
         assert [event.payload for event in ledger.events(SCOPE).items] == [
@@ -114,7 +114,7 @@ def test_other_tools_see_no_payload_and_trip_over_none(sealed: Ledger, path: Pat
             "SELECT summary, payload_json FROM episodic_events ORDER BY id"
         ).fetchall()
 
-    assert found == [("inline", None), ("large", None), ("none", None)]
+    assert found == [("user message, 6 characters", None), ("large", None), ("none", None)]
 
 
 def test_redacting_takes_the_sealed_bytes_too(sealed: Ledger, path: Path) -> None:
@@ -145,13 +145,14 @@ def test_a_backup_shows_nothing_once_the_keys_are_destroyed(
     with treering.open(copy, keys=keys) as restored:
         events = restored.events(HERE).items
         assert [event.payload for event in events] == ["[REDACTED]", "[REDACTED]", None]
-        assert [event.summary for event in events] == ["a", "large", "c"]
+        shown = "user message, 1 character"
+        assert [event.summary for event in events] == [shown, "large", "c"]
         proof = restored.verify()
         assert (proof.intact, proof.events, proof.sealed) == (True, 3, 2)
         with pytest.raises(KeyMissing, match="was destroyed"):
             restored.export(HERE, io.BytesIO(), payloads="included")
         assert restored.export(HERE, io.BytesIO()).events == 3
-        assert restored.append([said("whatever", event_id="a")])[0].summary == "a"
+        assert restored.append([said("whatever", event_id="a")])[0].summary == shown
 
 
 def test_a_restored_backup_is_redacted_by_destroying_once_more(

@@ -14,6 +14,7 @@ import uuid_utils
 
 from treering.errors import InvalidInput, InvalidKind, SensitiveContent, TooLarge
 from treering.ledger.chain import SALT_BYTES, header_digest
+from treering.ledger.legible import without_words
 from treering.ledger.records import Draft
 from treering.model.codec import (
     PAYLOAD_BYTES_MAX,
@@ -57,8 +58,17 @@ _RECORDABLE: Final = {
 class Drafter:
     """Turns new events into drafts, by one guard and one clock."""
 
-    def __init__(self, *, guard: Callable[[], Guard], mode: GuardMode, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        guard: Callable[[], Guard],
+        mode: GuardMode,
+        clock: Clock,
+        seals: Callable[[str], bool],
+    ) -> None:
         self._guard = guard
+        self._seals = seals
+        """Says whether payloads of a scope are sealed."""
         self._found_guard: Guard | None = None
         self._mode = mode
         self._clock = possible_clock(clock)
@@ -72,7 +82,7 @@ class Drafter:
 
     def masking(self) -> Drafter:
         """Return one that masks secrets in payloads, too, whatever this one does."""
-        return Drafter(guard=self._guard, mode="mask", clock=self._clock)
+        return Drafter(guard=self._guard, mode="mask", clock=self._clock, seals=self._seals)
 
     def draft(
         self, events: Sequence[NewEvent], numbers: Sequence[int | None] | None = None
@@ -85,11 +95,19 @@ class Drafter:
         now_ms = self._clock()
         drafts: list[Draft] = []
         at = 0
+        sealed: dict[str, bool] = {}
         try:
             for event, number in zip(events, numbers or repeat(None), strict=False):
                 kind = _RECORDABLE.get(event.kind) or _recordable(event.kind)
+                stated = event
+                if event.payload is not None:
+                    name = event.scope
+                    if name not in sealed:
+                        sealed[name] = self._seals(self._scopes.get(name) or self._new_scope(name))
+                    if sealed[name]:
+                        stated = without_words(event)
                 salt = salts[at : at + SALT_BYTES]
-                drafts.append(self._draft(event, kind, now_ms, salt, number))
+                drafts.append(self._draft(stated, kind, now_ms, salt, number))
                 at += SALT_BYTES
         except (TypeError, AttributeError) as error:
             raise InvalidInput(

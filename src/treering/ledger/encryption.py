@@ -23,6 +23,7 @@ def encrypt(store: EventStore, scope: Scope, *, at_ms: int) -> KeyReceipt:
     generation = store.vault.create(scope, at_ms=at_ms)
     # The key first: who finds the mark, finds the key.
     store.seal_scope(scope)
+    store.vault.confirm(scope)
     return KeyReceipt(scope=scope, generation=generation, created=created)
 
 
@@ -103,7 +104,9 @@ def _check_not_lost(store: EventStore, scope: Scope) -> None:
 
     Others have them: a new generation made here would have the number of one of theirs.
     """
-    if store.is_sealed(scope) and not store.vault.records(scope):
+    if store.vault.records(scope):
+        return
+    if store.is_sealed(scope) or store.sealed_payloads(scope):
         raise KeyMissing(
             f"scope {scope} is sealed, and its key is not here",
             hint="put the key file into the folder of keys, or say where it is with TREERING_KEYS",

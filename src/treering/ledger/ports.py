@@ -324,7 +324,16 @@ class Vault(Protocol):
         """Return what is known of each generation, without the keys."""
 
     def create(self, scope: str, *, at_ms: int) -> int:
-        """Make the next generation unless one is in use; return the one that is."""
+        """Make the next generation unless one is in use; return the one that is, or will be.
+
+        It is in use for good once ``confirm`` is called.
+        """
+
+    def confirm(self, scope: str) -> None:
+        """Note that the ledger says that the scope is encrypted, so that it always has to."""
+
+    def has_sealed(self, scope: str) -> bool:
+        """Whether a key of the scope is or was in use."""
 
     def rotate(self, scope: str, *, at_ms: int) -> int:
         """Make the next generation and use it from now on. Raises KeyMissing if none is in use."""

@@ -51,6 +51,7 @@ def verify(
     count = _Count()
     checked = broken = 0
     first: Broken | None = None
+    scopes: set[str] = set()
     for session in sessions:
         checked += 1
         fault, found = _check_still(store, session)
@@ -60,7 +61,8 @@ def verify(
             first = first or fault
         if progress is not None:
             progress(found.events)
-    stray = store.stray() if whole else None
+        scopes.add(session.scope)
+    stray = (store.stray() or _unmarked(store, scopes)) if whole else None
     if stray is not None and first is None:
         first = Broken(scope="", session_id="", seq=0, event_id=None, fault="file", detail=stray)
     return Verification(
@@ -73,6 +75,14 @@ def verify(
         broken_sessions=broken,
         first_broken=first,
     )
+
+
+def _unmarked(store: EventStore, scopes: Iterable[str]) -> str | None:
+    """Say which scope was encrypted and no longer says so: its mark was taken away."""
+    for name in sorted({*scopes} - {*store.sealed_scopes()}):
+        if store.vault.has_sealed(Scope(name)):
+            return f"scope {name} was encrypted, but the ledger no longer says so"
+    return None
 
 
 def _check_still(store: EventStore, session: SessionRecord) -> tuple[Broken | None, _Count]:

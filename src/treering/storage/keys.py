@@ -54,6 +54,8 @@ class _Ring(msgspec.Struct, frozen=True, kw_only=True):
     scope: str
     in_use: _Count | None = None
     """The generation that new payloads are sealed under."""
+    pending: _Count | None = None
+    """A generation that is used as soon as the ledger says that the scope is encrypted."""
     generations: list[_Generation] = []
 
     def find(self, generation: int) -> _Generation | None:
@@ -81,16 +83,23 @@ class KeyFolder:
     # For those who seal and open.
 
     def seals(self, scope: str) -> bool:
-        """Whether the scope has a key in use."""
+        """Whether the scope has a key in use, or one that is about to be."""
         opened = self._open(scope)
-        return opened is not None and opened.ring.in_use is not None
+        return opened is not None and _current(opened.ring) is not None
+
+    def has_sealed(self, scope: str) -> bool:
+        """Whether a key of the scope is or was in use."""
+        opened = self._open(scope)
+        if opened is None:
+            return False
+        return any(one.generation != opened.ring.pending for one in opened.ring.generations)
 
     def in_use(self, scope: str) -> AesKey:
         """Return the key that new payloads are sealed under. Raises KeyMissing."""
         opened = self._open(scope)
         if opened is None:
             raise self._missing(scope)
-        number = opened.ring.in_use or 0
+        number = _current(opened.ring) or 0
         key = opened.keys.get(number) or _key(opened, number)
         if key is None:
             raise _out_of_use(scope)
@@ -114,20 +123,35 @@ class KeyFolder:
     # For those who look after the keys.
 
     def create(self, scope: str, *, at_ms: int) -> int:
-        """Make the next generation unless one is in use; return the one that is."""
+        """Make the next generation unless one is in use; return the one that is, or will be.
+
+        It is in use for good once ``confirm`` is called: until then the ledger need not say that
+        the scope is encrypted.
+        """
         cipher()
 
         def change(ring: _Ring) -> _Ring:
-            return ring if ring.in_use is not None else _grown(ring, at_ms)
+            if _current(ring) is not None:
+                return ring
+            grown = _grown(ring, at_ms)
+            return msgspec.structs.replace(grown, in_use=None, pending=grown.in_use)
 
-        return self._change(scope, change).in_use or 0
+        return _current(self._change(scope, change)) or 0
+
+    def confirm(self, scope: str) -> None:
+        """Note that the ledger says that the scope is encrypted, so that it always has to."""
+
+        def change(ring: _Ring) -> _Ring:
+            return msgspec.structs.replace(ring, in_use=_current(ring), pending=None)
+
+        self._change(scope, change)
 
     def rotate(self, scope: str, *, at_ms: int) -> int:
         """Make the next generation and use it from now on. Raises KeyMissing if none is in use."""
         cipher()
 
         def change(ring: _Ring) -> _Ring:
-            if ring.in_use is None:
+            if _current(ring) is None:
                 raise _out_of_use(scope)
             return _grown(ring, at_ms)
 
@@ -137,7 +161,7 @@ class KeyFolder:
         """Take the key out of use: what is sealed can be read, and nothing more is sealed."""
         if not self.records(scope):
             raise self._missing(scope)
-        self._change(scope, lambda ring: msgspec.structs.replace(ring, in_use=None))
+        self._change(scope, lambda ring: msgspec.structs.replace(ring, in_use=None, pending=None))
 
     def destroy(self, scope: str, generations: Sequence[int], *, at_ms: int) -> list[int]:
         """Destroy keys; return those that were there to be destroyed."""
@@ -151,7 +175,8 @@ class KeyFolder:
                 for one in ring.generations
             ]
             in_use = None if ring.in_use in destroyed else ring.in_use
-            return msgspec.structs.replace(ring, in_use=in_use, generations=kept)
+            pending = None if ring.pending in destroyed else ring.pending
+            return msgspec.structs.replace(ring, in_use=in_use, pending=pending, generations=kept)
 
         self._change(scope, change)
         return destroyed
@@ -251,7 +276,7 @@ def _records(ring: _Ring) -> list[KeyRecord]:
             generation=one.generation,
             created_ms=one.created_ms,
             destroyed_ms=one.destroyed_ms,
-            in_use=one.generation == ring.in_use,
+            in_use=one.generation == _current(ring),
         )
         for one in ring.generations
     ]
@@ -262,7 +287,12 @@ def _grown(ring: _Ring, at_ms: int) -> _Ring:
     number = max((one.generation for one in ring.generations), default=0) + 1
     key = os.urandom(KEY_BYTES).hex()
     made = _Generation(generation=number, created_ms=at_ms, key=key)
-    return msgspec.structs.replace(ring, in_use=number, generations=[*ring.generations, made])
+    generations = [*ring.generations, made]
+    return msgspec.structs.replace(ring, in_use=number, pending=None, generations=generations)
+
+
+def _current(ring: _Ring) -> int | None:
+    return ring.in_use if ring.in_use is not None else ring.pending
 
 
 def _material(ring: _Ring) -> set[str]:

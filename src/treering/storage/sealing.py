@@ -103,6 +103,20 @@ def is_sealable(kind: str) -> bool:
     return kind not in ERASURE_KINDS
 
 
+def check_unsealed(scope: str, *, has_key: bool, has_boxes: Callable[[], bool]) -> None:
+    """Raise Corrupt if a scope that bears no mark was encrypted: somebody took the mark away.
+
+    ``has_key`` says whether a key of the scope was in use before the mark was looked for,
+    ``has_boxes`` whether sealed content was recorded in the scope lately.
+    """
+    if has_key or has_boxes():
+        raise Corrupt(
+            f"scope {scope} was encrypted, but the ledger no longer says so: it was changed from"
+            " outside, and nothing is recorded there in plain text",
+            hint=f"run treering verify, then treering keys create --scope {scope}",
+        )
+
+
 def is_box(salt: bytes | None) -> bool:
     """Whether sealed content stands where a salt stands otherwise."""
     return salt is not None and len(salt) > SALT_BYTES

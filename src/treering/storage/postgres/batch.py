@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, InvalidInput
-from treering.ledger.chain import link
+from treering.ledger.chain import SALT_BYTES, link
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage.encoding import ALWAYS, NAMED, PRIVATE, SPILLED, id_key, name_key
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.known import open_session
 from treering.storage.repeats import find_repeats, in_call_order
 from treering.storage.runs import RUN_OPEN, check_run, state_after
-from treering.storage.sealing import is_sealable, stored_content
+from treering.storage.sealing import check_unsealed, is_sealable, stored_content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -59,6 +59,12 @@ JOIN runs AS r ON r.scope = s.scope AND r.session = s.id
 WHERE s.scope = %s AND s.key = ANY(%b) AND r.run_id = ANY(%s::text[])
 """
 _SEALED: Final = "SELECT round FROM seals WHERE scope = %s"
+# Ids are made in the order of time, but for those that are given.
+_LAST_BOX: Final = """
+SELECT 1 FROM (
+  SELECT salt FROM events WHERE scope = %s ORDER BY event_id DESC LIMIT 64
+) AS e WHERE length(salt) > %s LIMIT 1
+"""
 _STATE_SCOPE: Final = "SELECT set_config('treering.scope', %s, true)"
 _POSITIONS: Final = "SELECT nextval('positions') FROM generate_series(1, %s::bigint)"
 _MOVE_HEAD: Final = "UPDATE heads SET seq = %s, link = %s WHERE scope = %s AND session = %s"
@@ -103,6 +109,9 @@ class Batch:
         self._vault = vault
         self._keys: dict[str, bytes] = {}
         self._sealed: dict[str, int] = {}
+        self._has_key: dict[str, bool] = {}
+        self._plain: set[str] = set()
+        """Scopes that were found never to have been sealed."""
         self._places: dict[tuple[str, str], Place] = {}
         self._runs: dict[tuple[int, str], int] = {}
         self._changed_runs: dict[tuple[str, int, str], tuple[int, int, int | None]] = {}
@@ -127,6 +136,8 @@ class Batch:
         self.connection.execute(
             "SELECT pg_advisory_xact_lock_shared(%s)", (self.known.lock_of(scope, ""),)
         )
+        # Before the mark is read: whoever encrypts sets it before the key is in use.
+        self._has_key[scope] = self._vault.has_sealed(scope)
         sealed = self.connection.execute(_SEALED, (scope,), binary=True)
         heads = self.connection.execute(_HEADS, (scope, keys), binary=True)
         numbers = self.connection.execute(_POSITIONS, (events,), binary=True)
@@ -266,10 +277,26 @@ class Batch:
         """Return what is stored as salt, payload and blob; sealed, if the scope is."""
         sealed = self._sealed[scope] and payload is not None and is_sealable(kind)
         key = self._vault.in_use(scope) if sealed else None
+        plain = payload is not None and not sealed and is_sealable(kind)
+        if plain and scope not in self._plain:
+            self._check_plain(scope)
         stored = stored_content(key, (scope, self._keys[scope]), event_key, salt, payload, body)
         if stored.blob_key is not None and stored.blob is not None:
             self._blobs.append((scope, stored.blob_key, stored.blob))
         return stored.salt, stored.payload, stored.blob_key
+
+    def _check_plain(self, scope: str) -> None:
+        boxless = self.known.boxless
+
+        def has_boxes() -> bool:
+            if scope in boxless:
+                return False
+            found = self.connection.execute(_LAST_BOX, (scope, SALT_BYTES), binary=True)
+            return found.fetchone() is not None
+
+        check_unsealed(scope, has_key=self._has_key[scope], has_boxes=has_boxes)
+        boxless.add(scope)
+        self._plain.add(scope)
 
     def run_state(self, session: int, run_id: str) -> int | None:
         """Return the state of a run that was loaded; None if it has not been seen."""
@@ -310,7 +337,7 @@ class Batch:
         key, name, flags = stored_id(draft, self._keys[scope])
         salt: bytes | None = draft.salt
         payload, blob = draft.payload, None
-        if draft.blob is not None or self._sealed[scope]:
+        if draft.blob is not None or payload is not None or self._sealed[scope]:
             flags |= 0 if draft.blob is None else SPILLED
             salt, payload, blob = self.content(scope, kind, key, draft.salt, payload, draft.blob)
         row = (

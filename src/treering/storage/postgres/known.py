@@ -35,6 +35,8 @@ class Known:
         self._names: dict[tuple[str, int], str] = {}
         self.sealed: dict[str, int] = {}
         """The round of each scope's seal; 0 if it is not sealed."""
+        self.boxless: set[str] = set()
+        """Scopes whose latest events were found to hold nothing sealed."""
         self.places: dict[tuple[str, str], tuple[int, int, bytes, bytes]] = {}
         """Lock, session id, scope key and session key by the names of scope and session."""
         self._cuts: dict[tuple[str, str], Cut | None] = {}

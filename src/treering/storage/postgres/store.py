@@ -294,7 +294,8 @@ class PostgresStore(MemoryKeeper):
 
     def is_sealed(self, scope: Scope) -> bool:
         """Whether payloads of the scope are sealed."""
-        return bool(self._sealed("WHERE scope = %s", (scope,), scope))
+        # Who has a key of the scope knows it, whatever became of the mark.
+        return bool(self.vault.records(scope) or self._sealed("WHERE scope = %s", (scope,), scope))
 
     def sealed_scopes(self) -> list[Scope]:
         """Return the scopes whose payloads are sealed, by name."""

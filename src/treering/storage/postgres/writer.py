@@ -102,6 +102,12 @@ class Writer:
             salt, payload, _, _ = stored_content(
                 secret, (scope, scope_key), key, salt, payload, None
             )
+        elif (
+            payload is not None
+            and is_sealable(kind)
+            and (scope not in self.known.boxless or self._vault.has_sealed(scope))
+        ):
+            return None  # The scope may have been sealed meanwhile: that is looked at under a lock.
         row = connection.execute(
             _APPEND,
             (

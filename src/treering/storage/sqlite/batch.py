@@ -6,12 +6,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, InvalidInput
-from treering.ledger.chain import link
+from treering.ledger.chain import SALT_BYTES, link
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage import encoding
 from treering.storage.repeats import find_repeats, in_call_order, same_draft, taken
 from treering.storage.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
-from treering.storage.sealing import Opener, is_sealable, stored_content
+from treering.storage.sealing import Opener, check_unsealed, is_sealable, stored_content
 from treering.storage.sqlite import rows, timeline
 from treering.storage.sqlite.reader import find_ids, stored_header
 from treering.storage.sqlite.sql import fetch_value
@@ -30,6 +30,12 @@ LOOK_AHEAD_MIN: Final = 8
 """Events of one call from which on their ids are looked for together."""
 PLAIN: Final = {"safe": encoding.ALWAYS, "private": encoding.ALWAYS | encoding.PRIVATE}
 """Flags of an event with nothing out of the ordinary, by its visibility."""
+# Ids are made in the order of time, but for those that are given.
+_LAST_BOX: Final = """
+SELECT 1 FROM (
+  SELECT position FROM events WHERE scope = ? ORDER BY event_id DESC LIMIT 64
+) AS e JOIN contents AS c ON c.position = e.position WHERE length(c.salt) > ? LIMIT 1
+"""
 
 
 class Batch:
@@ -208,7 +214,7 @@ class Batch:
             if named:
                 event_name, flags = event_id, flags | encoding.NAMED
         content: Row = (position, draft.salt, draft.payload, None)
-        if draft.blob is not None or scope_name in known.sealed:
+        if draft.blob is not None or scope_name not in known.unsealed:
             flags |= 0 if draft.blob is None else encoding.SPILLED
             owner = (scope_name, scope, scope_key)
             stored = self.content(owner, kind, key, draft.salt, draft.payload, draft.blob)
@@ -230,6 +236,18 @@ class Batch:
         if draft.made_id is None:
             self._named[scope_name, event_id] = (draft, header)
         return header
+
+    def _check_unsealed(self, name: str, scope: int) -> None:
+        known = self._known
+
+        def has_boxes() -> bool:
+            if name in known.boxless:
+                return False
+            return fetch_value(self.connection, _LAST_BOX, (scope, SALT_BYTES)) is not None
+
+        check_unsealed(name, has_key=self._vault.has_sealed(name), has_boxes=has_boxes)
+        known.boxless.add(name)
+        known.unsealed.add(name)
 
     def next_position(self) -> int:
         """Return the position of the next event."""
@@ -258,6 +276,10 @@ class Batch:
         name, number, scope_key = scope
         sealed = payload is not None and name in self._known.sealed and is_sealable(kind)
         key = self._vault.in_use(name) if sealed else None
+        known = self._known
+        plain = payload is not None and not sealed and is_sealable(kind)
+        if plain and name not in known.unsealed:
+            self._check_unsealed(name, number)
         stored = stored_content(key, (name, scope_key), event_key, salt, payload, body)
         if stored.blob_key is None or stored.blob is None:
             return stored.salt, stored.payload, None

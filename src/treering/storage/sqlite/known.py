@@ -52,6 +52,10 @@ class Known:
         """Scope id, scope key and session id by their names."""
         self.sealed: frozenset[str] = frozenset()
         """Scopes whose payloads are sealed."""
+        self.unsealed: set[str] = set()
+        """Scopes that were found never to have been sealed."""
+        self.boxless: set[str] = set()
+        """Scopes whose latest events were found to hold nothing sealed."""
         self.position = -1
         self.timed = 0
         self._version = -1
@@ -72,6 +76,8 @@ class Known:
         self.position = fetch_value(connection, "SELECT max(position) FROM events") or 0
         self.timed = timed_position(connection)
         self.sealed = sealed_scopes(connection)
+        self.unsealed.clear()
+        self.boxless -= self.sealed
 
     def drop_names(self) -> None:
         """Drop the names of sessions and all others; some may have been forgotten."""

@@ -282,13 +282,15 @@ class SqliteStore(MemoryKeeper):
                 (SEALED_MARK + scope,),
             )
             self._writer.known.sealed = sealed_scopes(batch.connection)
+            self._writer.known.unsealed.discard(scope)
             batch.dirty = True
 
         self._writer.transact(work, None)
 
     def is_sealed(self, scope: Scope) -> bool:
         """Whether payloads of the scope are sealed."""
-        return scope in self.sealed_scopes()
+        # Who has a key of the scope knows it, whatever became of the mark.
+        return bool(self.vault.records(scope)) or scope in self.sealed_scopes()
 
     def sealed_scopes(self) -> list[Scope]:
         """Return the scopes whose payloads are sealed, by name."""
