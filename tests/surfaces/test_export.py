@@ -222,6 +222,72 @@ def test_markdown_keeps_its_own_structure_whatever_was_said(cli: CommandLine) ->
     assert "````\n# Forged\n````\n" in fences
 
 
+HOSTILE = (
+    "<img src=https://evil.example/x.png>",
+    "\\\\<script>alert(1)</script>",
+    "![pixel](https://evil.example/p.png)",
+    "![pixel][1]\n\n[1]: https://evil.example/p.png",
+    "a `b` <iframe src=//evil.example></iframe> `c`",
+    "\t<object data=x>",
+    "<!-- hidden -->",
+    "[x](javascript:alert(1))",
+    "- item\n\n  <b onclick=x>y</b>",
+    "`\\`<svg onload=x>",
+    "```\ncode\n```\n<details>",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_markdown_holds_no_html_and_loads_no_image(cli: CommandLine, text: str) -> None:
+    with (
+        treering.open(cli.database) as ledger,
+        ledger.session("s1", scope=HERE, agent="x").turn() as turn,
+    ):
+        turn.user(text)
+        turn.assistant(text)
+
+    out = cli("export", "s1", *IN, "--format", "markdown", "--payloads", "included").out
+
+    tokens = MarkdownIt("commonmark", {"html": True}).parse(out)
+    every = [one for token in tokens for one in (token, *(token.children or ()))]
+    assert not {one.type for one in every} & {"html_block", "html_inline", "image"}
+    assert not any("script:" in str(one.attrs.get("href")) for one in every)
+
+
+def test_markdown_leaves_code_as_it_was_said(cli: CommandLine) -> None:
+    said = "```html\n<b>bold</b> ![x](y)\n```"
+    with (
+        treering.open(cli.database) as ledger,
+        ledger.session("s1", scope=HERE, agent="x").turn() as turn,
+    ):
+        turn.user(said)
+
+    out = cli("export", "s1", *IN, "--format", "markdown", "--payloads", "included").out
+
+    assert "> <b>bold</b> ![x](y)\n" in out
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+@pytest.mark.parametrize(
+    "character", ["\u202e", "\u2066", "\x9b", "\x85", "\u200f", "\u2028", "\ufeff"]
+)
+def test_what_is_invisible_or_turns_letters_round_is_written_out(
+    cli: CommandLine, form: str, character: str
+) -> None:
+    with treering.open(cli.database) as ledger:
+        session = ledger.session("s1", scope=HERE, agent="x", title=f"a{character}b")
+        with session.turn() as turn:
+            turn.user(f"tab\tçafé {character}evil")
+            with turn.tool("t", {"path": f"p{character}"}) as call:
+                call.finish(f"o{character}")
+
+    out = cli("export", "s1", *IN, "--format", form, "--payloads", "included").out
+
+    assert character not in out
+    assert character.encode("unicode_escape").decode() in out
+    assert "tab\tçafé" in out
+
+
 # The page.
 
 

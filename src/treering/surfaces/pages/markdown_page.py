@@ -10,6 +10,7 @@ from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.tables import clock
 from treering.surfaces.pages.checked import Checked
 from treering.surfaces.pages.html_page import WITHHELD, Written
+from treering.surfaces.pages.markup import code_lines
 from treering.surfaces.pages.transcripts import Cover, TurnHead
 from treering.surfaces.pages.wording import (
     body_of,
@@ -38,6 +39,11 @@ _SPECIAL: Final = re.compile(rf"(?P<mask>{MASK.pattern})|[\\`*_{{}}\[\]<>#|~!]|(
 A mask stays as it is, so that the last look knows it.
 """
 _TICKS: Final = re.compile(r"`+")
+_LIVE: Final = re.compile(
+    r"(\\*)(<(?=[A-Za-z/!?])|!(?=\[)"
+    r"|\[(?=[^\]\n]{0,500}\](?:\(|:)\s{0,9}<?\s{0,9}(?i:javascript|vbscript|data)\b))"
+)
+"""What is more than text to whoever shows Markdown: HTML, an image, a link that runs something."""
 
 
 def write_markdown(
@@ -119,7 +125,20 @@ def _tool(entry: Entry, mask: Mask) -> str:
 
 
 def _quoted(text: str) -> str:
-    return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
+    """Return ``text`` as a quotation that loads and runs nothing; code in it stays as it is."""
+    lines = [f"> {line}".rstrip() for line in text.split("\n")]
+    if _LIVE.search(text):
+        code = code_lines("\n".join(lines))
+        lines = [
+            line if number in code else _LIVE.sub(_as_text, line)
+            for number, line in enumerate(lines)
+        ]
+    return "\n".join(lines)
+
+
+def _as_text(found: re.Match[str]) -> str:
+    # After an odd number of backslashes it is text already.
+    return found[0] if len(found[1]) % 2 else f"{found[1]}\\{found[2]}"
 
 
 def _fenced(name: str, text: str) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MARKDOWN_CHARACTERS_MAX: Final = 200_000
 """A longer text is shown as it is."""
+_CODE: Final = ("fence", "code_block")
 _SCHEMES: Final = ("http://", "https://", "mailto:")
 
 
@@ -25,6 +26,14 @@ def markdown(text: str) -> str:
     tokens = parser.parse(text)
     _tame(tokens)
     return str(parser.renderer.render(tokens, parser.options, {}))
+
+
+def code_lines(text: str) -> set[int]:
+    """Return the numbers of the lines of Markdown that are blocks of code; none of a long text."""
+    if len(text) > MARKDOWN_CHARACTERS_MAX:
+        return set()
+    blocks = [token.map for token in _parser().parse(text) if token.type in _CODE and token.map]
+    return {line for first, behind in blocks for line in range(first, behind)}
 
 
 def preformatted(text: str) -> str:

@@ -22,6 +22,7 @@ from treering.model.parts import (
 )
 from treering.spine.words import SUMMARY_CHARACTERS, shorten
 from treering.surfaces.cli.calls import duration
+from treering.surfaces.cli.output import printable
 
 if TYPE_CHECKING:
     from treering.model.views import Spent
@@ -37,6 +38,7 @@ _TELLING: Final = (
 """What tells most of a call, if it is among its arguments."""
 _STEERING: Final = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 """What colours a terminal, moves its cursor or names its window."""
+_BREAKS: Final = re.compile(r"([\n\t])")
 _PICTURES: Final = {
     code: 0x2400 + code for code in range(32) if code not in {0x09, 0x0A}
 } | {0x7F: 0x2421}  # fmt: skip
@@ -77,6 +79,10 @@ def clean(text: str, mask: Mask) -> str:
     # In this order: what is taken out could have parted a secret.
     plain = _STEERING.sub("", text) if "\x1b" in text else text
     plain = plain.replace("\r\n", "\n").translate(_PICTURES)
+    if not plain.isascii():
+        # What is invisible, or turns the order of letters round, is written out.
+        parts = _BREAKS.split(plain)
+        plain = "".join(part if part in {"\n", "\t"} else printable(part) for part in parts)
     return mask.text(plain) or ""
 
 
