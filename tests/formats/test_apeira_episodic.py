@@ -327,3 +327,8 @@ def test_a_fork_goes_its_own_way(mixed: Episodic) -> None:
     assert mixed.to_jsonl() == before
     assert fork.to_jsonl().startswith(before)
     assert ids(fork.read(limit=1)) == [9]
+
+
+def test_what_is_no_episode_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match="not a NoneType"):
+        Episodic().append(None)  # type: ignore[arg-type]

@@ -405,3 +405,60 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         workspace.write(log_of(voyage()), "conv_1")
 
     assert contents(tmp_path) == before
+
+
+# Others who write, and what is easily lost.
+
+
+def test_two_who_write_at_once_keep_the_events_of_both(tmp_path: Path) -> None:
+    first, second = Workspace(tmp_path, "ws"), Workspace(tmp_path, "ws")
+    first.write(log_of(voyage()), "conv_1")
+    one, other = first.read("conv_1").log, second.read("conv_1").log
+    for number in range(3):
+        one.append("user_message", {"content": f"one {number}"}, "user")
+        first.write(one, "conv_1")
+        other.append("user_message", {"content": f"other {number}"}, "user")
+        second.write(other, "conv_1")
+
+    said = [e["data"].get("content") for e in Workspace(tmp_path, "ws").read("conv_1").log.events]
+
+    assert {f"{who} {n}" for who in ("one", "other") for n in range(3)} <= set(said)
+    assert len(said) == len(voyage()) + 6
+
+
+def test_what_was_read_and_left_out_is_not_put_back(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, "ws")
+    workspace.write(log_of(voyage()), "conv_1")
+    shorter = EventLog()
+    shorter.load(workspace.read("conv_1").log.events[:2])
+
+    workspace.write(shorter, "conv_1")
+
+    assert workspace.read("conv_1").log.size == 2
+
+
+def test_a_torn_last_line_is_kept_aside_when_the_conversation_is_written(tmp_path: Path) -> None:
+    torn = b'{"id":"evt_9_9","type":"user_mess'
+    put(tmp_path, f"{V2}/events.jsonl", lines(voyage()).encode() + b"\n" + torn)
+    workspace = Workspace(tmp_path, "ws")
+
+    workspace.write(workspace.restore("conv_1").log, "conv_1")
+
+    assert contents(tmp_path)[f"{V2}/events.jsonl.broken-1"].endswith(torn)
+    assert workspace.read("conv_1").bad == 0
+
+
+def test_goals_keep_their_progress_and_their_numbers_in_a_migration(tmp_path: Path) -> None:
+    goal = {"id": "goal_1", "description": "sail", "status": "active", "progress": 40,
+            "artifacts": ["chart.png"], "sub_goals": [{"id": "goal_1a"}]}  # fmt: skip
+    blob = {"checkpoint": {"history": [], "goals": [goal], "schedulerJobs": [], "goalIdCounter": 9}}
+    put(tmp_path, V1_BLOB, blob)
+    workspace = Workspace(tmp_path, "ws")
+
+    restored = workspace.restore("conv_1")
+
+    (kept,) = restored.log.derive_goals()
+    assert {name: kept[name] for name in ("progress", "artifacts", "sub_goals")} == {
+        name: goal[name] for name in ("progress", "artifacts", "sub_goals")
+    }
+    assert workspace.read_checkpoint("conv_1").checkpoint.goal_id_counter == 9

@@ -91,6 +91,10 @@ def load_episodes(episodes: Sequence[Mapping[str, Any]]) -> list[Episode]:
 
 def check_episode(event: Mapping[str, Any]) -> None:
     """Raise InvalidInput unless ``event`` has the type and the payload of an episode."""
+    if not isinstance(event, Mapping):
+        raise InvalidInput(
+            f"an episode is a dict, not a {type(event).__name__}", hint="give its type and payload"
+        )
     if event.get("type") not in TYPES:
         raise InvalidInput(
             f"invalid episode type: {event.get('type')!r}", hint=f"use {', '.join(TYPES)}"

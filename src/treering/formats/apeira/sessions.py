@@ -5,17 +5,18 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.derive.visible import visible
 from treering.errors import DuplicateEvent
 from treering.formats.apeira.episodic import Episodic
 from treering.formats.apeira.events import entry_of, episode_of, item_in, name_in
 from treering.formats.apeira.reading import next_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from treering.formats.apeira.reading import Episode
     from treering.ledger.sessions import Session
-    from treering.model.events import Event, Header, NewEvent
+    from treering.model.events import Header, NewEvent
     from treering.spine.entries import Entry
 
 BATCH: Final = 500
@@ -51,13 +52,13 @@ def to_session(episodic: Episodic, session: Session) -> list[Header]:
 def from_session(session: Session) -> Episodic:
     """Return what happened in ``session`` as a log: imported episodes to the byte, all else told.
 
-    Runs that did not end well are left out, as Apeira discards a failed turn; so is what was
-    erased, and what tells of runs and sessions themselves.
+    Runs that did not end well are left out, as Apeira discards a failed turn; so are turns that
+    were undone, what was erased, and what tells of runs and sessions themselves.
     """
     episodes: list[Episode] = []
     upcoming, mixed = 1, False
-    for event in _committed(session):
-        episode = episode_of(event)
+    for event in visible(list(session.events())):
+        episode = None if event.redacted or event.expired else episode_of(event)
         if episode is None:
             continue
         # An episode keeps the id it came with, unless others have been numbered in between.
@@ -96,15 +97,6 @@ def _record(session: Session, stated: Sequence[tuple[Episode, NewEvent]]) -> lis
             "and reads otherwise there",
             hint="bring the changed log into a session of its own",
         ) from error
-
-
-def _committed(session: Session) -> Iterator[Event]:
-    """Return the events that are not erased and not of a run that failed or goes on."""
-    ended = {header.run_id for header in session.headers() if header.kind == "run.ended"}
-    for event in session.events():
-        erased = event.redacted or event.expired
-        if not erased and (event.run_id is None or event.run_id in ended):
-            yield event
 
 
 def event_id_of(session_id: str, number: int, occurrence: int) -> str:

@@ -105,7 +105,9 @@ def events_of(checkpoint: Checkpoint, *, at_ms: int) -> EventLog:
             log.append(*stated)
     for goal in checkpoint.goals:
         if isinstance(goal, dict):
-            log.append("goal_added", _some(goal, "id", "description"))
+            kept = _some(goal, "sub_goals", "artifacts", "progress")
+            more = {name: value for name, value in kept.items() if value not in (None, [])}
+            log.append("goal_added", {**_some(goal, "id", "description"), **more})
             if goal.get("status", "active") != "active":
                 log.append("goal_updated", _some(goal, "id", "status"))
     for job in checkpoint.scheduler_jobs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.formats.clawser.checkpoints import Checkpoint, events_of
+from treering.formats.clawser.checkpoints import Checkpoint, checkpoint_of, events_of
 from treering.formats.clawser.files import read_bytes
 from treering.formats.clawser.log import EventLog, read_jsonl
 from treering.formats.clawser.text import BadLine, parse
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Version = Literal["v2", "v1", "v0"]
+GOAL_COUNTER: Final = "goalIdCounter"
+"""Where ``meta.json`` keeps the number of the next goal, if the events do not tell it."""
 _OWN_FIELDS: Final = frozenset(
     {"id", "title", "created", "updated", "event_count", "model", "name", "lastUsed"}
 )
@@ -153,6 +155,9 @@ def _migrated(
     file_ms = path.stat().st_mtime_ns // 1_000_000
     at_ms = next((time for time in times if type(time) is int), file_ms)
     log = events_of(checkpoint, at_ms=at_ms)
+    if checkpoint.goal_id_counter > checkpoint_of(log).goal_id_counter:
+        # Goals that are gone had numbers, too.
+        stated = {**stated, GOAL_COUNTER: checkpoint.goal_id_counter}
     return Conversation(card=_card(stated, log, path.stem), log=log, version=version, path=path)
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from treering.errors import TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock: write from one process at a time there.
+    fcntl = None  # type: ignore[assignment]
 
 FILE_BYTES_MAX: Final = 1024 * 1024 * 1024
 """The largest file that is read: all of it is held in memory."""
@@ -22,11 +31,35 @@ def read_bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from changing a conversation; its folder is made if it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
 def set_aside(path: Path) -> None:
     """Give a file that cannot be read another name, so that nothing takes its place."""
     if path.exists():
-        names = (path.with_name(f"{path.name}.broken-{n}") for n in itertools.count(1))
-        path.rename(next(name for name in names if not name.exists()))
+        path.rename(_unused_name(path))
+
+
+def keep_copy(path: Path) -> None:
+    """Keep what a file holds under another name, beside it."""
+    replace_file(_unused_name(path), path.read_bytes())
+
+
+def _unused_name(path: Path) -> Path:
+    names = (path.with_name(f"{path.name}.broken-{n}") for n in itertools.count(1))
+    return next(name for name in names if not name.exists())
 
 
 def replace_file(path: Path, body: bytes) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.derive.visible import visible
 from treering.formats.clawser.kinds import NOTE, TYPES, content_from, erased_content, rebuild, state
 from treering.formats.clawser.log import EventLog
 from treering.formats.clawser.text import stringify
@@ -75,11 +76,12 @@ def to_session(log: EventLog, session: Session) -> Taken:
 def from_session(session: Session) -> EventLog:
     """Return a session as a log: what came from one as it was, the rest in Clawser's words.
 
-    Events of kinds that Clawser has no word for are left out; those whose content was erased are
-    there, and say so.
+    Runs that did not end well and turns that were undone are left out, and so are events of kinds
+    that Clawser has no word for; those whose content was erased are there, and say so.
     """
     log = EventLog()
-    log.load(spelt for event in session.events() for spelt in _spelt(event))
+    told = visible(list(session.events()))
+    log.load(spelt for event in told for spelt in _spelt(event))
     return log
 
 

@@ -105,8 +105,9 @@ def goals(events: Sequence[Any]) -> list[dict[str, Any]]:
                     status="active",
                     created_at=time,
                     updated_at=time,
-                    sub_goals=[],
-                    artifacts=[],
+                    sub_goals=_list(content.get("sub_goals")),
+                    artifacts=_list(content.get("artifacts")),
+                    progress=content.get("progress", _ABSENT),
                 )
             case "goal_updated" | "goal_edited" if key in found:
                 for name in ("status", "description"):
@@ -115,6 +116,10 @@ def goals(events: Sequence[Any]) -> list[dict[str, Any]]:
             case "goal_removed":
                 found.pop(key, None)
     return list(found.values())
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def turn_end(events: Sequence[Any], event_id: str) -> int | None:

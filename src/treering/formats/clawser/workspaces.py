@@ -20,6 +20,7 @@ import msgspec
 from treering.errors import Corrupt, InvalidInput, NotFound
 from treering.formats.clawser.checkpoints import Checkpoint, checkpoint_of
 from treering.formats.clawser.conversations import (
+    GOAL_COUNTER,
     Card,
     Conversation,
     PassedOver,
@@ -32,14 +33,14 @@ from treering.formats.clawser.conversations import (
     read_folder,
     times_of,
 )
-from treering.formats.clawser.files import read_bytes, replace_file, set_aside
+from treering.formats.clawser.files import keep_copy, locked, read_bytes, replace_file, set_aside
+from treering.formats.clawser.log import EventLog, read_jsonl
 from treering.formats.clawser.text import stringify
 from treering.model.fields import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.formats.clawser.log import EventLog
 
 DEFAULT_WORKSPACE: Final = "default"
 _LAYOUTS: Final = ("clawser_workspaces", "clawser/workspaces")
@@ -65,6 +66,8 @@ class Workspace:
         self._root = Path(root)
         self._id = _safe_name(workspace_id, "workspace_id")
         self._folders = [self._root / layout / self._id for layout in _LAYOUTS]
+        self._seen: dict[str, set[str]] = {}
+        """The events of each conversation that were read or written here."""
 
     def __repr__(self) -> str:
         return f"Workspace({str(self._root)!r}, {self._id!r})"
@@ -94,7 +97,9 @@ class Workspace:
             (self._root / "clawser_conversations" / f"{name}.bin", read_checkpoint_v1),
             (self._root / "clawser_checkpoints" / self._id / f"{name}.bin", read_checkpoint_v0),
         ]
+        self._seen.setdefault(name, set())
         found, passed_over = _first_readable(levels, f"conversation {name}")
+        self._seen[name] |= set(map(stringify, found.log.events))
         return msgspec.structs.replace(found, passed_over=(*found.passed_over, *passed_over))
 
     def restore(self, conversation_id: str) -> Conversation:
@@ -105,8 +110,9 @@ class Workspace:
         """
         found = self.read(conversation_id)
         if found.version != "v2":
-            set_aside(self._folder(found.card.id) / "events.jsonl")
-            self._put(found.card, found.log)
+            with locked(self._folder(found.card.id)):
+                set_aside(self._folder(found.card.id) / "events.jsonl")
+                self._put(found.card, found.log)
         return found
 
     def write(
@@ -121,9 +127,26 @@ class Workspace:
     ) -> Card:
         """Write a conversation as v2; what is not given stays as it was, or is as the events say.
 
-        Each file is replaced as a whole, the events first.
+        Each file is replaced as a whole, the events first. Events that others have written since
+        the conversation was read here stay.
         """
         name = _safe_name(conversation_id, "conversation_id")
+        with locked(self._folder(name)):
+            return self._write(
+                log, name, title=title, created=created, updated=updated, model=model
+            )
+
+    def _write(
+        self,
+        log: EventLog,
+        name: str,
+        *,
+        title: str | None,
+        created: int | None,
+        updated: int | None,
+        model: str | None,
+    ) -> Card:
+        log = self._with_others(log, name)
         old = card_at(self._folder(name), log, name)[0]
         card = Card(
             id=name,
@@ -176,9 +199,28 @@ class Workspace:
     def _folder(self, name: str) -> Path:
         return self._folders[0] / _CONVERSATIONS / name
 
+    def _with_others(self, log: EventLog, name: str) -> EventLog:
+        """Return ``log`` with the events that others have written since it was read."""
+        path, seen = self._folder(name) / "events.jsonl", self._seen.get(name)
+        own = set(map(stringify, log.events))
+        self._seen[name] = own | (seen or set())
+        if seen is None or not path.exists():
+            return log
+        written = read_jsonl(read_bytes(path)).log.events
+        others = [event for event in written if stringify(event) not in own | seen]
+        if not others:
+            return log
+        joined = EventLog()
+        joined.load([*log.events, *others])
+        return joined
+
     def _put(self, card: Card, log: EventLog) -> None:
+        path = self._folder(card.id) / "events.jsonl"
+        # A line that is no event is in no log: whoever can mend it needs the old file.
+        if path.exists() and read_jsonl(read_bytes(path)).bad:
+            keep_copy(path)
         # The events first: a card never promises more of them than there are.
-        replace_file(self._folder(card.id) / "events.jsonl", log.to_jsonl().encode())
+        replace_file(path, log.to_jsonl().encode())
         replace_file(self._folder(card.id) / "meta.json", stringify(card_fields(card)).encode())
 
 
@@ -209,7 +251,10 @@ def _restored(version: Version) -> Callable[[Path], Restored]:
 
 def _rebuilt(folder: Path) -> Restored:
     found = read_folder(folder)
-    return Restored(checkpoint=checkpoint_of(found.log), version="v2", path=found.path)
+    checkpoint, kept = checkpoint_of(found.log), found.card.more.get(GOAL_COUNTER)
+    if type(kept) is int and kept > checkpoint.goal_id_counter:
+        checkpoint = msgspec.structs.replace(checkpoint, goal_id_counter=kept)
+    return Restored(checkpoint=checkpoint, version="v2", path=found.path)
 
 
 def _safe_name(text: str, field: str) -> str:
