@@ -35,15 +35,12 @@ def read_bytes(path: Path) -> bytes:
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from changing a conversation; its folder is made if it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
-    if fcntl is None:
+    with contextlib.ExitStack() as stack:
+        if fcntl is not None:
+            file = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, file)
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
-        return
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
 
 
 def set_aside(path: Path) -> None:
