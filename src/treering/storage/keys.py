@@ -188,7 +188,8 @@ class KeyFolder:
         path = self._paths.get(scope) or self._path(scope)
         known = self._opened.get(scope)
         try:
-            if known is not None and _stamp(os.stat(path)) == known.stamp:  # noqa: PTH116  (often)
+            stamp = _stamp(os.stat(path))  # noqa: PTH116  (often: every append asks)
+            if known is not None and stamp == known.stamp:
                 return known
         except FileNotFoundError:
             self._opened.pop(scope, None)
