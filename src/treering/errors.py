@@ -18,6 +18,7 @@
     │   ├── Busy                  other writers kept the lock too long
     │   ├── StorageFull
     │   ├── OutcomeUnknown        the commit failed half-way
+    │   ├── LedgerMoved           its file is no longer at its path
     │   ├── NotALedger
     │   ├── SchemaTooNew
     │   ├── SchemaTooOld
@@ -195,6 +196,12 @@ class OutcomeUnknown(StorageError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.event_ids = tuple(event_ids)
+
+
+class LedgerMoved(StorageError):
+    """The ledger's file was removed, renamed or replaced while it was open."""
+
+    code = "ledger_moved"
 
 
 class NotALedger(StorageError):

@@ -7,15 +7,16 @@ erased meanwhile.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import apsw
 
+from treering.errors import Busy, LedgerMoved
 from treering.storage.sqlite.database import MEMORY, PATIENCE_S
 from treering.storage.sqlite.faults import translate
+from treering.storage.sqlite.file_guard import FileGuard
 from treering.storage.sqlite.opening import (
     PrivateCopy,
     connect_read_only,
@@ -57,7 +58,7 @@ class CompanionFile:
         self.path = MEMORY if self._in_memory else database.path + suffix
         self.lock = threading.RLock()
         self._connection: apsw.Connection | None = None
-        self._inode: int | None = None
+        self._guard = FileGuard(self.path, patience_s=PATIENCE_S)
         self._outdated = False
         """Whether the connection is to be opened anew before it is used again."""
         self._copy: PrivateCopy | None = None
@@ -109,7 +110,7 @@ class CompanionFile:
 
     def fold(self, patience_ms: int) -> bool:
         """Fold the log into the file and cut it; return False if somebody still reads it."""
-        with self.lock:
+        with contextlib.suppress(Busy), self.lock, self._turn(patience_ms / 1_000):
             connection = self._open()
             if self._in_memory:
                 return True
@@ -118,6 +119,7 @@ class CompanionFile:
                 return not fetch_value(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
             finally:
                 connection.set_busy_timeout(int(PATIENCE_S * 1_000))
+        return False
 
     def write_anew(self, patience_s: float) -> None:
         """Write every page anew, so that none has anything left of what was deleted."""
@@ -204,7 +206,7 @@ class CompanionFile:
     # Opening.
 
     def _open(self) -> apsw.Connection:
-        if self._connection is not None and (self._outdated or self._is_replaced()):
+        if self._connection is not None and (self._outdated or self._guard.moved()):
             self._close()
         if self._connection is None:
             if self._database.read_only:
@@ -213,26 +215,25 @@ class CompanionFile:
                 self._connection = self._open_own()
         return self._connection
 
-    def _is_replaced(self) -> bool:
-        if self._in_memory or self._database.read_only:
-            return False
-        try:
-            return os.stat(self.path).st_ino != self._inode  # noqa: PTH116  (the path is text)
-        except FileNotFoundError:
-            return True
-
     def _open_own(self) -> apsw.Connection:
-        if not self._in_memory:
-            create_private(self.path)
-        connection = apsw.Connection(
-            self.path, flags=int(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-        )
-        try:
-            if not self._in_memory:
-                self._inode = os.stat(self.path).st_ino  # noqa: PTH116
+        flags = int(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        if self._in_memory:
+            connection = apsw.Connection(self.path, flags=flags)
             self._settle(connection)
-        except BaseException:
-            connection.close(True)
+            return connection
+        create_private(self.path)
+        connection = None
+        try:
+            self._guard.hold()
+            connection = apsw.Connection(self.path, flags=flags)
+            self._settle(connection)
+            # A new file has its log only now.
+            self._guard.hold()
+            self._guard.pin()
+        except BaseException as error:
+            self._guard.release([] if connection is None else [connection])
+            if isinstance(error, LedgerMoved):
+                raise Unsound from error
             raise
         return connection
 
@@ -282,6 +283,7 @@ class CompanionFile:
             self._settle(connection)
             return connection
         if shares_live_log(self.path):
+            self._guard.hold()
             connection = connect_read_only(self.path)
             connection.set_busy_timeout(int(PATIENCE_S * 1_000))
         else:
@@ -292,10 +294,8 @@ class CompanionFile:
         return connection
 
     def _close(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(apsw.Error):
-                self._connection.close(True)
-            self._connection = None
+        self._guard.release([] if self._connection is None else [self._connection])
+        self._connection = None
         self._outdated = False
 
     # Forks. The ledger's own database tells us, before it lets go of its own.

@@ -1,7 +1,7 @@
 """The file, opened: its connections and its locks.
 
-One connection writes; readers come from a small pool. Nothing in here ever ``open()``s the
-database file: closing it again would drop SQLite's locks in this process.
+One connection writes; readers come from a small pool. Nothing but the guard ``open()``s the
+database file: closing it again drops SQLite's locks in this process.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
-from treering.errors import Closed, Corrupt, NotFound, ReadOnly
+from treering.errors import Busy, Closed, Corrupt, LedgerMoved, NotFound, OutcomeUnknown, ReadOnly
 from treering.storage import forks
 from treering.storage.sqlite import schema
 from treering.storage.sqlite.faults import translate
+from treering.storage.sqlite.file_guard import FileGuard
 from treering.storage.sqlite.opening import (
     PrivateCopy,
     connect_read_only,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.storage.modes import Durability, Mode
+    from treering.storage.sqlite.file_guard import Moved
 
 
 PATIENCE_S: Final = 30.0
@@ -75,6 +77,7 @@ class Database:
         # Entered by its lock: a signal in the condition's own Python code would leave it held.
         self._returned = threading.Condition(self._pool_lock)
         self._pid = os.getpid()
+        self._guard = FileGuard(path, patience_s=patience_s)
         self.companions: list[forks.Forkable] = []
         """Files beside this one: told of a fork first, for whoever uses them reads from here."""
         self.epoch = 0
@@ -109,6 +112,39 @@ class Database:
             self._writer = connection
             self.epoch += 1
         return self._writer
+
+    def present_writer(self) -> apsw.Connection:
+        """Return the writing connection to the files at the path.
+
+        The caller holds ``lock`` and has passed the turnstile. Raises LedgerMoved if the file is
+        not there any more.
+        """
+        connection = self.writer()
+        if self.in_memory:
+            return connection
+        if not self._guard.is_lasting:
+            self._guard.renew()
+        match self._guard.moved():
+            case "ledger":
+                raise self._moved()
+            case "log":
+                self._return_to_log()
+                return self.writer()
+        return connection
+
+    def confirm(self, event_ids: list[str]) -> None:
+        """Raise if what was just committed is not in the files at the path."""
+        match self._guard.moved():
+            case "ledger":
+                raise self._moved()
+            case "log" if self._guard.is_lasting and self._guard.is_without_log():
+                self._return_to_log()
+            case "log":
+                raise OutcomeUnknown(
+                    f"the log of {self.path} was replaced during the commit",
+                    event_ids=event_ids,
+                    hint="append again with the same event ids: nothing will be doubled",
+                )
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
@@ -159,11 +195,53 @@ class Database:
             self._writer = None
             self._suspect = True
 
+    def _moved(self) -> LedgerMoved:
+        """Return the error for a file that is not at its path. The caller holds ``lock``."""
+        self._fold_elsewhere()
+        return LedgerMoved(
+            f"{self.path} was removed, renamed or replaced while it was open:"
+            " nothing of this call is recorded in the file at that path",
+            hint="put the file back, or close the ledger and open it again, then repeat the call",
+        )
+
+    def _fold_elsewhere(self) -> None:
+        """Fold the log into our own file, wherever it is, and cut it.
+
+        SQLite would apply a log that is left behind to any other file at the path.
+        """
+        if self._writer is not None and not self._writer.in_transaction:
+            with contextlib.suppress(apsw.Error):
+                self._writer.set_busy_timeout(RESCUE_PATIENCE_MS)
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self.restore_patience(self._writer)
+
+    def _return_to_log(self) -> None:
+        """Open the files again, with the log that is there now. The caller holds ``lock``."""
+        with self._pool_lock:
+            self._lending = False
+            try:
+                if not self._returned.wait_for(lambda: not self._lent, self._patience_s):
+                    raise Busy(
+                        f"the log of {self.path} was replaced, and reads of the old one go on",
+                        hint="let them end, then try again",
+                    )
+                lasting = self._guard.is_lasting and self._writer is not None
+                if lasting and self._guard.is_without_log():
+                    # What was acknowledged is in the log that we still have open, and nobody
+                    # else can have opened the file without making a new one.
+                    self.writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._let_go()
+            finally:
+                self._lending = True
+                self._returned.notify_all()
+
     def close(self) -> None:
         """Close every connection; a private copy goes with them."""
-        with self.lock:
+        with self.lock, self._pool_lock:
+            if self._guard.moved() == "ledger":
+                self._fold_elsewhere()
             self._closed = True
-            self._disconnect()
+            self._let_go()
             self.turnstile.close()
             if self._copy is not None:
                 self._copy.remove()
@@ -188,12 +266,12 @@ class Database:
                 try:
                     if not self.in_memory:
                         connection.pragma("journal_mode", "wal")
+                        self._keep_in_place(connection)
                     schema.migrate(connection, self.path)
                 finally:
                     self.turnstile.leave()
             except BaseException:
-                self.reopen()
-                self.turnstile.close()
+                self.close()
                 raise
 
     def _settle_read_only(self) -> None:
@@ -219,8 +297,27 @@ class Database:
             return int(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         return int(apsw.SQLITE_OPEN_READWRITE)
 
+    def _keep_in_place(self, connection: apsw.Connection) -> None:
+        """Have the files of a connection stay where they are while it is open."""
+        if self._guard.hold():
+            # A first read opens the log and its shared memory.
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            self._guard.pin()
+
     def _connect(self) -> apsw.Connection:
+        if not self.in_memory:
+            self._guard.hold()
         connection = apsw.Connection(self.path, flags=self._flags(), vfs=self._vfs or None)
+        try:
+            self._configure(connection)
+            if not self.in_memory:
+                self._keep_in_place(connection)
+        except BaseException:
+            connection.close(True)
+            raise
+        return connection
+
+    def _configure(self, connection: apsw.Connection) -> None:
         self.restore_patience(connection)
         connection.pragma("secure_delete", True)
         connection.pragma("temp_store", "memory")
@@ -229,14 +326,15 @@ class Database:
         connection.pragma("fullfsync", True)
         connection.pragma("checkpoint_fullfsync", True)
         connection.pragma("trusted_schema", False)
-        return connection
 
     def _connect_to_read(self) -> apsw.Connection:
         if self._copy is not None:
             return apsw.Connection(self._copy.path)
         if self.read_only:
+            self._guard.hold()
             connection = connect_read_only(self.path)
             self.restore_patience(connection)
+            self._keep_in_place(connection)
         else:
             connection = self._connect()
             connection.pragma("query_only", True)
@@ -267,6 +365,8 @@ class Database:
             except BaseException:
                 self.lock.release()
                 raise
+        if (moved := self._guard.moved()) is not None:
+            self._return_to_read(moved)
         with self._pool_lock:
             if self._closed:
                 raise Closed("the ledger has been closed", hint="open it again")
@@ -277,11 +377,26 @@ class Database:
                 return self._readers.pop()
         try:
             return self._connect_to_read()
-        except apsw.Error as error:
+        except BaseException as error:
             with self._pool_lock:
                 self._lent -= 1
                 self._returned.notify_all()
-            raise translate(error, self.path) from error
+            if isinstance(error, apsw.Error):
+                raise translate(error, self.path) from error
+            raise
+
+    def _return_to_read(self, moved: Moved) -> None:
+        with self.lock:
+            if moved == "ledger":
+                raise self._moved()
+            if self._writer is not None and self._writer.in_transaction:
+                return  # It sees what it wrote, and looks again before it commits.
+            self.turnstile.enter()
+            try:
+                if self._guard.moved() == "log":
+                    self._return_to_log()
+            finally:
+                self.turnstile.leave()
 
     def _give_back(self, connection: apsw.Connection) -> None:
         if self.in_memory:
@@ -289,25 +404,21 @@ class Database:
             return
         with self._pool_lock:
             self._lent -= 1
+            self._readers.append(connection)
             if self._closed:
-                connection.close()
-            else:
-                self._readers.append(connection)
+                self._let_go()
             self._returned.notify_all()
 
-    def _disconnect(self) -> None:
-        with self._pool_lock:
-            self._let_go()
-
     def _let_go(self) -> None:
-        """Close what nobody has borrowed. The caller holds both locks."""
-        for connection in self._readers:
-            connection.close()
+        """Close what nobody has borrowed. The caller holds the pool's lock."""
+        connections = [*self._readers, *([] if self._writer is None else [self._writer])]
         self._readers.clear()
-        if self._writer is not None:
-            with contextlib.suppress(apsw.Error):
-                self._writer.close()
-            self._writer = None
+        self._writer = None
+        if self._lent:
+            for connection in connections:
+                connection.close(True)
+        else:
+            self._guard.release(connections)
 
     # Forks.
 
@@ -348,6 +459,7 @@ class Database:
             _abandoned.append(self._writer)
         self._writer = None
         self._readers = []
+        self._guard = FileGuard(self.path, patience_s=self._patience_s)
         self._pid = os.getpid()
         self.turnstile.close()
         self._renew_locks()

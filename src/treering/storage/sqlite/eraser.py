@@ -162,6 +162,7 @@ class Eraser:
             return "done"
         database.turnstile.enter()
         try:
+            connection = database.present_writer()
             connection.set_busy_timeout(CHECKPOINT_PATIENCE_MS)
             if not database.in_memory and fetch_value(
                 connection, "PRAGMA wal_checkpoint(TRUNCATE)"

@@ -181,8 +181,17 @@ def _locked(descriptor: int, sort: int, name: str) -> bool:
 
 
 def _set(descriptor: int, sort: int, name: str) -> None:
+    lock_bytes(descriptor, sort, _place(name), 1)
+
+
+def lock_bytes(descriptor: int, sort: int, start: int, length: int) -> bool:
+    """Lock bytes of a file; return whether the lock belongs to the opened file.
+
+    If it does not, it belongs to the process, and goes when the process closes any descriptor of
+    the file. Raises BlockingIOError or PermissionError if somebody else has them.
+    """
     if _OF_FILE is not None:
-        asked = struct.pack(_FLOCK, _SORTS[sort], os.SEEK_SET, _place(name), 1, 0)
+        asked = struct.pack(_FLOCK, _SORTS[sort], os.SEEK_SET, start, length, 0)
         try:
             fcntl.fcntl(descriptor, _OF_FILE, asked)
         except OSError as error:
@@ -190,9 +199,10 @@ def _set(descriptor: int, sort: int, name: str) -> None:
             if error.errno != errno.EINVAL:
                 raise
         else:
-            return
+            return True
     patience = 0 if sort == fcntl.LOCK_UN else fcntl.LOCK_NB
-    fcntl.lockf(descriptor, sort | patience, 1, _place(name))
+    fcntl.lockf(descriptor, sort | patience, length, start)
+    return False
 
 
 def _place(name: str) -> int:

@@ -72,8 +72,13 @@ class Writer:
 
     def _begin(self) -> Batch:
         database = self.database
-        connection = database.writer()
+        database.writer()
         database.turnstile.enter()
+        try:
+            connection = database.present_writer()
+        except BaseException:
+            database.turnstile.leave()
+            raise
         try:
             # IMMEDIATE takes the write lock before we look at the last seq, so two writers can
             # never number their events from the same starting point.
@@ -112,6 +117,8 @@ class Writer:
             raise translate_commit(error, self.database.path, ids) from error
         self._assured = self.database.epoch
         self.known.settle(connection)
+        if not self.database.in_memory:
+            self.database.confirm([header.event_id for header in batch.added])
 
     def _undo(self, connection: apsw.Connection, error: BaseException | None) -> None:
         self.known.forget()

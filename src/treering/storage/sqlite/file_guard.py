@@ -1,0 +1,272 @@
+"""Holding a database file, its log and its shared memory in place while they are open.
+
+SQLite's own locks belong to the process: they are gone as soon as anything in it closes the file,
+such as Python's ``sqlite3`` after a look. Other processes then take the file for unused, and the
+next to close it deletes the log that we go on writing to. So we lock the same bytes once more, with
+a lock that belongs to a descriptor of our own. Where the system has no such locks, what SQLite
+should hold is locked again before each write. In both cases we check whether the files at the path
+are still those that we have open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import apsw
+
+from treering.errors import Busy, LedgerMoved
+from treering.storage.sqlite.lease_files import IS_SUPPORTED, PAUSE_S, lock_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+try:
+    import fcntl
+except ImportError:  # Windows neither drops locks nor deletes files that are open.
+    fcntl = None  # type: ignore[assignment]
+
+# The bytes that SQLite locks: see os.h and os_unix.c. Every connection to a log holds the first
+# ones for reading; whoever has them for writing is alone, and deletes the log at the end.
+_SHARED: Final = (0x4000_0002, 510)
+# Whoever finds this byte of the shared memory unlocked empties it.
+_IN_USE: Final = (128, 1)
+_MODE_AT: Final = 18
+_WITH_LOG: Final = b"\x02\x02"
+"""What a file that is written through a log has there."""
+
+_COARSE_NS: Final = 3_000_000_000
+"""Two changes of a folder within this time may bear the same time: some disks count in seconds."""
+
+_Place: TypeAlias = tuple[int, int]
+"""The device and the inode of a file."""
+Moved = Literal["ledger", "log"]
+
+
+class FileGuard:
+    """One user's hold on a database in write-ahead mode."""
+
+    def __init__(self, path: str, *, patience_s: float) -> None:
+        self._path = path
+        self._log = path + "-wal"
+        self._memory = path + "-shm"
+        self._patience_s = patience_s
+        self._lock = threading.Lock()
+        self._file: _HeldFile | None = None
+        self._shared: _HeldFile | None = None
+        self._places: tuple[_Place, _Place, _Place] | None = None
+        """The file, its log and its shared memory, as they were when they were opened."""
+        is_link = os.path.islink(path)  # noqa: PTH114  (the path is text)
+        self._folder = None if is_link else os.path.dirname(path) or "."  # noqa: PTH120
+        self._unchanged: tuple[int, int] | None = None
+        """The folder, and when it was last changed, if nothing has moved since then."""
+        self.is_lasting = False
+        """Whether only a program that removes files by name can take the log away."""
+
+    def hold(self) -> bool:
+        """Keep others from deleting the log, before it is opened; return False if there is none."""
+        with self._lock:
+            if self._file is None:
+                try:
+                    self._file = _open(self._path, _SHARED)
+                except FileNotFoundError:
+                    raise LedgerMoved(
+                        f"{self._path} is no longer there",
+                        hint="put the file back, or close the ledger and open another",
+                    ) from None
+            # Whoever switches a file over to a log needs it unlocked.
+            if not self._file.is_locked and self._file.has_log():
+                self._file.lock(self._patience_s)
+            return self._file.is_locked
+
+    def pin(self) -> None:
+        """Note which files are in use, as soon as a connection has read the log."""
+        with self._lock:
+            if self._places is not None or self._file is None:
+                return
+            try:
+                self._shared = self._shared or _open(self._memory, _IN_USE)
+                self._shared.lock(self._patience_s)
+                self._places = (self._file.place, _place(self._log), self._shared.place)
+            except FileNotFoundError:
+                raise LedgerMoved(
+                    f"the log of {self._path} was removed while it was open",
+                    hint="close all that has the file open in this program, then open it again",
+                ) from None
+            self.is_lasting = self._file.is_lasting and self._shared.is_lasting
+
+    def moved(self) -> Moved | None:
+        """Say what is no longer at its path, if anything."""
+        if self._places is None:
+            return None
+        # Whoever adds, removes or renames a file changes its folder: one look instead of three.
+        folder = self._look_at_folder()
+        if folder is not None and folder == self._unchanged:
+            return None
+        moved = self._moved()
+        is_old = folder is not None and time.time_ns() - folder[1] > _COARSE_NS
+        self._unchanged = folder if moved is None and is_old else None
+        return moved
+
+    def _look_at_folder(self) -> tuple[int, int] | None:
+        if self._folder is None:
+            return None
+        try:
+            found = os.stat(self._folder)  # noqa: PTH116  (the path is text)
+        except OSError:
+            return None
+        return found.st_ino, found.st_ctime_ns
+
+    def _moved(self) -> Moved | None:
+        assert self._places is not None  # noqa: S101  (narrowing for the type checker)
+        file, log, memory = self._places
+        try:
+            if _place(self._path) != file:
+                return "ledger"
+        except OSError:
+            return "ledger"
+        try:
+            return None if (_place(self._log), _place(self._memory)) == (log, memory) else "log"
+        except OSError:
+            return "log"
+
+    def is_without_log(self) -> bool:
+        """Whether the log was removed and nobody has made another."""
+        return self.moved() == "log" and not os.path.exists(self._log)  # noqa: PTH110
+
+    def renew(self) -> None:
+        """Lock again what something in this process may have unlocked."""
+        for file in (self._file, self._shared):
+            if file is not None:
+                file.lock(self._patience_s)
+
+    def release(self, connections: Iterable[apsw.Connection]) -> None:
+        """Close the last connections, and let go of the files."""
+        # SQLite deletes the log by its name, whosever it is by now.
+        spare_log = self._has_foreign_log()
+        with self._lock:
+            held = [file for file in (self._shared, self._file) if file is not None]
+            self._file = self._shared = self._places = self._unchanged = None
+        for file in held:
+            _let_go(file)
+        for connection in connections:
+            with contextlib.suppress(apsw.Error):
+                if spare_log:
+                    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                connection.close(True)
+        for file in held:
+            _close(file)
+
+    def _has_foreign_log(self) -> bool:
+        try:
+            return self._places is not None and _place(self._log) != self._places[1]
+        except OSError:
+            return False
+
+
+class _HeldFile:
+    """A file that this process has open to hold its locks."""
+
+    def __init__(self, descriptor: int, path: str, stretch: tuple[int, int]) -> None:
+        found = os.fstat(descriptor)
+        self.place: _Place = (found.st_dev, found.st_ino)
+        self.descriptors = [descriptor]
+        self.users = 0
+        self.is_locked = False
+        self.is_lasting = False
+        self._path = path
+        self._stretch = stretch
+
+    def has_log(self) -> bool:
+        """Whether the file is written through a log."""
+        # Not closed again: that would drop the locks of SQLite's connections.
+        return (
+            not IS_SUPPORTED or os.pread(self.descriptors[0], len(_WITH_LOG), _MODE_AT) == _WITH_LOG
+        )
+
+    def lock(self, patience_s: float) -> None:
+        """Lock the stretch, or lock it again. Raises Busy if somebody has it to himself."""
+        if not IS_SUPPORTED:
+            self.is_locked = True
+            return
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                self.is_lasting = lock_bytes(self.descriptors[0], fcntl.LOCK_SH, *self._stretch)
+            except (BlockingIOError, PermissionError):
+                if time.monotonic() > deadline:
+                    raise Busy(
+                        f"another program keeps {self._path} locked",
+                        hint="close other tools that have the file open, then try again",
+                    ) from None
+                time.sleep(PAUSE_S)
+            else:
+                self.is_locked = True
+                return
+
+    def unlock(self) -> None:
+        """Let others have the stretch; a lock of the process is left to SQLite, who shares it."""
+        if self.is_locked and self.is_lasting:
+            lock_bytes(self.descriptors[0], fcntl.LOCK_UN, *self._stretch)
+
+
+_lock = threading.Lock()
+_files: dict[_Place, _HeldFile] = {}
+"""What this process holds: one descriptor for all who use a file, since closing one drops the locks
+that SQLite has on it."""
+_owner = os.getpid()
+
+
+def _open(path: str, stretch: tuple[int, int]) -> _HeldFile:
+    with _lock:
+        _close_inherited()
+        file = _files.get(_place(path))
+        if file is None:
+            opened = _HeldFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path, stretch)
+            file = _files.setdefault(opened.place, opened)
+            if file is not opened:  # It took this place just now.
+                file.descriptors += opened.descriptors
+        file.users += 1
+        return file
+
+
+def _let_go(file: _HeldFile) -> None:
+    with _lock:
+        _close_inherited()
+        file.users -= 1
+        if not file.users and _files.get(file.place) is file:
+            del _files[file.place]
+            file.unlock()
+
+
+def _close(file: _HeldFile) -> None:
+    with _lock:
+        if file.users:
+            return
+        if (again := _files.get(file.place)) is not None:
+            # In use again: closing it would drop the locks of whoever uses it.
+            again.descriptors += file.descriptors
+        else:
+            for descriptor in file.descriptors:
+                os.close(descriptor)
+        file.descriptors = []
+
+
+def _close_inherited() -> None:
+    """Close what a parent process holds; its locks stay, for the parent has the files open."""
+    global _owner  # noqa: PLW0603  (one table for the process)
+    if _owner != os.getpid():
+        _owner = os.getpid()
+        for file in _files.values():
+            for descriptor in file.descriptors:
+                os.close(descriptor)
+            file.descriptors = []
+        _files.clear()
+
+
+def _place(path: str) -> _Place:
+    found = os.stat(path)  # noqa: PTH116  (the path is text)
+    return found.st_dev, found.st_ino
