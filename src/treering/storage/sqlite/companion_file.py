@@ -156,8 +156,7 @@ class CompanionFile:
         with self.lock:
             self._close()
             self._turnstile.close()
-            if self._copy is not None:
-                self._copy.remove()
+            self._copy = None
 
     def _read(self, work: Callable[[apsw.Connection], Result]) -> Result:
         connection = self._open()
@@ -222,20 +221,20 @@ class CompanionFile:
             self._settle(connection)
             return connection
         create_private(self.path)
-        connection = None
+        opened: list[apsw.Connection] = []
         try:
             self._guard.hold()
-            connection = apsw.Connection(self.path, flags=flags)
-            self._settle(connection)
+            opened.append(apsw.Connection(self.path, flags=flags))
+            self._settle(opened[0])
             # A new file has its log only now.
             self._guard.hold()
             self._guard.pin()
         except BaseException as error:
-            self._guard.release([] if connection is None else [connection])
+            self._guard.release(opened)
             if isinstance(error, LedgerMoved):
                 raise Unsound from error
             raise
-        return connection
+        return opened[0]
 
     def _settle(self, connection: apsw.Connection) -> None:
         connection.set_busy_timeout(int(PATIENCE_S * 1_000))
@@ -288,7 +287,7 @@ class CompanionFile:
             connection.set_busy_timeout(int(PATIENCE_S * 1_000))
         else:
             self._copy = PrivateCopy(self.path)
-            connection = apsw.Connection(self._copy.path)
+            connection = self._copy.connect()
         self._connection = connection
         self._check(connection)
         return connection

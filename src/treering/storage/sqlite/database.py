@@ -236,15 +236,14 @@ class Database:
                 self._returned.notify_all()
 
     def close(self) -> None:
-        """Close every connection; a private copy goes with them."""
+        """Close every connection."""
         with self.lock, self._pool_lock:
             if self._guard.moved() == "ledger":
                 self._fold_elsewhere()
             self._closed = True
+            self._copy = None
             self._let_go()
             self.turnstile.close()
-            if self._copy is not None:
-                self._copy.remove()
 
     # Opening.
 
@@ -329,7 +328,7 @@ class Database:
 
     def _connect_to_read(self) -> apsw.Connection:
         if self._copy is not None:
-            return apsw.Connection(self._copy.path)
+            return self._copy.connect()
         if self.read_only:
             self._guard.hold()
             connection = connect_read_only(self.path)

@@ -77,10 +77,14 @@ class FileGuard:
                         f"{self._path} is no longer there",
                         hint="put the file back, or close the ledger and open another",
                     ) from None
-            # Whoever switches a file over to a log needs it unlocked.
-            if not self._file.is_locked and self._file.has_log():
+            if not self._file.is_locked and self._is_settled(self._file):
                 self._file.lock(self._patience_s)
             return self._file.is_locked
+
+    def _is_settled(self, file: _HeldFile) -> bool:
+        # Whoever switches a file over to a log, or takes back a switch that was cut off, needs it
+        # unlocked.
+        return file.has_log() and not os.path.exists(self._path + "-journal")  # noqa: PTH110
 
     def pin(self) -> None:
         """Note which files are in use, as soon as a connection has read the log."""

@@ -86,9 +86,9 @@ def _opened(path: Path) -> Iterator[_Source]:
 
 def _source(path: Path, stack: contextlib.ExitStack) -> _Source:
     if Path(f"{path}-wal").exists():
-        copy = PrivateCopy(str(path))
-        stack.callback(copy.remove)
-        return _Source(_connect(Path(copy.path), "", stack), watched=False)
+        connection = PrivateCopy(str(path)).connect()
+        stack.callback(connection.close)
+        return _Source(_made_safe(connection), watched=False)
     connection = _connect(path, "&mode=ro&immutable=1", stack)
     if connection.read("main", 0, _MODE_AT, len(_WITH_LOG))[1] == _WITH_LOG:
         return _Source(connection, watched=True)
@@ -97,10 +97,14 @@ def _source(path: Path, stack: contextlib.ExitStack) -> _Source:
 
 
 def _connect(path: Path, how: str, stack: contextlib.ExitStack) -> apsw.Connection:
-    access = apsw.SQLITE_OPEN_READONLY if how else apsw.SQLITE_OPEN_READWRITE
     location = f"{path.absolute().as_uri()}?cache=private{how}"
-    connection = apsw.Connection(location, flags=int(access | apsw.SQLITE_OPEN_URI))
+    flags = int(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    connection = apsw.Connection(location, flags=flags)
     stack.callback(connection.close)
+    return _made_safe(connection)
+
+
+def _made_safe(connection: apsw.Connection) -> apsw.Connection:
     connection.set_busy_timeout(PATIENCE_MS)
     connection.pragma("trusted_schema", False)
     connection.pragma("query_only", True)

@@ -7,14 +7,15 @@ import os
 import shutil
 import tempfile
 import weakref
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
 from treering.errors import Busy, StorageError
 
-_PREFIX: Final = "treering-ro-"
+CHUNK_BYTES: Final = 1024**2
 COPIES_MAX: Final = 20
 """How often a copy is made anew because somebody wrote meanwhile."""
 
@@ -66,38 +67,136 @@ def shares_live_log(path: str) -> bool:
 class PrivateCopy:
     """A copy to read from: to read a log, SQLite would have to write beside it.
 
-    It goes when it is no longer used, at the latest with its process; one that was killed leaves
-    its copy to the next who makes one.
+    Its files have no name, so that they are gone with their last user, even one that is killed.
     """
 
     def __init__(self, path: str) -> None:
-        _sweep()
-        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        self.path = str(folder / "ledger.db")
-        self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
+        self._files = _Copied({suffix: _NamelessFile() for suffix in ("", "-wal")})
         for _ in range(COPIES_MAX):
             before = _state(path)
-            for suffix in ("", "-wal"):
-                Path(self.path + suffix).unlink(missing_ok=True)
-                with contextlib.suppress(FileNotFoundError):
-                    shutil.copyfile(path + suffix, self.path + suffix)
+            for suffix, file in self._files.items():
+                file.copy(path + suffix)
             if _state(path) == before:
                 return
-        self.remove()
         raise Busy(
             f"{path} was written to while it was copied, {COPIES_MAX} times in a row",
             hint="try again, or open it for writing",
         )
 
-    def remove(self) -> None:
-        """Remove the copy now."""
-        self._finalizer()
+    def connect(self) -> apsw.Connection:
+        """Return a connection to the copy."""
+        files = _nameless_files()
+        connection = apsw.Connection(
+            files.path_of(self._files), flags=int(apsw.SQLITE_OPEN_READONLY), vfs=files.vfs_name
+        )
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        # Nobody else has the files, so that the log needs no shared memory.
+        connection.pragma("locking_mode", "exclusive")
+        connection.pragma("temp_store", "memory")
+        return connection
 
 
-def _remove(folder: Path, maker: int) -> None:
-    # A forked child inherits the duty and must not fulfil it.
-    if os.getpid() == maker:
-        shutil.rmtree(folder, ignore_errors=True)
+class _Copied(dict[str, "_NamelessFile"]):
+    """The files of a copy, by what their names would end in."""
+
+
+class _NamelessFiles(apsw.VFS):
+    """Opens databases and logs that no path of the disk leads to."""
+
+    vfs_name: Final = "treering-nameless"
+
+    def __init__(self) -> None:
+        super().__init__(self.vfs_name, base="")
+        self._copies: weakref.WeakValueDictionary[str, _Copied] = weakref.WeakValueDictionary()
+
+    def path_of(self, files: _Copied) -> str:
+        """Return the path that stands for a copy as long as it is there."""
+        path = f"/{id(files)}"
+        self._copies[path] = files
+        return path
+
+    def xFullPathname(self, name: str) -> str:  # noqa: N802
+        return name
+
+    def xAccess(self, pathname: str, flags: int) -> bool:  # noqa: ARG002, N802
+        return self._found(pathname) is not None
+
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+        path = name.filename() if isinstance(name, apsw.URIFilename) else name
+        file = None if path is None else self._found(path)
+        if file is None:
+            return super().xOpen(name, flags)
+        flags[1] = flags[0] & ~int(apsw.SQLITE_OPEN_CREATE)
+        return file  # type: ignore[return-value]
+
+    def _found(self, path: str) -> _OpenedFile | None:
+        path, dash, rest = path.partition("-")
+        files = self._copies.get(path)
+        return _OpenedFile(files, dash + rest) if files and dash + rest in files else None
+
+
+class _NamelessFile:
+    """A file that is gone when nobody has it any more."""
+
+    def __init__(self) -> None:
+        with tempfile.TemporaryFile() as file:
+            self.descriptor = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self.descriptor)
+
+    def copy(self, path: str) -> None:
+        """Take over what the file at ``path`` holds; nothing if there is none."""
+        os.lseek(self.descriptor, 0, os.SEEK_SET)
+        os.truncate(self.descriptor, 0)
+        with (
+            contextlib.suppress(FileNotFoundError),
+            Path(path).open("rb") as source,
+            os.fdopen(self.descriptor, "wb", closefd=False) as target,
+        ):
+            shutil.copyfileobj(source, target, CHUNK_BYTES)
+
+
+class _OpenedFile:
+    """One file of a copy, which nobody writes to and nobody has to be kept out of."""
+
+    def __init__(self, files: _Copied, suffix: str) -> None:
+        # All of them: SQLite opens the log later than the database.
+        self._files = files
+        self._descriptor = files[suffix].descriptor
+
+    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
+        return os.pread(self._descriptor, amount, offset)
+
+    def xFileSize(self) -> int:  # noqa: N802
+        return os.fstat(self._descriptor).st_size
+
+    def xLock(self, level: int) -> None:  # noqa: N802
+        pass
+
+    def xUnlock(self, level: int) -> None:  # noqa: N802
+        pass
+
+    def xCheckReservedLock(self) -> bool:  # noqa: N802
+        return False
+
+    def xFileControl(self, op: int, pointer: int) -> bool:  # noqa: ARG002, N802
+        return False
+
+    def xSectorSize(self) -> int:  # noqa: N802
+        return 4_096
+
+    def xDeviceCharacteristics(self) -> int:  # noqa: N802
+        return 0
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        pass
+
+    def xClose(self) -> None:  # noqa: N802
+        pass
+
+
+@cache
+def _nameless_files() -> _NamelessFiles:
+    return _NamelessFiles()
 
 
 def _state(path: str) -> list[tuple[int, int, int] | None]:
@@ -111,21 +210,3 @@ def _state(path: str) -> list[tuple[int, int, int] | None]:
         else:
             states.append((found.st_ino, found.st_size, found.st_mtime_ns))
     return states
-
-
-def _sweep() -> None:
-    """Remove copies whose makers are gone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        maker = folder.name.removeprefix(_PREFIX).split("-")[0]
-        if maker.isdigit() and not _is_alive(int(maker)):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
