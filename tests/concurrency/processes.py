@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -51,6 +52,10 @@ class Colleague:
         if isinstance(word, Exception):
             raise word
         return word
+
+    def carry_on(self) -> None:
+        """Let it go on if it was stopped."""
+        os.kill(self._process.pid or 0, signal.SIGCONT)
 
     def kill(self) -> None:
         """End it at once."""
@@ -157,6 +162,19 @@ def hold_write_lock(pipe: Connection, path: Path, _: int) -> None:
     connection.execute("ROLLBACK")
     connection.close()
     pipe.send("gone")
+
+
+def stop_while_writing(pipe: Connection, path: Path, _: int) -> None:
+    """Stop, as a debugger or a laptop's lid does, in the middle of a write."""
+    ledger = open_ledger(path)
+
+    def work(*_: object) -> None:
+        pipe.send(os.getpid())
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    ledger._store._writer.transact(work, None)  # type: ignore[attr-defined]
+    pipe.send("gone on")
+    ledger.close()
 
 
 def hold_read(pipe: Connection, path: Path, _: int) -> None:

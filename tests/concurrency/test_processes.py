@@ -15,6 +15,7 @@ from concurrency.processes import (
     hold_write_lock,
     race_for_id,
     race_for_seq,
+    stop_while_writing,
     write_in_threads,
 )
 from treering.errors import Busy
@@ -123,4 +124,37 @@ def test_a_writer_that_is_kept_waiting_too_long_says_who_is_in_the_way(
     assert caught.value.hint
     assert (read_meanwhile, opened_meanwhile, proved_meanwhile) == ("before", "before", True)
     assert check_order(ledger) == 2
+    ledger.close()
+
+
+def test_a_writer_that_was_stopped_is_named_to_those_who_wait(path: Path) -> None:
+    ledger = open_ledger(path, patience_s=0.3)
+    ledger.append([said("before", event_id="before")])
+    writer = Colleague(stop_while_writing, path, 0)
+    process = writer.hear()
+
+    with pytest.raises(Busy, match=rf"process {process} \(.*\) is stopped .*since 20") as caught:
+        ledger.append([said("meanwhile", event_id="meanwhile")])
+    assert f"kill -CONT {process}" in (caught.value.hint or "")
+    with open_ledger(path, patience_s=0.3) as other:
+        assert other.event(SCOPE, "before").summary == "before"
+
+    writer.carry_on()
+    assert writer.hear() == "gone on"
+    writer.join()
+    ledger.append([said("meanwhile", event_id="meanwhile")])
+    assert check_order(ledger) == 2
+    ledger.close()
+
+
+def test_a_tool_that_holds_the_write_lock_is_named_to_those_who_wait(path: Path) -> None:
+    ledger = open_ledger(path, patience_s=0.3)
+    ledger.append([said("before", event_id="before")])
+    blocker = Colleague(hold_write_lock, path, 0)
+    blocker.hear()
+
+    with pytest.raises(Busy, match=r"process \d+ \(.*\) holds the write lock"):
+        ledger.append([said("meanwhile", event_id="meanwhile")])
+
+    blocker.kill()
     ledger.close()

@@ -427,3 +427,22 @@ def test_a_session_that_is_not_there_is_not_found(cli: CommandLine, home: Path) 
 
     assert (missing.status, missing.receipt["code"]) == (1, "not_found")
     assert (elsewhere.status, elsewhere.receipt["code"]) == (1, "not_found")
+
+
+def test_a_stopped_process_that_holds_the_write_lock_is_named(cli: CommandLine, home: Path) -> None:
+    from concurrency.processes import Colleague, stop_while_writing
+
+    with treering.open(cli.database) as ledger:
+        ledger.append([said("a low tide")])
+    writer = Colleague(stop_while_writing, cli.database, 0)
+    process = writer.hear()
+
+    outcome = cli("doctor", "--quick", "--json", *IN)
+    writer.kill()
+    after = cli("doctor", "--quick", "--json", *IN)
+
+    stopped = found(outcome)["writer_stopped"]
+    assert (outcome.status, stopped["level"]) == (1, "error")
+    assert f"process {process} " in stopped["message"]
+    assert f"kill -CONT {process}" in stopped["fix"]
+    assert "writer_stopped" not in found(after)

@@ -369,8 +369,11 @@ class Database:
         with self._pool_lock:
             if self._closed:
                 raise Closed("the ledger has been closed", hint="open it again")
-            while not self._lending or (not self._readers and self._lent >= READERS_MAX):
-                self._returned.wait()
+            if not self._returned.wait_for(self._can_lend, self._patience_s):
+                raise Busy(
+                    f"{READERS_MAX} reads of {self.path} went on for {self._patience_s:g} s",
+                    hint="let them end, then try again",
+                )
             self._lent += 1
             if self._readers:
                 return self._readers.pop()
@@ -383,6 +386,9 @@ class Database:
             if isinstance(error, apsw.Error):
                 raise translate(error, self.path) from error
             raise
+
+    def _can_lend(self) -> bool:
+        return self._lending and (bool(self._readers) or self._lent < READERS_MAX)
 
     def _return_to_read(self, moved: Moved) -> None:
         with self.lock:

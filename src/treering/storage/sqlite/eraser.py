@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
+from treering.errors import Busy
 from treering.ledger.records import Cover, Erased, Erasure
 from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
@@ -149,7 +150,7 @@ class Eraser:
         with database.lock:
             try:
                 return self._drive_out(database, through)
-            except (apsw.BusyError, apsw.FullError):
+            except (apsw.BusyError, apsw.FullError, Busy):
                 return "pending"
             except apsw.Error as error:
                 if isinstance(error, apsw.IOError):

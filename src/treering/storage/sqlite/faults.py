@@ -15,6 +15,7 @@ from treering.errors import (
     StorageError,
     StorageFull,
 )
+from treering.storage.sqlite.turnstile import find_holder
 
 if TYPE_CHECKING:
     from treering.errors import TreeringError
@@ -29,9 +30,12 @@ def translate(error: apsw.Error, path: str) -> TreeringError:
                 hint="free some space, then try again",
             )
         case apsw.BusyError() | apsw.LockedError():
+            holder = find_holder(path)
             return Busy(
-                f"another program keeps {path} locked",
-                hint="close other tools that have the file open, then try again",
+                f"another program keeps {path} locked{f': {holder}' if holder else ''}",
+                hint=f"{holder.remedy}, then try again"
+                if holder
+                else "close other tools that have the file open, then try again",
             )
         case apsw.NotADBError():
             return NotALedger(

@@ -6,14 +6,16 @@ lock hands over in turn.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from treering.errors import Busy, StorageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 try:
     import fcntl
@@ -21,6 +23,11 @@ except ImportError:  # Windows has no flock: SQLite's own lock and its patience 
     fcntl = None  # type: ignore[assignment]
 
 _MODE: Final = 0o600
+_SUFFIX: Final = ".lock"
+_WRITE_BYTE: Final = 120
+"""What SQLite's own writers lock in the shared memory of the log."""
+_COMMAND_WORDS_MAX: Final = 3
+_COMMAND_CHARS_MAX: Final = 80
 
 
 class Turnstile:
@@ -59,13 +66,83 @@ class Turnstile:
         assert self._path is not None  # noqa: S101  (narrowing for the type checker)
         waiting = _Waiting(self._path)
         if not waiting.wait(self.patience_s):
-            raise Busy(
-                f"other writers kept {self._path.name} locked for {self.patience_s:g} s",
-                hint="look for a stuck process that has the ledger open, then try again",
-            )
+            raise busy(str(self._path).removesuffix(_SUFFIX), self.patience_s)
         if self._file is not None:
             os.close(self._file)
         self._file = waiting.file
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that keeps other writers out."""
+
+    process: int
+    command: str
+    is_stopped: bool
+    idle_since: str | None
+    """When something was last written, by whomever; None if that cannot be told."""
+
+    def __str__(self) -> str:
+        """Say who it is and what it does."""
+        named = f"process {self.process} ({self.command or 'unknown command'})"
+        doing = f"{named} is stopped and" if self.is_stopped else named
+        since = f"; nothing was written since {self.idle_since}" if self.idle_since else ""
+        return f"{doing} holds the write lock{since}"
+
+    @property
+    def remedy(self) -> str:
+        """Return what lets the others go on."""
+        if self.is_stopped:
+            return f"continue it with kill -CONT {self.process}, or end it with kill -9"
+        return f"wait for it, or end it with kill {self.process}; nothing acknowledged is lost"
+
+
+def busy(ledger: str, waited_s: float) -> Busy:
+    """Return the error for a ledger whose write lock was not free for so long."""
+    holder = find_holder(ledger)
+    who = f": {holder}" if holder else ""
+    return Busy(
+        f"other writers kept {ledger} locked for {waited_s:g} s{who}",
+        hint=f"{holder.remedy}, then try again"
+        if holder
+        else f"find the process that has it open with lsof {ledger}{_SUFFIX}, then try again",
+    )
+
+
+def find_holder(ledger: str) -> Holder | None:
+    """Return who holds the write lock of a ledger, as far as the system tells."""
+    for suffix, sort, byte in ((_SUFFIX, "FLOCK", 0), ("-shm", "POSIX", _WRITE_BYTE)):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            inode = Path(ledger + suffix).stat().st_ino
+            for line in Path("/proc/locks").read_text(encoding="utf-8").splitlines():
+                # 1: FLOCK  ADVISORY  WRITE 4321 fe:00:131073 0 EOF
+                _, found, _, access, process, place, first, last = line.replace("-> ", "").split()
+                covers = int(first) <= byte and (last == "EOF" or byte <= int(last))
+                is_waiting = "->" in line
+                named = (found, access, int(place.rsplit(":", 1)[1]))
+                if named == (sort, "WRITE", inode) and covers and not is_waiting:
+                    return _describe(int(process), ledger)
+    return None
+
+
+def _describe(process: int, ledger: str) -> Holder:
+    command, state = "", ""
+    with contextlib.suppress(OSError, IndexError):
+        words = Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        # What comes behind may be a secret.
+        command = " ".join(words[:_COMMAND_WORDS_MAX]).strip()
+        state = (
+            Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+        )
+    written = None
+    with contextlib.suppress(OSError):
+        at = datetime.fromtimestamp(Path(ledger + "-wal").stat().st_mtime, UTC)
+        written = at.isoformat(sep=" ", timespec="milliseconds")
+    return Holder(
+        process=process,
+        command="".join(one if one.isprintable() else "?" for one in command)[:_COMMAND_CHARS_MAX],
+        is_stopped=state in {"T", "t"},
+        idle_since=written,
+    )
 
 
 class _Waiting:

@@ -126,6 +126,7 @@ def _of_all(
 
     if ledger is not None:
         yield from safely("the ledger", ledger_file.look)
+        yield from safely("writers", ledger_file.look_at_writers)
         yield from safely("erasure", lambda: ledger_file.look_at_erasure(ledger))
         proved = scope if is_named else None
         if not quick:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,8 @@ FREE_BYTES_MIN: Final = 100 * 1024**2
 FREE_BYTES_LOW: Final = 1024**3
 LOG_BYTES_HIGH: Final = 256 * 1024**2
 """A write-ahead log grows so long only if somebody keeps it from being folded in."""
+HOLD_S: Final = 1.0
+"""A commit takes less, unless very much is written at once."""
 
 _FILES: Final = (
     ("ledger", ("",)),
@@ -40,6 +43,26 @@ def look() -> Iterator[Finding]:
         yield from _server(path)
     elif path != MEMORY:
         yield from _file(Path(path))
+
+
+def look_at_writers() -> Iterator[Finding]:
+    """Say who keeps all other writers out, if somebody does and writes nothing meanwhile."""
+    from treering.storage.sqlite.turnstile import find_holder  # noqa: PLC0415  (loaded by now)
+
+    path = database_path()
+    holder = None if is_on_server() or path == MEMORY else find_holder(path)
+    deadline = time.monotonic() + HOLD_S
+    while holder is not None and not holder.is_stopped and time.monotonic() < deadline:
+        time.sleep(HOLD_S / 20)
+        again = find_holder(path)
+        holder = again if again == holder else None
+    if holder is not None:
+        yield Finding(
+            level="error" if holder.is_stopped else "warning",
+            code="writer_stopped" if holder.is_stopped else "writer_busy",
+            message=f"nobody else can write: {holder}",
+            fix=holder.remedy,
+        )
 
 
 def look_at_erasure(ledger: Ledger) -> Iterator[Finding]:
