@@ -343,7 +343,7 @@ class _Proof:
         self.first = min((first for first, _ in self.ranges), default=1)
         self.last = max((last for _, last in self.ranges), default=0)
         said = payload.get("erasure")
-        self.erasure: Erasure | None = said if said in _ERASURES[event.kind] else None
+        self.erasure: Erasure | None = said if said in _ERASURES.get(event.kind, ()) else None
         self._said = (payload.get("count"), payload.get("digest"))
         self._count = 0
         self._digest = sha256()

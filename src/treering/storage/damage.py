@@ -12,7 +12,7 @@ from treering.errors import Corrupt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_UNREADABLE: Final = (
+UNREADABLE: Final = (
     ArithmeticError,
     AttributeError,
     LookupError,
@@ -28,7 +28,7 @@ def naming_damage(ledger: str) -> Iterator[None]:
     """Raise Corrupt, with the name of the ledger, where a stored value makes no sense."""
     try:
         yield
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise Corrupt(
             f"{ledger} is damaged: an event cannot be read ({error})",
             hint="keep a copy, then run treering verify and restore from an export or a backup",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import apsw
 
 from treering.errors import Busy, LedgerMoved
+from treering.storage.damage import UNREADABLE
 from treering.storage.sqlite.database import MEMORY, PATIENCE_S
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.file_guard import FileGuard
@@ -23,7 +24,7 @@ from treering.storage.sqlite.opening import (
     create_private,
     shares_live_log,
 )
-from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.sql import fetch_all, fetch_value, is_sound
 from treering.storage.sqlite.turnstile import Turnstile
 
 if TYPE_CHECKING:
@@ -163,6 +164,10 @@ class CompanionFile:
         connection.execute("SAVEPOINT looking")
         try:
             return work(connection)
+        except UNREADABLE as error:
+            if is_sound(connection):
+                raise
+            raise Unsound from error
         finally:
             connection.execute("RELEASE looking")
 
@@ -173,9 +178,11 @@ class CompanionFile:
             try:
                 result = work(connection)
                 connection.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+                if isinstance(error, UNREADABLE) and not is_sound(connection):
+                    raise Unsound from error
                 raise
             return result
 

@@ -16,8 +16,9 @@ import apsw
 
 from treering.errors import Busy, Closed, Corrupt, LedgerMoved, NotFound, OutcomeUnknown, ReadOnly
 from treering.storage import forks
+from treering.storage.damage import UNREADABLE
 from treering.storage.sqlite import schema
-from treering.storage.sqlite.faults import translate
+from treering.storage.sqlite.faults import damaged, translate
 from treering.storage.sqlite.file_guard import FileGuard
 from treering.storage.sqlite.opening import (
     PrivateCopy,
@@ -25,7 +26,7 @@ from treering.storage.sqlite.opening import (
     create_private,
     shares_live_log,
 )
-from treering.storage.sqlite.sql import fetch_value
+from treering.storage.sqlite.sql import fetch_value, is_sound
 from treering.storage.sqlite.turnstile import Turnstile
 
 if TYPE_CHECKING:
@@ -159,6 +160,11 @@ class Database:
                 f"{self.path} is damaged: a text in it is no text ({error.reason})",
                 hint="keep a copy, then run treering verify and restore from an export",
             ) from error
+        except UNREADABLE as error:
+            # Whose fault it is shows in the file: pages that were swapped or lost, or ours.
+            if is_sound(connection):
+                raise
+            raise damaged(self.path, error) from error
         finally:
             self._give_back(connection)
 

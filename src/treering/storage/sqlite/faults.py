@@ -66,6 +66,14 @@ def translate(error: apsw.Error, path: str) -> TreeringError:
             )
 
 
+def damaged(path: str, error: Exception) -> Corrupt:
+    """Return the error for a file whose pages are not where they belong."""
+    return Corrupt(
+        f"{path} is damaged: what is stored makes no sense ({type(error).__name__})",
+        hint="keep a copy, then run treering verify and restore from an export or a backup",
+    )
+
+
 def translate_commit(error: apsw.Error, path: str, event_ids: list[str]) -> TreeringError:
     """Return the ledger's error for a COMMIT that failed."""
     if isinstance(error, apsw.IOError):

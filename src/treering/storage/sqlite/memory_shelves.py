@@ -111,6 +111,8 @@ def page(
 ) -> list[tuple[int, Document]]:
     """Return documents behind a number, in order."""
     found = fetch_all(connection, _PAGE, (scope, shelf, after, limit))
+    if any(None in row for row in found):
+        raise ValueError("a document lacks something that all have")
     return [(row[0], Document(*row[1:])) for row in found]
 
 

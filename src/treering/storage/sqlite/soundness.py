@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
+from treering.errors import Corrupt, TreeringError
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.encoding import name_key
 from treering.storage.sqlite import runs, schema, tool_calls
+from treering.storage.sqlite.database import Database
 from treering.storage.sqlite.known import SEALED_MARK
 from treering.storage.sqlite.sql import fetch_all, fetch_value, session_name
 
@@ -161,6 +163,25 @@ VIEW: Final = "episodic_events"
 
 def first_flaw(connection: apsw.Connection, opener: Opener) -> str | None:
     """Say what is wrong with the file beyond the events' own chain, if anything."""
+    return _flaw_of_tables(connection) or _flaw_of_derived(connection, opener)
+
+
+def find_damage(path: str) -> str | None:
+    """Say what is wrong with the pages and tables of the ledger at ``path``, if anything."""
+    try:
+        database = Database(path, mode="ro")
+        try:
+            with database.reading() as connection:
+                return _flaw_of_tables(connection)
+        finally:
+            database.close()
+    except Corrupt as error:
+        return str(error)
+    except TreeringError:
+        return None
+
+
+def _flaw_of_tables(connection: apsw.Connection) -> str | None:
     damage = fetch_value(connection, "PRAGMA integrity_check(1)")
     if damage != "ok":
         return f"SQLite reports damage: {damage}"
@@ -171,7 +192,7 @@ def first_flaw(connection: apsw.Connection, opener: Opener) -> str | None:
         count = fetch_value(connection, statement)
         if count:
             return f"{count} {complaint}"
-    return _flaw_of_derived(connection, opener)
+    return None
 
 
 def _flaw_of_derived(connection: apsw.Connection, opener: Opener) -> str | None:

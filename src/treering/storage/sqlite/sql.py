@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import apsw
 
 from treering.ledger.records import FORGOTTEN
-
-if TYPE_CHECKING:
-    import apsw
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -33,3 +32,11 @@ def fetch_value(connection: apsw.Connection, statement: str, bindings: Any = ())
     """Return the first column of the first row, or None."""
     found: Any = connection.execute(statement, bindings).fetchone()
     return None if found is None else found[0]
+
+
+def is_sound(connection: apsw.Connection) -> bool:
+    """Whether SQLite finds every page where it belongs."""
+    try:
+        return bool(fetch_value(connection, "PRAGMA integrity_check(1)") == "ok")
+    except (apsw.Error, UnicodeDecodeError):
+        return False

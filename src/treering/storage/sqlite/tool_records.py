@@ -118,7 +118,7 @@ class ToolRecords:
                 rows = tool_table.rows_at(table, [one.position for one in measured])
                 told = _headers_of(source, rows)
             records = self._told(rows, told)
-            if len(records) == len(rows):
+            if len(records) == len(measured):
                 return [
                     statistics_of(one, record.tool)
                     for one, record in zip(measured, records, strict=True)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import apsw
 
 from treering.errors import OutcomeUnknown, TreeringError
+from treering.storage.damage import UNREADABLE
 from treering.storage.sqlite.batch import Batch
-from treering.storage.sqlite.faults import translate, translate_commit
+from treering.storage.sqlite.faults import damaged, translate, translate_commit
+from treering.storage.sqlite.sql import is_sound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +51,9 @@ class Writer:
         except TreeringError as failure:
             for job in jobs:
                 job.error = job.error or _own_failure(failure, job)
+        for job in jobs:
+            if isinstance(job.error, UNREADABLE):
+                job.error = self._cause_of(job.error)
 
     def transact(self, work: Callable[[Batch, Arguments], None], arguments: Arguments) -> bool:
         """Do ``work`` inside one write transaction; return False if it tore its batch."""
@@ -68,7 +73,18 @@ class Writer:
                     self.database.turnstile.leave()
             except apsw.Error as error:
                 raise translate(error, self.database.path) from error
+            except UNREADABLE as error:
+                if (cause := self._cause_of(error)) is error:
+                    raise
+                raise cause from error
         return False
+
+    def _cause_of(self, error: Exception) -> Exception:
+        """Return what an unforeseen error comes from: the file, if that is damaged."""
+        with self.database.lock:
+            if is_sound(self.database.writer()):
+                return error
+        return damaged(self.database.path, error)
 
     def _begin(self) -> Batch:
         database = self.database

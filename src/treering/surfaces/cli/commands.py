@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 import msgspec
 
-from treering.errors import StorageError, TreeringError, exit_status
+from treering.errors import Corrupt, StorageError, TreeringError, exit_status
 from treering.surfaces.cli.output import print_error, print_receipt, say
 from treering.surfaces.cli.signals import status_of
 from treering.surfaces.cli.streams import writing_output
@@ -232,6 +232,13 @@ def _from_system(error: OSError) -> StorageError:
 
 
 def _unexpected(error: Exception) -> TreeringError:
+    from treering.surfaces.cli.ledgers import damage_of_ledger  # noqa: PLC0415  (it imports us)
+
+    if (damage := damage_of_ledger()) is not None:
+        return Corrupt(
+            f"the ledger is damaged: {damage}",
+            hint="keep a copy, then run treering verify and restore from an export or a backup",
+        )
     # The text of an unforeseen error may quote what was being recorded, so only its type is shown.
     frame = sys.exc_info()[2]
     while frame is not None and frame.tb_next is not None:

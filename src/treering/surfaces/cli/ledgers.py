@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from treering.config import DATABASE_VARIABLE, default_database, keys_folder
-from treering.errors import InvalidInput, NotFound, NotPermitted, SchemaTooOld, StorageError
+from treering.errors import (
+    InvalidInput,
+    NotFound,
+    NotPermitted,
+    SchemaTooOld,
+    StorageError,
+    TreeringError,
+)
 from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.output import note
 
@@ -80,6 +87,17 @@ def database_path() -> str:
         raise InvalidInput("--db is empty", hint="name a file, or leave --db out")
     is_named = named is not None or bool(os.environ.get(DATABASE_VARIABLE))
     return _checked(named or default_database(), is_named=is_named)
+
+
+def damage_of_ledger() -> str | None:
+    """Say what is wrong with the file of the ledger, if there is one and anything is."""
+    from treering.storage.sqlite.soundness import find_damage  # noqa: PLC0415  (rarely needed)
+
+    try:
+        path = database_path()
+    except TreeringError:
+        return None
+    return None if is_on_server() or path == MEMORY else find_damage(path)
 
 
 @contextlib.contextmanager
