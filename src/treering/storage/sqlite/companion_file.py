@@ -200,7 +200,7 @@ class CompanionFile:
 
     def _give_up(self, error: Exception) -> None:
         """Throw away what is unsound. Raises what has another cause."""
-        if isinstance(error, apsw.Error) and not _is_damage(error):
+        if isinstance(error, apsw.Error) and not (_is_damage(error) or self._is_unsound(error)):
             raise translate(error, self.path) from error
         if self._database.read_only:
             # Left as it is; we go on with one of our own.
@@ -208,6 +208,11 @@ class CompanionFile:
             self._private = True
         else:
             self.remove()
+
+    def _is_unsound(self, error: apsw.Error) -> bool:
+        """Whether a statement failed that cannot, but for pages that are not where they belong."""
+        may_be = isinstance(error, apsw.SQLError | apsw.ConstraintError)
+        return may_be and self._connection is not None and not is_sound(self._connection)
 
     # Opening.
 
