@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import treering
-from broken.stories import quick_folder
+from effort import quick_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

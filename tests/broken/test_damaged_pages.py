@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sqlite3
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,6 @@ import pytest
 import treering
 from broken.damaged_pages import (
     NAME,
-    PAGE_BYTES,
     SCOPE,
     damaged,
     lay_out,
@@ -20,7 +21,7 @@ from broken.damaged_pages import (
     with_swapped,
 )
 from broken.ledgers import said
-from treering import TreeringError
+from treering import Corrupt, TreeringError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,14 +72,17 @@ def _use_damaged(sound: Path, place: Path, suffix: str, count: int) -> None:
     assert unforeseen == {}
 
 
-def test_what_makes_no_sense_in_a_damaged_file_is_called_damage(sound: Path, place: Path) -> None:
-    # The key of all names is on the page of the table ``ledger``.
+@pytest.mark.parametrize("table", ["sessions", "heads", "events", "blobs", "runs"])
+def test_values_that_make_no_sense_in_a_damaged_file_are_called_damage(
+    sound: Path, place: Path, table: str
+) -> None:
     content = (sound / NAME).read_bytes()
-    key = content.index(b"name_key") // PAGE_BYTES
-    other = next(at for at in range(1, len(content) // PAGE_BYTES) if at != key)
-    lay_out(sound, place, "", with_swapped(content, key, other))
+    with contextlib.closing(sqlite3.connect(sound / NAME)) as connection:
+        found = connection.execute("SELECT name, rootpage - 1 FROM sqlite_schema").fetchall()
+    roots = dict(found)
+    lay_out(sound, place, "", with_swapped(content, roots["ledger"], roots[table]))
 
-    with pytest.raises(TreeringError) as refused, treering.open(place / NAME) as ledger:
+    with pytest.raises(Corrupt) as refused, treering.open(place / NAME) as ledger:
         ledger.query(SCOPE)
 
     assert "damaged" in str(refused.value)
@@ -90,13 +94,13 @@ def _calls(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "open", lambda: opened.append(treering.open(path, durability="normal"))
     if opened:
         ledger = opened[0]
-        session = {"scope": SCOPE, "agent": "lyria"}
+        session = partial(ledger.session, "s1", scope=SCOPE, agent="lyria")
         event = said("hi", session_id="s1")
         yield "query", lambda: ledger.query(SCOPE, first=1_000)
         yield "verify", ledger.verify
         yield "search", lambda: ledger.search("thing", scope=SCOPE)
-        yield "turns", lambda: ledger.session("s1", **session).turns()
-        yield "context", lambda: ledger.session("s1", **session).context(max_tokens=3_000)
+        yield "turns", lambda: session().turns()
+        yield "context", lambda: session().context(max_tokens=3_000)
         yield "append", lambda: ledger.append([event])
         yield "redact", lambda: ledger.redact(SCOPE, session_id="s2")
         yield "expire", lambda: ledger.expire(SCOPE)
