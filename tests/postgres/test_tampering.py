@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -394,9 +395,9 @@ def test_an_anchor_finds_a_tail_that_was_cut_off_without_a_trace(story: Place) -
     anchor = anchor_of(story)
     tamper(
         story,
-        f"DELETE FROM events WHERE {S2}",
-        f"DELETE FROM heads WHERE {S2}",
-        "DELETE FROM sessions WHERE name = 's2'",
+        f"DELETE FROM events WHERE {ROW.format(seq=6)}",
+        f"UPDATE heads SET seq = 5, link = (SELECT link FROM events WHERE {ROW.format(seq=5)})"
+        f" WHERE {S1}",
     )
 
     assert verified(story).intact
@@ -439,3 +440,68 @@ def test_a_role_finds_what_was_changed_in_its_scope(story: Place) -> None:
         with treering.open(story.url_of(role)) as ledger:
             result = ledger.verify(HERE)
             assert (result.sessions, result.broken_sessions) == (2, 2)
+
+
+def without_session(name: str) -> list[str]:
+    """Return all that removes a session of HERE with its events."""
+    one = S1.replace("s1", name)
+    return [
+        *(f"DELETE FROM {table} WHERE {one}" for table in ("events", "heads", "runs")),
+        f"DELETE FROM sessions WHERE name = '{name}'",
+    ]
+
+
+@pytest.mark.parametrize("scope", [(), (HERE,)])
+def test_a_session_that_vanished_with_all_its_rows_is_missed(
+    story: Place, scope: tuple[str, ...]
+) -> None:
+    tamper(story, *without_session("s2"))
+
+    broken = verified(story, *scope).first_broken
+
+    assert broken is not None
+    assert broken.detail == f"2 sessions were opened in scope {HERE}, and 1 of them are here"
+
+
+def test_a_scope_that_vanished_with_all_its_rows_is_missed(story: Place) -> None:
+    with treering.open(story.url) as ledger:
+        ledger.append([said("theirs", scope=ELSEWHERE)])
+        assert ledger.verify().intact
+    tables = ("events", "heads", "sessions", "scopes")
+    tamper(story, *(f"DELETE FROM {table} WHERE scope = '{ELSEWHERE}'" for table in tables))
+
+    assert first_broken(story).detail == "2 scopes were opened, and 1 of them are here"
+    assert verified(story, HERE).intact
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"DELETE FROM scopes WHERE scope = '{HERE}'",
+        f"UPDATE events SET event_id = sha256('x') WHERE {ROW.format(seq=3)}",
+        f"UPDATE events SET scope = '{ELSEWHERE}' WHERE {ROW.format(seq=3)}",
+        "UPDATE sessions SET key = sha256('x') WHERE name = 's2'",
+        "UPDATE scopes SET sessions = sessions + 1",
+        "UPDATE scopes SET digest = ~digest",
+    ],
+)
+def test_what_nobody_finds_any_more_is_missed_in_its_scope(story: Place, statement: str) -> None:
+    assert verified(story, HERE).intact
+    tamper(story, statement)
+
+    assert not verified(story, HERE).intact
+    assert not verified(story).intact
+
+
+def test_many_who_open_sessions_at_once_are_all_counted(story: Place) -> None:
+    def open_many(worker: int) -> None:
+        with treering.open(story.url) as ledger:
+            for n in range(5):
+                scopes = (HERE, ELSEWHERE) if worker % 2 else (ELSEWHERE, HERE)
+                ledger.append([said("x", scope=s, session_id=f"{worker}-{n}") for s in scopes])
+
+    with ThreadPoolExecutor(4) as workers:
+        list(workers.map(open_many, range(4)))
+
+    assert verified(story).sessions == 2 + 4 * 5 * 2
+    assert verified(story).intact

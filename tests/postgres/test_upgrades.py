@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from postgres_server import Server
     from treering import Header, Ledger
 
-TO_SCHEMA_7: Final = """
+TO_SCHEMA_8: Final = """
+DROP FUNCTION count_session, count_scope CASCADE;
+ALTER TABLE scopes DROP COLUMN sessions, DROP COLUMN digest;
+DELETE FROM ledger WHERE name = 'scopes';
+UPDATE ledger SET value = '8' WHERE name = 'version';
+"""
+TO_SCHEMA_7: Final = f"""
+{TO_SCHEMA_8}
 DROP TRIGGER neighbours ON memory_shelves;
 DROP ROUTINE nearest_documents, admit_nearest, run_nearest, enter_neighbours, drop_neighbours,
   neighbours_relation, levels_of;

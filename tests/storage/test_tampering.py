@@ -386,10 +386,12 @@ def test_an_anchor_finds_a_tail_that_was_cut_off_without_a_trace(path: Path) -> 
     anchor = anchor_of(path)
     tamper(
         path,
-        "DELETE FROM contents WHERE position = (SELECT max(position) FROM contents)",
-        "DELETE FROM events WHERE position = (SELECT max(position) FROM events)",
-        "DELETE FROM heads WHERE session = 2",
-        "DELETE FROM sessions WHERE id = 2",
+        "DELETE FROM contents WHERE position = 6",
+        "DELETE FROM events WHERE position = 6",
+        "UPDATE contents SET position = 6 WHERE position = 7",
+        "UPDATE events SET position = 6 WHERE position = 7",
+        "UPDATE heads SET seq = 5, link = (SELECT link FROM events WHERE position = 5)"
+        " WHERE session = 1",
     )
 
     assert verified(path).intact

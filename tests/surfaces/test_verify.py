@@ -34,6 +34,12 @@ def test_an_intact_ledger_is_proved_whole(told: CommandLine) -> None:
         "broken_sessions": 0,
         "first_broken": None,
         "anchored_sessions": None,
+        "derived_rows": None,
+        "checked": ["events", "lookups", "sessions", "scopes", "database"],
+        "unchecked": {
+            "derived": "add --derived",
+            "anchor": "add --anchor FILE, written before and kept elsewhere",
+        },
     }
 
 
@@ -176,10 +182,14 @@ def test_a_ledger_that_was_cut_back_no_longer_reaches_its_anchor(
     assert "missing: the anchor knows a session up to seq 4" in outcome.err
 
 
-def test_people_read_one_line(told: CommandLine, tmp_path: Path) -> None:
+def test_people_read_what_was_proved_and_what_was_not(told: CommandLine, tmp_path: Path) -> None:
     out = tmp_path / "anchor"
 
     anchored, proved = told("anchor", "--out", str(out)), told("verify", "--anchor", str(out))
 
     assert anchored.out.splitlines()[0] == f"anchored 6 events of 3 sessions in {out}"
-    assert proved.out == "intact: 6 events of 3 sessions; 3 anchored sessions found\n"
+    assert proved.out.splitlines() == [
+        "intact: 6 events of 3 sessions; 3 anchored sessions found",
+        "checked: events, lookups, sessions, scopes, database, anchor",
+        "not checked: derived (add --derived)",
+    ]

@@ -127,7 +127,7 @@ class Arrivals:
 
     def _first_broken(self, scope: str, session_id: str) -> Broken | None:
         sessions = self._store.session_records(Scope(scope), session_id)
-        return verify(self._store, sessions, whole=False).first_broken
+        return verify(self._store, sessions).first_broken
 
     def _check_link(self, session: SessionRecord, record: Record) -> None:
         """Raise InvalidInput unless ``record`` follows the one before."""

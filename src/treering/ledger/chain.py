@@ -7,7 +7,9 @@
 The first link of a session chains from its genesis, which holds scope and session id under a salt;
 that of a fork also holds its parent's genesis and the seq and link where it leaves it.
 Erasing content and salt leaves the digest, so the chain still verifies and the content cannot be
-guessed back. Changing anything in this file makes every ledger unverifiable.
+guessed back. The sessions of a scope are a set, with a number and the exclusive or of their
+geneses: each session is added when it is opened, and none is ever taken out.
+Changing anything in this file makes every ledger unverifiable.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from treering.ledger.records import Cut
 
 SALT_BYTES: Final = 16
+LINK_BYTES: Final = 32
+NO_SESSIONS: Final = bytes(LINK_BYTES)
+"""The digest of an empty set of sessions."""
 _GENESIS_TAG: Final = b"treering.genesis.v1"
 _FORK_TAG: Final = b"treering.fork.v1"
 
@@ -31,6 +36,12 @@ def genesis(salt: bytes, scope: str, session_id: str, cut: Cut | None = None) ->
         return sha256(_GENESIS_TAG + salt + encode([scope, session_id])).digest()
     parent = cut.genesis + cut.seq.to_bytes(8, "big") + cut.link
     return sha256(_FORK_TAG + salt + parent + encode([scope, session_id])).digest()
+
+
+def with_session(digest: bytes, first: bytes) -> bytes:
+    """Return the digest of a set of sessions with one more, which starts with ``first``."""
+    both = int.from_bytes(digest, "big") ^ int.from_bytes(first[:LINK_BYTES], "big")
+    return both.to_bytes(LINK_BYTES, "big")
 
 
 def content_digest(salt: bytes, summary: str, refs: bytes | None, payload: bytes | None) -> bytes:

@@ -283,7 +283,7 @@ class _Passage:
             return False
         if record.erasure is not None and name not in self._proved:
             sessions = self._source.session_records(self._scope, name)
-            broken = verify(self._source, sessions, whole=False).first_broken
+            broken = verify(self._source, sessions).first_broken
             if broken is not None:
                 self._refuse(name, broken.seq, f"{broken.fault}: {broken.detail}")
                 return False

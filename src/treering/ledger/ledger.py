@@ -22,7 +22,7 @@ from treering.ledger.pruning import PRUNE_DAYS, sweep
 from treering.ledger.remembering import LedgerRecorder, Remembering
 from treering.ledger.search_texts import masked
 from treering.ledger.sessions import Session
-from treering.ledger.verification import verify
+from treering.ledger.verification import find_flaw, verify_part, with_coverage
 from treering.memory.records import SHELVES
 from treering.model.arguments import checks_arguments
 from treering.model.fields import (
@@ -506,17 +506,20 @@ class Ledger(Archive):
         if session_id is not None and scope is None:
             raise InvalidInput("a session is verified within its scope", hint="name the scope")
         name = None if scope is None else parse_scope(scope)
-        sessions = self._store.session_records(name, session_id)
-        result = verify(self._store, sessions, whole=name is None, progress=progress)
+        result = verify_part(self._store, name, session_id, progress)
         if session_id is not None and not result.sessions:
+            broken = find_flaw(self._store, name)
+            if broken is not None:  # It may be the one that is missing.
+                return msgspec.structs.replace(result, intact=False, first_broken=broken)
             raise NotFound(f"no session {session_id} in scope {scope}", hint="check both names")
         if anchor is None:
             return result
         anchored, broken = check_anchor(self._store, anchor, name)
         first = result.first_broken or broken
-        return msgspec.structs.replace(
+        compared = msgspec.structs.replace(
             result, intact=first is None, first_broken=first, anchored_sessions=anchored
         )
+        return with_coverage(compared, ["anchor"])
 
     def rebuild(self) -> RebuildReceipt:
         """Throw away all that is derived from the events, and make it anew."""

@@ -200,8 +200,12 @@ class EventStore(MemoryStore, Protocol):
     def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
 
-    def stray(self) -> str | None:
-        """Say what lies in the tables that no session accounts for, if anything."""
+    def stray(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
+        """Say what is wrong around the events of the ledger, a scope or a session, if anything.
+
+        That is: scopes and sessions that are gone, events that are filed where nobody finds them,
+        and derived tables that do not hold them.
+        """
 
     def follow_tools(self, scope: Scope) -> Step:
         """Have the tool records of a scope follow the next stretch of its events."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.ledger.records import Erasure, Record, SessionRecord
     from treering.model.events import Event
-    from treering.model.receipts import Fault
+    from treering.model.receipts import Fault, Part
 
 PAGE: Final = 500
 ATTEMPTS_MAX: Final = 5
@@ -40,18 +40,76 @@ class _Count(msgspec.Struct):
         self.sealed += other.sealed
 
 
+_PARTS: Final[dict[Part, str]] = {
+    "events": "",
+    "lookups": "",
+    "sessions": "name no session",
+    "scopes": "name no scope",
+    "database": "name no scope",
+    "derived": "add --derived",
+    "anchor": "add --anchor FILE, written before and kept elsewhere",
+}
+"""What can be checked, and what checks it if this proof does not."""
+
+
+def verify_part(
+    store: EventStore,
+    scope: Scope | None,
+    session_id: str | None,
+    progress: Callable[[int], None] | None,
+) -> Verification:
+    """Prove the ledger, a scope or a session, with all that lies around its events."""
+    result = verify(store, store.session_records(scope, session_id), progress=progress)
+    broken = find_flaw(store, scope, session_id) if result.intact else None
+    if broken is not None:
+        result = msgspec.structs.replace(result, intact=False, first_broken=broken)
+    checked: list[Part] = ["events", "lookups"]
+    if session_id is None:
+        checked.append("sessions")
+    if scope is None:
+        checked += ["scopes", "database"]
+    return with_coverage(result, checked)
+
+
+def find_flaw(
+    store: EventStore, scope: Scope | None, session_id: str | None = None
+) -> Broken | None:
+    """Return what is wrong around the events of the ledger, a scope or a session, if anything."""
+    flaw = store.stray(scope, session_id)
+    if flaw is None and scope is None:
+        flaw = _unmarked(store, {session.scope for session in store.session_records()})
+    if flaw is None:
+        return None
+    return Broken(
+        scope=scope or "",
+        session_id=session_id or "",
+        seq=0,
+        event_id=None,
+        fault="file",
+        detail=flaw,
+    )
+
+
+def with_coverage(result: Verification, parts: Iterable[Part]) -> Verification:
+    """Return ``result`` as one that covers these ``parts``, too."""
+    covers = {*result.checked, *parts}
+    return msgspec.structs.replace(
+        result,
+        checked=[part for part in _PARTS if part in covers],
+        unchecked={part: otherwise for part, otherwise in _PARTS.items() if part not in covers},
+    )
+
+
 def verify(
     store: EventStore,
     sessions: Iterable[SessionRecord],
     *,
-    whole: bool,
     progress: Callable[[int], None] | None = None,
 ) -> Verification:
-    """Prove ``sessions``; ``whole`` also looks for what no session accounts for."""
+    """Prove the chains of ``sessions``, and nothing around them."""
     count = _Count()
     checked = broken = 0
     first: Broken | None = None
-    scopes: set[str] = set()
     for session in sessions:
         checked += 1
         fault, found = _check_still(store, session)
@@ -61,10 +119,6 @@ def verify(
             first = first or fault
         if progress is not None:
             progress(found.events)
-        scopes.add(session.scope)
-    stray = (store.stray() or _unmarked(store, scopes)) if whole else None
-    if stray is not None and first is None:
-        first = Broken(scope="", session_id="", seq=0, event_id=None, fault="file", detail=stray)
     return Verification(
         intact=first is None,
         sessions=checked,

@@ -8,7 +8,11 @@ import msgspec
 
 Physical = Literal["done", "pending"]
 """pending: an older reader still holds the write-ahead log; it is retried."""
-Fault = Literal["content", "link", "missing", "reordered", "inserted", "head", "erasure", "file"]
+Fault = Literal[
+    "content", "link", "missing", "reordered", "inserted", "head", "erasure", "file", "derived"
+]
+Part = Literal["events", "lookups", "sessions", "scopes", "database", "derived", "anchor"]
+"""A part of what ``verify`` can check; docs/integrity.md says what each of them proves."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +169,12 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     first_broken: Broken | None
     anchored_sessions: int | None = None
     """Sessions compared with the anchor, if one was given."""
+    derived_rows: dict[str, int] | None = None
+    """Derived rows compared with the events, by what they are derived for, if asked for."""
+    checked: list[Part] = []
+    """What this proof covers."""
+    unchecked: dict[Part, str] = {}
+    """What it does not cover, each with what does."""
 
 
 class AnchorReceipt(msgspec.Struct, frozen=True, kw_only=True):

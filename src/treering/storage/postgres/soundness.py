@@ -1,12 +1,13 @@
 """Whether the tables agree with each other.
 
 The chain proves what events say. This looks at all that lies around it and decides what is found:
-keys, blobs and the states of runs.
+the sets of sessions, keys, blobs and the states of runs. Of one scope, or of one session, it looks
+at that alone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.encoding import name_key
@@ -14,6 +15,7 @@ from treering.storage.postgres import runs, tool_calls
 from treering.storage.postgres.cuts import session_name
 
 if TYPE_CHECKING:
+    from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
     from treering.storage.sealing import Opener
 
@@ -29,8 +31,8 @@ WHERE NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.scope = h.scope AND s.id =
 """
 _SCOPELESS: Final = """
 SELECT count(*)
-FROM sessions AS s
-WHERE NOT EXISTS (SELECT 1 FROM scopes WHERE scopes.scope = s.scope)
+FROM sessions AS e
+WHERE {own} AND NOT EXISTS (SELECT 1 FROM scopes WHERE scopes.scope = e.scope)
 """
 # Its scope is a part of what a fork names, so a parent elsewhere is none.
 _LOOSE_FORKS: Final = """
@@ -63,12 +65,25 @@ WHERE NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.scope = n.scope AND s.id =
 """
 _ODD_FLAGS: Final = """
 SELECT count(*)
-FROM events
-WHERE flags >= 128
-  OR flags & 8 = 0
-  OR (flags & 68 <> 0 AND flags & 2 = 0)
-  OR (flags & 32 = 0 AND event_name IS NOT NULL)
-  OR (flags & 16 = 0) <> (blob IS NULL)
+FROM events AS e
+WHERE {own} AND (
+  e.flags >= 128
+  OR e.flags & 8 = 0
+  OR (e.flags & 68 <> 0 AND e.flags & 2 = 0)
+  OR (e.flags & 32 = 0 AND e.event_name IS NOT NULL)
+  OR (e.flags & 16 = 0) <> (e.blob IS NULL)
+)
+"""
+_STRAY_SETTINGS: Final = """
+SELECT count(*)
+FROM retention AS r
+WHERE NOT EXISTS (SELECT 1 FROM scopes AS s WHERE s.scope = r.scope)
+"""
+_WRONG_HEADS: Final = """
+SELECT count(*)
+FROM heads AS h
+JOIN sessions AS s ON s.scope = h.scope AND s.id = h.session
+WHERE s.key <> h.key
 """
 _STRAY_BLOBS: Final = """
 SELECT count(*)
@@ -78,77 +93,184 @@ WHERE NOT EXISTS (SELECT 1 FROM events AS e WHERE e.scope = b.scope AND e.blob =
 _LOST_BLOBS: Final = """
 SELECT count(*)
 FROM events AS e
-WHERE e.blob IS NOT NULL
+WHERE {own}
+  AND e.blob IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM blobs AS b WHERE b.scope = e.scope AND b.key = e.blob)
 """
 _UNMARKED: Final = f"""
 SELECT count(*)
 FROM events AS e
-WHERE length(e.salt) > {SALT_BYTES}
+WHERE {{own}}
+  AND length(e.salt) > {SALT_BYTES}
   AND NOT EXISTS (SELECT 1 FROM seals AS s WHERE s.scope = e.scope)
 """
+_FILED: Final = (
+    ("events carry flags that were never set", _ODD_FLAGS),
+    ("events hold a blob that is gone", _LOST_BLOBS),
+    ("payloads are sealed in a scope that is not marked as sealed", _UNMARKED),
+)
+"""Complaints of the events of a session, a scope or the ledger, and how many there are of each."""
+_IN_SCOPES: Final = (("sessions belong to a scope that is gone", _SCOPELESS),)
 _STRAYS: Final = (
     ("events belong to a session that is gone", _HOMELESS),
     ("sessions have an end and no beginning", _HEADLESS),
-    ("sessions belong to a scope that is gone", _SCOPELESS),
     ("forks have no session, or no parent in its scope", _LOOSE_FORKS),
     ("forks leave their parent where it is not what it was", _WRONG_CUTS),
     ("sessions have gaps, or events that belong to their parent", _GAPS),
     ("snapshots belong to a session that is gone", _STRAY_SNAPSHOTS),
-    ("events carry flags that were never set", _ODD_FLAGS),
     ("blobs are held by no event", _STRAY_BLOBS),
-    ("events hold a blob that is gone", _LOST_BLOBS),
-    ("payloads are sealed in a scope that is not marked as sealed", _UNMARKED),
     ("positions stand twice", "SELECT count(*) - count(DISTINCT position) FROM events"),
+    ("heads are filed under another session's key", _WRONG_HEADS),
+    ("settings belong to a scope that is gone", _STRAY_SETTINGS),
 )
-"""Complaints, and how many there are of each."""
-_KEYED: Final = f"""
+"""Complaints of the whole ledger, and how many there are of each."""
+_SCOPES: Final = """
+SELECT (SELECT l.value FROM ledger AS l WHERE l.name = 'scopes'), (SELECT count(*) FROM scopes)
+"""
+_SETS: Final = """
+SELECT s.scope, s.sessions, coalesce(found.sessions, 0)
+FROM scopes AS s
+LEFT JOIN (
+  SELECT e.scope, count(*) AS sessions,
+    bit_xor(('x' || encode(e.genesis, 'hex'))::bit(256)) AS digest
+  FROM sessions AS e
+  WHERE {own}
+  GROUP BY e.scope
+) AS found ON found.scope = s.scope
+WHERE {scope} AND (
+  s.sessions <> coalesce(found.sessions, 0)
+  OR s.digest <> coalesce(found.digest, B'0'::bit(256))
+)
+ORDER BY s.scope
+LIMIT 1
+"""
+_KEYED: Final = """
 SELECT e.event_id, e.event_name, s.key
 FROM events AS e
 JOIN scopes AS s ON s.scope = e.scope
-WHERE e.event_name IS NOT NULL
-UNION ALL
-SELECT n.key, {session_name("n")}, s.key
-FROM sessions AS n
-JOIN scopes AS s ON s.scope = n.scope
+WHERE {own} AND e.event_name IS NOT NULL
 """
-_BLOBS: Final = (
-    "SELECT s.scope, s.key, b.key, b.body FROM blobs AS b JOIN scopes AS s ON s.scope = b.scope"
-)
+_NAMED: Final = f"""
+SELECT e.key, {session_name("e")}, s.key
+FROM sessions AS e
+JOIN scopes AS s ON s.scope = e.scope
+WHERE {{own}}
+"""
+_BLOBS: Final = """
+SELECT s.scope, s.key, b.key, b.body
+FROM blobs AS b
+JOIN scopes AS s ON s.scope = b.scope
+WHERE {own}
+"""
 PAGE: Final = 500
 
 
-def first_flaw(connection: Connection, opener: Opener) -> str | None:
+class _Part(NamedTuple):
+    """What is looked at: the ledger, a scope or a session, as conditions of SQL."""
+
+    events: str
+    """On the events, as e."""
+    sessions: str
+    """On the sessions, as e."""
+    values: dict[str, Any]
+
+    def among(self, statement: str) -> str:
+        return f"SELECT * FROM ({statement}) AS e WHERE {self.events}"
+
+
+def first_flaw(
+    connection: Connection,
+    opener: Opener,
+    scope: Scope | None = None,
+    session: int | None = None,
+) -> str | None:
     """Say what is wrong beyond the events' own chain, if anything. One snapshot for all of it."""
+    part = _part(scope, session)
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         connection.execute("SET LOCAL enable_seqscan = on")
-        for complaint, statement in _STRAYS:
-            row = connection.execute(statement).fetchone()
-            if row and row[0]:
-                return f"{row[0]} {complaint}"
-        if _has_wrong_keys(connection, opener):
-            return "sessions, ids or blobs cannot be found by their keys"
-        for one, other in ((runs.STORED, runs.DERIVED), (runs.DERIVED, runs.STORED)):
-            row = connection.execute(
-                f"SELECT count(*) FROM ({one} EXCEPT {other}) AS odd"
-            ).fetchone()
-            if row and row[0]:
-                return "the states of runs are not what their events say"
-        row = connection.execute(tool_calls.UNSOUND).fetchone()
+        flaw = None
+        if scope is None:
+            flaw = _flaw_of_scopes(connection) or _count(connection, _STRAYS, part)
+        if flaw is None and session is None:
+            flaw = _count(connection, _IN_SCOPES, part) or _flaw_of_sets(connection, part)
+        return (
+            flaw
+            or _count(connection, _FILED, part)
+            or _flaw_of_keys(connection, opener, part, blobs=session is None)
+            or _flaw_of_derived(connection, part)
+        )
+
+
+def _part(scope: Scope | None, session: int | None) -> _Part:
+    if scope is None:
+        return _Part("TRUE", "TRUE", {})
+    values = {"scope": scope, "session": session}
+    own = "e.scope = %(scope)s"
+    if session is None:
+        return _Part(own, own, values)
+    return _Part(f"{own} AND e.session = %(session)s", f"{own} AND e.id = %(session)s", values)
+
+
+def _count(
+    connection: Connection, complaints: tuple[tuple[str, str], ...], part: _Part
+) -> str | None:
+    for complaint, statement in complaints:
+        row = connection.execute(statement.format(own=part.events), part.values).fetchone()
         if row and row[0]:
-            return "the tool calls are not what their events say"
+            return f"{row[0]} {complaint}"
     return None
 
 
-def _has_wrong_keys(connection: Connection, opener: Opener) -> bool:
-    """Whether a session, an id or a blob is filed under a key that is not its own."""
-    with connection.cursor(name="keyed", binary=True) as cursor:
-        cursor.itersize = PAGE
-        cursor.execute(_KEYED)
-        if any(name_key(scope_key, name) != found for found, name, scope_key in cursor):
-            return True
+def _flaw_of_scopes(connection: Connection) -> str | None:
+    opened, kept = connection.execute(_SCOPES).fetchone() or (None, 0)
+    if opened is None:
+        return "the record of how many scopes there are is gone"
+    if opened != str(kept):
+        return f"{opened} scopes were opened, and {kept} of them are here"
+    return None
+
+
+def _flaw_of_sets(connection: Connection, part: _Part) -> str | None:
+    """Say which scope's sessions are not those that were opened in it."""
+    in_scope = part.events.replace("e.", "s.")
+    statement = _SETS.format(own=part.sessions, scope=in_scope)
+    row = connection.execute(statement, part.values).fetchone()
+    if row is None:
+        return None
+    scope, opened, count = row
+    if count != opened:
+        return f"{opened} sessions were opened in scope {scope}, and {count} of them are here"
+    return f"the sessions of scope {scope} are not those that were opened in it"
+
+
+def _flaw_of_derived(connection: Connection, part: _Part) -> str | None:
+    stored, derived = part.among(runs.STORED), part.among(runs.DERIVED)
+    for one, other in ((stored, derived), (derived, stored)):
+        statement = f"SELECT count(*) FROM ({one} EXCEPT {other}) AS odd"
+        row = connection.execute(statement, part.values).fetchone()
+        if row and row[0]:
+            return "the states of runs are not what their events say"
+    row = connection.execute(tool_calls.UNSOUND.format(own=part.events), part.values).fetchone()
+    if row and row[0]:
+        return "the tool calls are not what their events say"
+    return None
+
+
+def _flaw_of_keys(
+    connection: Connection, opener: Opener, part: _Part, *, blobs: bool
+) -> str | None:
+    """Say that a session, an id or a blob is filed under a key that is not its own, if so."""
+    flaw = "sessions, ids or blobs cannot be found by their keys"
+    for statement, own in ((_KEYED, part.events), (_NAMED, part.sessions)):
+        with connection.cursor(name="keyed", binary=True) as cursor:
+            cursor.itersize = PAGE
+            cursor.execute(statement.format(own=own), part.values)
+            if any(name_key(scope_key, name) != found for found, name, scope_key in cursor):
+                return flaw
+    if not blobs:
+        return None  # A blob may be held by several sessions.
     with connection.cursor(name="blobs", binary=True) as cursor:
         cursor.itersize = 1
-        cursor.execute(_BLOBS)
-        return any(opener.is_misplaced(*row) for row in cursor)
+        cursor.execute(_BLOBS.format(own=part.events.replace("e.", "b.")), part.values)
+        return flaw if any(opener.is_misplaced(*row) for row in cursor) else None

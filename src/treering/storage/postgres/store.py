@@ -212,9 +212,16 @@ class PostgresStore(MemoryKeeper):
 
         self._server.write(work, scope)
 
-    def stray(self) -> str | None:
-        """Say what lies in the tables that no session accounts for, if anything."""
-        return self._server.read(lambda c: first_flaw(c, self._opener))
+    def stray(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
+        """Say what is wrong around the events of the ledger, a scope or a session, if anything."""
+
+        def look(connection: Connection) -> str | None:
+            if scope is None or session_id is None:
+                return first_flaw(connection, self._opener, scope)
+            session = self._known.session(connection, scope, session_id)
+            return None if session is None else first_flaw(connection, self._opener, scope, session)
+
+        return self._server.read(look, scope)
 
     def follow_tools(self, scope: Scope) -> Step:
         """Have the tool records of a scope follow the next stretch of its events."""

@@ -108,9 +108,10 @@ SELECT scope, session, late_seq, NULL, 'tool.result' FROM tool_calls WHERE late_
 UNION ALL
 SELECT scope, session, seq, NULL, 'tool.result' FROM tool_extras
 """
-# Strays among what is linked, and events that have been passed and are linked by nothing.
+# Strays among what is linked, and events that have been passed and are linked by nothing; ``own``
+# is a condition on the sessions e that are looked at.
 UNSOUND: Final = f"""
-WITH link AS MATERIALIZED ({_LINKS})
+WITH link AS MATERIALIZED (SELECT * FROM ({_LINKS}) AS e WHERE {{own}})
 SELECT (
   SELECT count(*) FROM link
   LEFT JOIN events AS e
@@ -126,7 +127,8 @@ SELECT (
     ON m.scope = e.scope AND (e.epoch, e.xid, e.position) <= (m.epoch, m.xid, m.position)
   LEFT JOIN link
     ON link.scope = e.scope AND link.session = e.session AND link.seq = e.seq
-  WHERE e.kind IN ('tool.call', 'tool.result') AND e.flags & {GONE} = 0 AND link.seq IS NULL
+  WHERE {{own}} AND e.kind IN ('tool.call', 'tool.result') AND e.flags & {GONE} = 0
+    AND link.seq IS NULL
 )
 """
 

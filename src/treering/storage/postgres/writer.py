@@ -161,7 +161,8 @@ class Writer:
 
         copying = len(drafts) >= COPY_EVENTS_MIN and not self.server.walled
 
-        scopes = list(dict.fromkeys(draft.scope for draft in drafts))
+        # In an order that all keep to: each that gets a session is locked when it is counted.
+        scopes = sorted({draft.scope for draft in drafts})
         keys = {scope: self.scope_key(connection, scope) for scope in scopes}
         places = {(draft.scope, draft.session_id) for draft in drafts}
         return self.transact(connection, places, work, copying=copying)

@@ -103,11 +103,7 @@ class _Copy:
 
     def _place_session(self, session: SessionRecord) -> tuple[tuple[int, bytes], int]:
         known, connection = self._known, self._connection
-        if not known.scope(connection, session.scope, create=False)[0]:
-            connection.execute(
-                "INSERT INTO scopes (name, key) VALUES (?, ?)", (session.scope, session.scope_key)
-            )
-        scope = known.scope(connection, session.scope, create=False)
+        scope = known.scope(connection, session.scope, create=True, key=session.scope_key)
         number = known.session(connection, *scope, session.session_id)
         same = by_genesis(connection, scope[0], session.genesis)
         if same and not session.salt:

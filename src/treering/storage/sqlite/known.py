@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from treering.ledger.chain import SALT_BYTES, genesis
+from treering.ledger.chain import SALT_BYTES, genesis, with_session
 from treering.ledger.records import forgotten_name
 from treering.storage.encoding import name_key
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, session_name
@@ -99,18 +99,23 @@ class Known:
             if len(remembered) > REMEMBERED_MAX:
                 remembered.clear()
 
-    def scope(self, connection: apsw.Connection, name: str, *, create: bool) -> tuple[int, bytes]:
-        """Return the id and key of a scope; id 0 if it is not there."""
+    def scope(
+        self, connection: apsw.Connection, name: str, *, create: bool, key: bytes | None = None
+    ) -> tuple[int, bytes]:
+        """Return the id and key of a scope; id 0 if it is not there.
+
+        One that is created gets ``key``, if that is given.
+        """
         known = self.scopes.get(name)
         if known is None:
             row = fetch_one(connection, "SELECT id, key FROM scopes WHERE name = ?", (name,))
             if row is None and create:
-                key = os.urandom(32)
                 row = fetch_one(
                     connection,
                     "INSERT INTO scopes (name, key) VALUES (?, ?) RETURNING id, key",
-                    (name, key),
+                    (name, key or os.urandom(32)),
                 )
+                count_scopes(connection)
             if row is None:
                 return 0, b""
             known = self.scopes[name] = (row[0], row[1])
@@ -168,6 +173,7 @@ class Known:
         connection.execute(
             "INSERT INTO heads (session, seq, link) VALUES (?, ?, ?)", (session, seq, first)
         )
+        count_sessions(connection)
         self.sessions[scope[0], name] = session
         self.heads[session] = (seq, first)
         return session
@@ -222,6 +228,37 @@ class Known:
             if known is not None:
                 self.runs[session, run] = known
         return known
+
+
+def count_scopes(connection: apsw.Connection) -> None:
+    """Count the scopes that were opened since they were last counted."""
+    # By their ids, which are given in order and never free again: so those are counted, too, that a
+    # program opened which did not know that they are.
+    connection.execute(
+        "UPDATE ledger SET value = (SELECT coalesce(max(id), 0) FROM scopes) WHERE name = 'scopes'"
+    )
+
+
+def count_sessions(connection: apsw.Connection) -> None:
+    """Enter the sessions opened since the last count into the sets of their scopes."""
+    counted = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'sessions'")
+    if counted is None:
+        return  # Somebody removed the count: only verify may say so.
+    found = connection.execute(
+        "SELECT n.id, n.genesis, s.id, s.digest"
+        " FROM sessions AS n JOIN scopes AS s ON s.id = n.scope WHERE n.id > ? ORDER BY n.id",
+        (counted,),
+    )
+    sets: dict[int, tuple[int, bytes]] = {}
+    for number, first, scope, digest in found:
+        count, before = sets.get(scope, (0, digest))
+        sets[scope] = (count + 1, with_session(before, first))
+        counted = number
+    connection.executemany(
+        "UPDATE scopes SET sessions = sessions + ?, digest = ? WHERE id = ?",
+        [(count, digest, scope) for scope, (count, digest) in sets.items()],
+    )
+    connection.execute("UPDATE ledger SET value = ? WHERE name = 'sessions'", (counted,))
 
 
 def sealed_scopes(connection: apsw.Connection) -> frozenset[str]:

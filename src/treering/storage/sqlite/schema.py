@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import uuid_utils
 
 from treering.errors import NotALedger, SchemaTooNew, SchemaTooOld
+from treering.storage.sqlite.known import count_scopes, count_sessions
 
 if TYPE_CHECKING:
     import apsw
@@ -71,6 +72,9 @@ def migrate(connection: apsw.Connection, path: str) -> None:
                 connection.execute(statements)
                 if number == 1:
                     _found(connection)
+                if number == len(migrations()):
+                    count_scopes(connection)
+                    count_sessions(connection)
                 connection.pragma("user_version", number)
             connection.execute("COMMIT")
         except BaseException:

@@ -1,17 +1,18 @@
 """Whether the tables agree with SQLite, with their schema and with each other.
 
 The chain proves what events say. This looks at all that lies around it and decides what is found:
-indexes, names, the orders of time and the states of runs.
+indexes, names, the sets of sessions, the orders of time and the states of runs. Of one scope, or of
+one session, it looks at that alone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import apsw
 
 from treering.errors import Corrupt, TreeringError
-from treering.ledger.chain import SALT_BYTES
+from treering.ledger.chain import NO_SESSIONS, SALT_BYTES, with_session
 from treering.storage.encoding import name_key
 from treering.storage.sqlite import runs, schema, tool_calls
 from treering.storage.sqlite.database import Database
@@ -19,17 +20,43 @@ from treering.storage.sqlite.known import SEALED_MARK
 from treering.storage.sqlite.sql import fetch_all, fetch_value, session_name
 
 if TYPE_CHECKING:
+    from treering.model.scopes import Scope
     from treering.storage.sealing import Opener
     from treering.storage.sqlite.sql import Row
 
+_ELSEWHERE: Final = """
+SELECT count(*)
+FROM events AS e
+JOIN sessions AS s ON s.id = e.session
+WHERE {own} AND s.scope <> e.scope
+"""
 _ODD_FLAGS: Final = """
 SELECT count(*)
-FROM events
-WHERE flags >= 128
-  OR flags & 8 = 0
-  OR (flags & 68 <> 0 AND flags & 2 = 0)
-  OR (flags & 32 = 0 AND event_name IS NOT NULL)
+FROM events AS e
+LEFT JOIN contents AS c ON c.position = e.position
+WHERE {own} AND (
+  e.flags >= 128
+  OR e.flags & 8 = 0
+  OR (e.flags & 68 <> 0 AND e.flags & 2 = 0)
+  OR (e.flags & 32 = 0 AND e.event_name IS NOT NULL)
+  OR (e.flags & 16 = 0) <> (c.blob IS NULL)
+)
 """
+_UNMARKED: Final = f"""
+SELECT count(*)
+FROM events AS e
+JOIN contents AS c ON c.position = e.position
+JOIN scopes AS s ON s.id = e.scope
+WHERE {{own}}
+  AND length(c.salt) > {SALT_BYTES}
+  AND NOT EXISTS (SELECT 1 FROM ledger WHERE name = '{SEALED_MARK}' || s.name)
+"""
+_FILED: Final = (
+    ("events lie in another scope than their session", _ELSEWHERE),
+    ("events carry flags that were never set", _ODD_FLAGS),
+    ("payloads are sealed in a scope that is not marked as sealed", _UNMARKED),
+)
+"""Complaints of the events of a session, a scope or the ledger, and how many there are of each."""
 _STRAY_BLOBS: Final = """
 SELECT count(*)
 FROM blobs AS b
@@ -40,14 +67,6 @@ WHERE b.body IS NOT NULL
     JOIN events AS e ON e.position = c.position
     WHERE c.blob = b.id AND e.scope = b.scope
   )
-"""
-_UNMARKED: Final = f"""
-SELECT count(*)
-FROM contents AS c
-JOIN events AS e ON e.position = c.position
-JOIN scopes AS s ON s.id = e.scope
-WHERE length(c.salt) > {SALT_BYTES}
-  AND NOT EXISTS (SELECT 1 FROM ledger WHERE name = '{SEALED_MARK}' || s.name)
 """
 _GAPS: Final = """
 SELECT count(*)
@@ -82,88 +101,115 @@ _STRAYS: Final = (
         "SELECT count(*) FROM events WHERE session NOT IN (SELECT id FROM sessions)",
     ),
     (
-        "events lie in another scope than their session",
-        "SELECT count(*) FROM events e, sessions s WHERE s.id = e.session AND s.scope <> e.scope",
+        "sessions belong to a scope that is gone",
+        "SELECT count(*) FROM sessions WHERE scope NOT IN (SELECT id FROM scopes)",
     ),
     (
         "sessions have an end and no beginning",
         "SELECT count(*) FROM heads WHERE session NOT IN (SELECT id FROM sessions)",
     ),
-    (
-        "forks have no session, or no parent in its scope",
-        _LOOSE_FORKS,
-    ),
-    (
-        "forks leave their parent where it is not what it was",
-        _WRONG_CUTS,
-    ),
-    (
-        "sessions have gaps, or events that belong to their parent",
-        _GAPS,
-    ),
+    ("forks have no session, or no parent in its scope", _LOOSE_FORKS),
+    ("forks leave their parent where it is not what it was", _WRONG_CUTS),
+    ("sessions have gaps, or events that belong to their parent", _GAPS),
     (
         "snapshots belong to a session that is gone",
         "SELECT count(*) FROM snapshots WHERE session NOT IN (SELECT id FROM sessions)",
     ),
-    (
-        "events carry flags that were never set",
-        _ODD_FLAGS,
-    ),
-    (
-        "blobs are held by no event, or by one of another scope",
-        _STRAY_BLOBS,
-    ),
+    ("blobs are held by no event, or by one of another scope", _STRAY_BLOBS),
     (
         "payloads belong to an event that is gone",
         "SELECT count(*) FROM contents WHERE position NOT IN (SELECT position FROM events)",
     ),
     (
-        "payloads are sealed in a scope that is not marked as sealed",
-        _UNMARKED,
+        "settings belong to a scope that is gone",
+        "SELECT count(*) FROM retention WHERE scope NOT IN (SELECT id FROM scopes)",
+    ),
+    (
+        "cursors belong to a scope that is gone",
+        "SELECT count(*) FROM cursors WHERE scope NOT IN (SELECT id FROM scopes)",
     ),
 )
-"""Complaints, and how many there are of each."""
+"""Complaints of the whole ledger, and how many there are of each."""
 _ENTERED: Final = """
 SELECT count(*)
-FROM events
-WHERE flags < 64
-  AND position <= (SELECT value FROM ledger WHERE name = 'timed_position')
+FROM events AS e
+WHERE {own} AND e.flags < 64
+  AND e.position <= (SELECT value FROM ledger WHERE name = 'timed_position')
 """
-_TIMES_BY_SESSION: Final = """
-SELECT count(*), count(e.position)
-FROM times_by_session AS t
-LEFT JOIN events AS e
-  ON e.position = t.position AND e.session = t.session AND e.ts_ms = t.ts_ms AND e.flags < 64
+_TIMED: Final = (
+    """
+SELECT count(*)
+FROM events AS e
+JOIN times_by_session AS t
+  ON t.session = e.session AND t.ts_ms = e.ts_ms AND t.position = e.position
+WHERE {own} AND e.flags < 64
+""",
+    """
+SELECT count(*)
+FROM events AS e
+JOIN times_by_kind AS t
+  ON t.scope = e.scope AND t.kind = e.kind AND t.ts_ms = e.ts_ms AND t.position = e.position
+WHERE {own} AND e.flags < 64
+""",
+)
+_SESSIONS: Final = """
+SELECT s.id, s.genesis
+FROM sessions AS s
+WHERE s.scope = ? AND s.id <= (SELECT value FROM ledger WHERE name = 'sessions')
 """
-_TIMES_BY_KIND: Final = """
-SELECT count(*), count(e.position)
-FROM times_by_kind AS t
-LEFT JOIN events AS e
-  ON e.position = t.position AND e.scope = t.scope AND e.kind = t.kind AND e.ts_ms = t.ts_ms
-  AND e.flags < 64
-"""
-_KEYED: Final = f"""
+_KEYED: Final = """
 SELECT e.event_id, e.event_name, s.key
 FROM events AS e
 JOIN scopes AS s ON s.id = e.scope
-WHERE e.event_name IS NOT NULL
-UNION ALL
-SELECT n.key, {session_name("n")}, s.key
-FROM sessions AS n
-JOIN scopes AS s ON s.id = n.scope
+WHERE {own} AND e.event_name IS NOT NULL
+"""
+_NAMED: Final = f"""
+SELECT e.key, {session_name("e")}, s.key
+FROM sessions AS e
+JOIN scopes AS s ON s.id = e.scope
+WHERE {{own}}
 """
 _BLOBS: Final = """
 SELECT s.name, s.key, b.key, b.body
 FROM blobs AS b
 JOIN scopes AS s ON s.id = b.scope
-WHERE b.body IS NOT NULL
+WHERE b.body IS NOT NULL AND {own}
 """
 VIEW: Final = "episodic_events"
 
 
-def first_flaw(connection: apsw.Connection, opener: Opener) -> str | None:
+class _Part(NamedTuple):
+    """What is looked at: the ledger, a scope or a session, as conditions of SQL."""
+
+    events: str = "TRUE"
+    """On the events, as e."""
+    sessions: str = "TRUE"
+    """On the sessions, as e."""
+    scope: int | None = None
+    session: int | None = None
+
+    def runs(self, statement: str) -> str:
+        return f"SELECT * FROM ({statement}) AS e WHERE {self.events}"
+
+
+def first_flaw(
+    connection: apsw.Connection,
+    opener: Opener,
+    scope: Scope | None = None,
+    session_id: str | None = None,
+) -> str | None:
     """Say what is wrong with the file beyond the events' own chain, if anything."""
-    return _flaw_of_tables(connection) or _flaw_of_derived(connection, opener)
+    if scope is None:
+        part: _Part | None = _Part()
+        flaw = _flaw_of_file(connection)
+    else:
+        flaw = _flaw_of_scopes(connection)
+        part = _part(connection, scope, session_id)
+        if part is not None:
+            flaw = None if part.session else _flaw_of_set(connection, part.scope or 0)
+    if flaw is None and part is not None:
+        flaw = _flaw_of_filing(connection, opener, part) or _flaw_of_derived(connection, part)
+    return flaw
 
 
 def find_damage(path: str) -> str | None:
@@ -172,7 +218,7 @@ def find_damage(path: str) -> str | None:
         database = Database(path, mode="ro")
         try:
             with database.reading() as connection:
-                return _flaw_of_tables(connection)
+                return _flaw_of_file(connection)
         finally:
             database.close()
     except Corrupt as error:
@@ -181,45 +227,119 @@ def find_damage(path: str) -> str | None:
         return None
 
 
-def _flaw_of_tables(connection: apsw.Connection) -> str | None:
+def _part(connection: apsw.Connection, scope: Scope, session_id: str | None) -> _Part | None:
+    found = fetch_all(connection, "SELECT id, key FROM scopes WHERE name = ?", (scope,))
+    if not found:
+        return None
+    number, key = found[0]
+    if session_id is None:
+        own = f"e.session IN (SELECT id FROM sessions WHERE scope = {number})"
+        return _Part(own, f"e.scope = {number}", number)
+    session = fetch_value(
+        connection,
+        "SELECT id FROM sessions WHERE scope = ? AND key = ?",
+        (number, name_key(key, session_id)),
+    )
+    return (
+        _Part(f"e.session = {session}", f"e.id = {session}", number, session) if session else None
+    )
+
+
+def _flaw_of_file(connection: apsw.Connection) -> str | None:
     damage = fetch_value(connection, "PRAGMA integrity_check(1)")
     if damage != "ok":
         return f"SQLite reports damage: {damage}"
     changed = _changed_schema(connection)
     if changed is not None:
         return f"the schema was changed: {changed} is not as it was made"
-    for complaint, statement in _STRAYS:
-        count = fetch_value(connection, statement)
+    flaw = _flaw_of_scopes(connection) or _count(connection, _STRAYS)
+    scopes = fetch_all(connection, "SELECT id FROM scopes ORDER BY id")
+    sets = (_flaw_of_set(connection, scope) for (scope,) in scopes)
+    return flaw or next((one for one in sets if one is not None), None)
+
+
+def _count(
+    connection: apsw.Connection, complaints: tuple[tuple[str, str], ...], own: str = ""
+) -> str | None:
+    for complaint, statement in complaints:
+        count = fetch_value(connection, statement.format(own=own))
         if count:
             return f"{count} {complaint}"
     return None
 
 
-def _flaw_of_derived(connection: apsw.Connection, opener: Opener) -> str | None:
-    if _has_wrong_keys(connection, opener):
+def _flaw_of_scopes(connection: apsw.Connection) -> str | None:
+    """Say how many scopes are gone. Their ids are given in order: none is ever left out."""
+    counted = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'scopes'")
+    if type(counted) is not int:
+        return "the record of how many scopes there are is gone"
+    kept = fetch_value(
+        connection, "SELECT count(*) FROM scopes WHERE id BETWEEN 1 AND ?", (counted,)
+    )
+    if kept != counted:
+        return f"{counted} scopes were opened, and {kept} of them are here"
+    return None
+
+
+def _flaw_of_set(connection: apsw.Connection, scope: int) -> str | None:
+    """Say that the sessions of a scope are not those that were opened in it, if so."""
+    name, opened, recorded = fetch_all(
+        connection, "SELECT name, sessions, digest FROM scopes WHERE id = ?", (scope,)
+    )[0]
+    count, digest = 0, NO_SESSIONS
+    for _, genesis in connection.execute(_SESSIONS, (scope,)):
+        count, digest = count + 1, with_session(digest, genesis)
+    if count != opened:
+        return f"{opened} sessions were opened in scope {name}, and {count} of them are here"
+    if digest != recorded:
+        return f"the sessions of scope {name} are not those that were opened in it"
+    return None
+
+
+def _flaw_of_filing(connection: apsw.Connection, opener: Opener, part: _Part) -> str | None:
+    flaw = _count(connection, _FILED, part.events)
+    if flaw is None and _has_wrong_keys(connection, opener, part):
         return "names, ids or blobs cannot be found by their keys"
-    entered = fetch_value(connection, _ENTERED)
-    for statement in (_TIMES_BY_SESSION, _TIMES_BY_KIND):
-        if fetch_all(connection, statement)[0] != (entered, entered):
-            return "the orders of time do not hold the events as they are"
-    for one, other in ((runs.STORED, runs.DERIVED), (runs.DERIVED, runs.STORED)):
+    return flaw
+
+
+def _flaw_of_derived(connection: apsw.Connection, part: _Part) -> str | None:
+    entered = fetch_value(connection, _ENTERED.format(own=part.events))
+    found = {fetch_value(connection, statement.format(own=part.events)) for statement in _TIMED}
+    found |= {fetch_value(connection, statement) for statement in _all_timed(part)}
+    if found != {entered}:
+        return "the orders of time do not hold the events as they are"
+    stored, derived = part.runs(runs.STORED), part.runs(runs.DERIVED)
+    for one, other in ((stored, derived), (derived, stored)):
         if fetch_value(connection, f"SELECT count(*) FROM ({one} EXCEPT {other})"):
             return "the states of runs are not what their events say"
-    if not tool_calls.is_sound(connection):
+    if not tool_calls.is_sound(connection, part.events):
         return "the tool calls are not what their events say"
     return None
 
 
-def _has_wrong_keys(connection: apsw.Connection, opener: Opener) -> bool:
+def _all_timed(part: _Part) -> list[str]:
+    """Return SQL that counts all entries of a part in the orders of time, true or not."""
+    in_scope = "TRUE" if part.scope is None else f"t.scope = {part.scope}"
+    by_session = f"SELECT count(*) FROM times_by_session AS e WHERE {part.events}"
+    by_kind = f"SELECT count(*) FROM times_by_kind AS t WHERE {in_scope}"
+    return [by_session] if part.session else [by_session, by_kind]
+
+
+def _has_wrong_keys(connection: apsw.Connection, opener: Opener, part: _Part) -> bool:
     """Whether a name, a session, an id or a blob is filed under a key that is not its own."""
     key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
     names = connection.execute("SELECT key, name FROM names WHERE name IS NOT NULL")
     if any(name_key(key, name) != found for found, name in names):
         return True
-    keyed = connection.execute(_KEYED)
-    if any(name_key(scope_key, name) != found for found, name, scope_key in keyed):
-        return True
-    return any(opener.is_misplaced(*row) for row in connection.execute(_BLOBS))
+    for statement, own in ((_KEYED, part.events), (_NAMED, part.sessions)):
+        keyed: Any = connection.execute(statement.format(own=own))
+        if any(name_key(scope_key, name) != found for found, name, scope_key in keyed):
+            return True
+    if part.session:
+        return False  # A blob may be held by several sessions.
+    in_scope = "TRUE" if part.scope is None else f"b.scope = {part.scope}"
+    return any(opener.is_misplaced(*row) for row in connection.execute(_BLOBS.format(own=in_scope)))
 
 
 def _changed_schema(connection: apsw.Connection) -> str | None:

@@ -223,13 +223,13 @@ class SqliteStore(MemoryKeeper):
 
         self._writer.transact(work, None)
 
-    def stray(self) -> str | None:
-        """Say what lies in the tables that no session accounts for, if anything."""
+    def stray(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
+        """Say what is wrong around the events of the ledger, a scope or a session, if anything."""
         with self._database.reading() as connection:
             # One snapshot for all of it, or a writer at work would look like damage.
             connection.execute("SAVEPOINT looking")
             try:
-                return first_flaw(connection, self._opener)
+                return first_flaw(connection, self._opener, scope, session_id)
             finally:
                 connection.execute("RELEASE looking")
 

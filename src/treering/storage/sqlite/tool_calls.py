@@ -76,19 +76,24 @@ FROM ({_LINKS}) AS link
 LEFT JOIN events AS e
   ON e.session = link.session AND e.seq = link.seq AND e.kind = link.kind AND e.flags & {GONE} = 0
   AND e.ts_ms = coalesce(link.ts_ms, e.ts_ms) AND e.position <= :seen
+WHERE {{own}}
 """
 _ENTERED: Final = f"""
-SELECT count(*) FROM events
-WHERE kind IN (:call, :result) AND flags & {GONE} = 0 AND position <= :seen
+SELECT count(*) FROM events AS e
+WHERE e.kind IN (:call, :result) AND e.flags & {GONE} = 0 AND e.position <= :seen AND {{own}}
 """
 
 
-def is_sound(connection: apsw.Connection) -> bool:
-    """Whether every tool event that is in the table stands in it once, as it is."""
+def is_sound(connection: apsw.Connection, own: str = "TRUE") -> bool:
+    """Whether every tool event that is in the table stands in it once, as it is.
+
+    ``own`` is a condition on the sessions ``e`` that are looked at.
+    """
     call, result = (name_id(connection, kind) for kind in TOOL_KINDS)
     place = {"call": call, "result": result, "seen": seen(connection)}
-    entered = fetch_value(connection, _ENTERED, place)
-    return fetch_all(connection, _LINKED, place)[0] == (entered, entered)
+    entered = fetch_value(connection, _ENTERED.format(own=own), place)
+    linked = _LINKED.format(own=own.replace("e.session", "link.session"))
+    return fetch_all(connection, linked, place)[0] == (entered, entered)
 
 
 def seen(connection: apsw.Connection) -> int:

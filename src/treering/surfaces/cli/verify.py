@@ -126,6 +126,8 @@ def prove(scope: Scope | None, session_id: str | None, *, anchor_file: str | Non
         f"{erased if found.redacted or found.expired else ''}"
         f" of {counted(found.sessions, 'session')}{against}",
         *([f"not looked into: {sealed}, whose key is destroyed or not here"] * bool(found.sealed)),
+        f"checked: {', '.join(found.checked)}",
+        *(f"not checked: {part} ({otherwise})" for part, otherwise in found.unchecked.items()),
     )
 
 
