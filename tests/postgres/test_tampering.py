@@ -505,3 +505,43 @@ def test_many_who_open_sessions_at_once_are_all_counted(story: Place) -> None:
 
     assert verified(story).sessions == 2 + 4 * 5 * 2
     assert verified(story).intact
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE tool_calls SET status = 2",
+        "UPDATE tool_calls SET duration_ms = coalesce(duration_ms, 0) + 1",
+        "UPDATE search_documents SET words = 'x'::tsvector",
+        "UPDATE search_documents SET ts_ms = ts_ms + 1",
+        "DELETE FROM search_documents",
+        "UPDATE memory_documents SET terms = sha256('x')",
+        "DELETE FROM memory_documents",
+        "UPDATE memory_rows SET body = substring(body FOR length(body) - 1)",
+        "DELETE FROM memory_rows WHERE sort = 'fact'",
+    ],
+)
+def test_derived_rows_that_lie_are_found(story: Place, statement: str) -> None:
+    refs = {"call_id": "c", "tool": "t"}
+    with treering.open(story.url) as ledger:
+        ledger.append(
+            [
+                said("call", kind="tool.call", refs=refs),
+                said("got", kind="tool.result", refs=refs | {"status": "ok"}),
+            ]
+        )
+        ledger.memory(HERE).learn("Lives in Porto", user="ann")
+        ledger.memory(HERE).recall("Where does ann live?", user="ann", record=False)
+        ledger.search("event", scope=HERE)
+        ledger.tool_calls(HERE)
+    proof = verified(story, derived=True)
+    assert proof.intact, proof.first_broken
+    assert proof.derived_rows is not None
+    assert all(proof.derived_rows[name] for name in ("tool_calls", "search", "documents"))
+    assert proof.derived_rows["memory_rows"]
+    tamper(story, statement)
+
+    broken = verified(story, derived=True).first_broken
+
+    assert broken is not None
+    assert broken.fault == "derived"

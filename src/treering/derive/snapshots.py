@@ -104,6 +104,20 @@ class Fold:
             if trail.is_long:
                 trail.clear(noun, self._read)
 
+    def equals(self, other: Fold) -> bool:
+        """Whether both say the same. Which events they keep for that may differ."""
+        if (self.seq, self.tally, self.spending.freeze()) != (
+            other.seq,
+            other.tally,
+            other.spending.freeze(),
+        ):
+            return False
+        return all(
+            one.waiting == two.waiting
+            and one.values(noun, self._read) == two.values(noun, self._read)
+            for noun, one, two in zip(_NOUNS, self._trails, other._trails, strict=True)
+        )
+
     def freeze(self) -> Snapshot | None:
         """Return a snapshot of the views; None if too much depends on open runs."""
         if sum(trail.waiting_events for trail in self._trails) > WAITING_MAX:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput, TreeringError
 from treering.ledger.admission import check_record, check_session, without_parent
-from treering.ledger.records import forgotten_name, shared_seq
+from treering.ledger.records import arriving, forgotten_name, shared_seq
 from treering.ledger.verification import link_of, verify
 from treering.model.scopes import Scope
 
@@ -117,17 +117,23 @@ class Arrivals:
         self.known += len(page) - added
         self._touched.update((record.scope, record.session_id) for record, _ in page)
 
-    def finish(self) -> list[Broken]:
-        """Store what waits, and return what does not hold of the sessions that came in."""
+    def finish(self, *, whole: bool) -> list[Broken]:
+        """Store what waits, and return what does not hold of the sessions that came in.
+
+        ``whole`` says that nothing more is to come: what does not hold then never will.
+        """
         self.flush()
         if not self._touched:
             return []
         self._store.finish_erasure()
-        return [broken for key in sorted(self._touched) if (broken := self._first_broken(*key))]
+        found = (self._prove(*key, whole=whole) for key in sorted(self._touched))
+        return [broken for broken in found if broken is not None]
 
-    def _first_broken(self, scope: str, session_id: str) -> Broken | None:
-        sessions = self._store.session_records(Scope(scope), session_id)
-        return verify(self._store, sessions).first_broken
+    def _prove(self, scope: str, session_id: str, *, whole: bool) -> Broken | None:
+        name, mark = Scope(scope), arriving(self._sessions[scope, session_id].genesis)
+        if whole and self._store.cursor(name, mark):
+            self._store.set_cursor(name, mark, "")
+        return verify(self._store, self._store.session_records(name, session_id)).first_broken
 
     def _check_link(self, session: SessionRecord, record: Record) -> None:
         """Raise InvalidInput unless ``record`` follows the one before."""

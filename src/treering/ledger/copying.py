@@ -196,7 +196,7 @@ class _Passage:
                 if record.session_id not in refused:
                     self._take(record)
             self._tally.advance(len(wanted))
-        for broken in self._arrivals.finish():
+        for broken in self._arrivals.finish(whole=True):
             self._tally.intact = False
             self._tally.note(
                 broken.scope, broken.session_id, broken.seq, f"{broken.fault}: {broken.detail}"

@@ -48,7 +48,7 @@ class Follower(Generic[Item]):
         self._scope = scope
         self._read = read
         self._of_run = of_run
-        self._mark = _read_mark(after, scope) if after else ()
+        self._mark = mark_of(after, scope) if after else ()
         self._committed = committed
         self._idle_seconds = idle_seconds
         self._stop = stop
@@ -114,7 +114,8 @@ def cursor_at(scope: Scope, mark: Mark) -> str:
     return pack((scope, mark))
 
 
-def _read_mark(cursor: str, scope: Scope) -> Mark:
+def mark_of(cursor: str, scope: Scope) -> Mark:
+    """Return the mark that a cursor goes on behind. Raises InvalidCursor."""
     name, mark = unpack(cursor, tuple[str, _Number | tuple[_Number, ...]])
     if name != scope:
         raise InvalidCursor("the cursor belongs to another scope", hint="follow that scope")

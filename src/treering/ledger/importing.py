@@ -83,7 +83,7 @@ class _Reading:
 
     def finish(self) -> ImportReceipt:
         """Store what is left, prove it, and account for everything."""
-        unproved = self._arrivals.finish()
+        unproved = self._arrivals.finish(whole=self._exports.whole)
         for broken in unproved:
             self._note(0, 0, f"session {broken.session_id}, seq {broken.seq}: {broken.detail}")
         return ImportReceipt(

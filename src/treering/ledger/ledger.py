@@ -7,12 +7,14 @@ from typing import IO, TYPE_CHECKING, Self
 import msgspec
 
 from treering.derive.event_texts import event_texts
+from treering.derive.search_texts import search_text
 from treering.errors import InvalidInput, NotFound
 from treering.ledger import encryption, erasure, forgetting
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.archive import Archive
 from treering.ledger.bookmarks import Bookmarks
 from treering.ledger.copying import copy
+from treering.ledger.derived import SAMPLE, Rules, compare_derived
 from treering.ledger.exporting import write_export
 from treering.ledger.families import families, family
 from treering.ledger.importing import read_export
@@ -36,7 +38,7 @@ from treering.model.fields import (
     possible_clock,
 )
 from treering.model.queries import PAGE_ITEMS_DEFAULT
-from treering.model.receipts import VectorsReceipt
+from treering.model.receipts import VectorsReceipt, Verification
 from treering.model.retention import check_retention
 from treering.model.scopes import Scope, parse_scope
 from treering.model.sessions import IDLE_MINUTES
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from treering.model.queries import Page
     from treering.model.receipts import (
         AnchorReceipt,
+        Broken,
         CopyReceipt,
         DestroyReceipt,
         ExpireReceipt,
@@ -71,7 +74,6 @@ if TYPE_CHECKING:
         RebuildReceipt,
         RedactReceipt,
         SweepReceipt,
-        Verification,
     )
     from treering.model.retention import Retention
     from treering.model.sessions import Isolation, Mode, SessionOutline, SessionState
@@ -500,9 +502,14 @@ class Ledger(Archive):
         *,
         session_id: str | None = None,
         anchor: IO[bytes] | None = None,
+        derived: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> Verification:
-        """Prove one session, one scope or, with no argument, the whole ledger."""
+        """Prove one session, one scope or, with no argument, the whole ledger.
+
+        ``derived`` also compares what is derived in the scope, or in all, with the events; what
+        differs then is made right by ``rebuild``.
+        """
         if session_id is not None and scope is None:
             raise InvalidInput("a session is verified within its scope", hint="name the scope")
         name = None if scope is None else parse_scope(scope)
@@ -512,6 +519,11 @@ class Ledger(Archive):
             if broken is not None:  # It may be the one that is missing.
                 return msgspec.structs.replace(result, intact=False, first_broken=broken)
             raise NotFound(f"no session {session_id} in scope {scope}", hint="check both names")
+        if derived and result.intact:
+            scopes = self.scopes() if name is None else [name]
+            result = self._with_derived(
+                result, *compare_derived(self._store, scopes, self._rules())
+            )
         if anchor is None:
             return result
         anchored, broken = check_anchor(self._store, anchor, name)
@@ -520,6 +532,35 @@ class Ledger(Archive):
             result, intact=first is None, first_broken=first, anchored_sessions=anchored
         )
         return with_coverage(compared, ["anchor"])
+
+    def sample_derived(self, scope: str | None = None) -> Verification:
+        """Compare some of what is derived in a scope, or in several, with the events.
+
+        It proves nothing of the events themselves.
+        """
+        scopes = self.scopes()[: SAMPLE.scopes] if scope is None else [parse_scope(scope)]
+        found = compare_derived(self._store, scopes, self._rules(), SAMPLE)
+        nothing = Verification(
+            intact=True, sessions=0, events=0, redacted=0, expired=0, sealed=0, broken_sessions=0,
+            first_broken=None,
+        )  # fmt: skip
+        return self._with_derived(nothing, *found)
+
+    def _rules(self) -> Rules:
+        guard = self._drafter.guard()
+        return Rules(
+            search_text=lambda event: search_text(masked(guard, event)),
+            event_texts=self._texts,
+            embedder=self._remembering.embedder(),
+        )
+
+    def _with_derived(
+        self, result: Verification, rows: dict[str, int], broken: Broken | None
+    ) -> Verification:
+        compared = msgspec.structs.replace(
+            result, intact=broken is None, first_broken=broken, derived_rows=rows
+        )
+        return with_coverage(compared, ["derived"])
 
     def rebuild(self) -> RebuildReceipt:
         """Throw away all that is derived from the events, and make it anew."""

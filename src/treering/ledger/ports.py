@@ -272,6 +272,17 @@ class EventStore(MemoryStore, Protocol):
     def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
         """Keep durably how far a follower has come."""
 
+    def cursors(self, scope: Scope) -> dict[str, str]:
+        """Return how far each follower has come that keeps its place here."""
+
+    def compare_tool_calls(self, scope: Scope) -> tuple[int, str | None]:
+        """Derive the tool records of a scope again; return how many there are, and what differs."""
+
+    def compare_search(
+        self, scope: Scope, read: Callable[[Event], SearchText]
+    ) -> tuple[int, str | None]:
+        """Index a scope again, as ``read`` tells it; return how many events, and what differs."""
+
     def owner(self) -> str:
         """Return the name under which this process holds its runs.
 

@@ -166,6 +166,14 @@ def forgotten_name(genesis: bytes) -> str:
     return f"{FORGOTTEN}{genesis[:8].hex()}"
 
 
+def arriving(genesis: bytes) -> str:
+    """Return the follower whose cursor says that a session is being copied here.
+
+    It is set with erased events, whose vouchers come later, and emptied when the copy has ended.
+    """
+    return f"arriving:{genesis[:8].hex()}"
+
+
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One generation of a scope's key, without the key."""
 

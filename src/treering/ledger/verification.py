@@ -10,7 +10,7 @@ import msgspec
 
 from treering.errors import Corrupt
 from treering.ledger import chain
-from treering.ledger.records import forgotten_name, shared_seq
+from treering.ledger.records import arriving, forgotten_name, shared_seq
 from treering.model.receipts import Broken, Verification
 from treering.model.scopes import Scope
 
@@ -40,6 +40,7 @@ class _Count(msgspec.Struct):
         self.sealed += other.sealed
 
 
+_NAME_GONE: Final = "the session's name is gone, and no event vouches for that"
 _PARTS: Final[dict[Part, str]] = {
     "events": "",
     "lookups": "",
@@ -151,7 +152,19 @@ def _check_still(store: EventStore, session: SessionRecord) -> tuple[Broken | No
         if moved is None:
             break
         session = moved
+    if fault is not None and _is_arriving(store, session, fault):
+        fault = msgspec.structs.replace(
+            fault,
+            fault="incomplete",
+            detail="a copy or restore was cut off here: what vouches for erased events is to come",
+        )
     return fault, count
+
+
+def _is_arriving(store: EventStore, session: SessionRecord, broken: Broken) -> bool:
+    """Whether a copy that was not finished explains what does not hold."""
+    unvouched = broken.fault == "erasure" or broken.detail == _NAME_GONE
+    return unvouched and bool(store.cursor(Scope(session.scope), arriving(session.genesis)))
 
 
 def _moved(store: EventStore, session: SessionRecord) -> SessionRecord | None:
@@ -218,7 +231,7 @@ def _check_beginning(store: EventStore, session: SessionRecord) -> tuple[Fault, 
         return "missing", "the session that it was forked from is gone"
     if not session.salt:
         if not _is_forgotten(store, session):
-            return "link", "the session's name is gone, and no event vouches for that"
+            return "link", _NAME_GONE
     elif chain.genesis(session.salt, session.scope, session.session_id, cut) != session.genesis:
         return "link", "the session's scope or name, or where it was forked, was changed"
     if cut is None:

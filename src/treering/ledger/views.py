@@ -95,6 +95,28 @@ class Views:
             self._keep(fold, hindsight, ancestors)
         return fold
 
+    def wrong_snapshot(self, kept: Mapping[int, bytes]) -> int | None:
+        """Return the seq of one of the snapshots ``kept`` that is not what the events give.
+
+        Those that nobody goes on from do not count: damaged ones, or of before an erasure.
+        """
+        head, hindsight = self._lineage.head_seq(), Hindsight()
+        self._look_back(head + 1, 0, hindsight)
+        wanted = {
+            seq: found
+            for seq, body in kept.items()
+            if hindsight.reaches(seq) is None and (found := decode_snapshot(body, seq)) is not None
+        }
+        fold = Fold(self._read)
+        for page in self._pages(0, max(wanted, default=0)):
+            for header in page:
+                fold.take([header], hindsight.hides)
+                found = wanted.pop(header.seq, None)
+                resumed = found and Fold.resumed(found, self._read)
+                if resumed and not fold.equals(resumed):
+                    return header.seq
+        return min(wanted, default=None)  # There is no such event yet.
+
     def _start(self, head: int, hindsight: Hindsight) -> Fold:
         """Return the latest state that still holds, after looking back as far as it."""
         seen, until = head + 1, head

@@ -9,7 +9,16 @@ import msgspec
 Physical = Literal["done", "pending"]
 """pending: an older reader still holds the write-ahead log; it is retried."""
 Fault = Literal[
-    "content", "link", "missing", "reordered", "inserted", "head", "erasure", "file", "derived"
+    "content",
+    "link",
+    "missing",
+    "reordered",
+    "inserted",
+    "head",
+    "erasure",
+    "file",
+    "derived",
+    "incomplete",
 ]
 Part = Literal["events", "lookups", "sessions", "scopes", "database", "derived", "anchor"]
 """A part of what ``verify`` can check; docs/integrity.md says what each of them proves."""

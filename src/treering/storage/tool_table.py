@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -20,6 +21,8 @@ from treering.storage.tool_queries import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator
+
     import apsw
 
     from treering.derive.tool_calls import Call
@@ -32,6 +35,15 @@ _AT: Final = f"SELECT {_COLUMNS} FROM tool_calls WHERE position = ?"
 _INTO: Final = f"""
 INSERT OR REPLACE INTO tool_calls (scope, {_COLUMNS})
 VALUES (?{", ?" * len(COLUMNS)})
+"""
+_OF_SCOPE: Final = f"SELECT {_COLUMNS} FROM tool_calls WHERE scope = ? ORDER BY position"
+_EXTRAS_OF_SCOPE: Final = """
+SELECT x.seq, x.session, x.call
+FROM tool_extras AS x
+WHERE EXISTS (
+  SELECT 1 FROM tool_calls AS t WHERE t.session = x.session AND t.call = x.call AND t.scope = ?
+)
+ORDER BY x.session, x.call, x.seq
 """
 _EXTRA: Final = "SELECT max(seq) FROM tool_extras WHERE session = ? AND call = ?"
 _LATEST: Final = f"""
@@ -52,6 +64,30 @@ def write(table: apsw.Connection, scope: int, changes: Changes) -> None:
     table.executemany(
         "INSERT INTO tool_extras (session, call, seq) VALUES (?, ?, ?)", changes.extras
     )
+
+
+def all_rows(table: apsw.Connection, scope: int) -> Iterator[Row]:
+    """Return what is known of all calls of a scope, then the results that came too late."""
+    yield from table.execute(_OF_SCOPE, (scope,))
+    yield from table.execute(_EXTRAS_OF_SCOPE, (scope,))
+
+
+def difference(
+    stored: Iterable[Row], derived: Iterable[Row], recent: Container[object] = ()
+) -> tuple[int, str | None]:
+    """Return how many rows there are, and how the first that differs does.
+
+    Both come in one order. ``recent`` are groups, and positions, that may have gone on meanwhile.
+    """
+    count = 0
+    for one, other in zip_longest(stored, derived):
+        if one != other and not any(
+            row is not None and (row[1:3] in recent or row[0] in recent) for row in (one, other)
+        ):
+            place = min(row[0] for row in (one, other) if row is not None)
+            return count, f"a tool record is not what its events say, at position {place}"
+        count += one is not None
+    return count, None
 
 
 def page(table: apsw.Connection, found: Asked) -> list[Row]:

@@ -9,7 +9,7 @@ from psycopg.errors import UniqueViolation
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.drafts import compressed
-from treering.ledger.records import check_readable
+from treering.ledger.records import arriving, check_readable
 from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.scopes import Scope
@@ -116,6 +116,7 @@ class Copier:
                 copy.check_new(fresh)
             for record in fresh:
                 copy.add(sessions[scope, record.session_id], record)
+            copy.note_arriving([r for r in fresh if r.erasure is not None], sessions)
             copy.flush()
             added.append(len(fresh))
             return len(fresh)
@@ -140,6 +141,19 @@ class _Copy:
     def flush(self) -> None:
         """Write what was added."""
         self._batch.flush(copying=self._copying)
+
+    def note_arriving(
+        self, erased: Sequence[Record], sessions: Mapping[tuple[str, str], SessionRecord]
+    ) -> None:
+        """Note, with the erased events themselves, that what vouches for them is to come."""
+        starts = {sessions[r.scope, r.session_id].genesis for r in erased}
+        if starts:
+            self._connection.execute(
+                "INSERT INTO cursors (scope, follower, cursor)"
+                " SELECT %s, f, 'copying' FROM unnest(%s::text[]) AS f"
+                " ON CONFLICT (scope, follower) DO UPDATE SET cursor = excluded.cursor",
+                (self._scope, sorted(map(arriving, starts))),
+            )
 
     def open(self, session: SessionRecord, standing: Mapping[bytes, str]) -> None:
         """Make a session, or see that it is the same one. A fork is made with its first event.

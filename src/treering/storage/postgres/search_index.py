@@ -99,6 +99,17 @@ SELECT d.session, d.seq
 FROM search_documents AS d
 WHERE d.scope = %s AND (d.session, d.seq) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
 """
+_NUMBERS: Final = _ENTERED.replace("SELECT d.session, d.seq", "SELECT d.session, d.seq, d.number")
+_COUNT: Final = "SELECT count(*) FROM search_documents WHERE scope = %s"
+_DIFFERING: Final = """
+SELECT 1
+FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[])
+  AS told (session, seq, ts_ms, words, grams)
+JOIN search_documents AS d ON d.scope = %b AND d.session = told.session AND d.seq = told.seq
+WHERE (d.ts_ms, d.words, d.grams)
+  IS DISTINCT FROM (told.ts_ms, told.words::tsvector, told.grams::tsvector)
+LIMIT 1
+"""
 _DROP: Final = """
 DELETE FROM search_documents AS d
 WHERE d.scope = %s AND (d.session, d.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
@@ -164,6 +175,56 @@ class SearchIndex:
                 connection.execute(_NOTE, (scope, epoch, str(xid), position, number))
         return Step(len(rows) + len(waiting), more=more)
 
+    def compare(
+        self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
+    ) -> tuple[int, str | None]:
+        """Index a scope again, as far as it was followed; say what differs."""
+
+        def look(connection: Connection) -> tuple[int, str | None]:
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                return self._compare(connection, scope, read, sealed=sealed)
+
+        with naming_damage(self._server.address.shown):
+            return self._server.read(look, scope)
+
+    def _compare(
+        self,
+        connection: Connection,
+        scope: Scope,
+        read: Callable[[Event], SearchText],
+        *,
+        sealed: bool,
+    ) -> tuple[int, str | None]:
+        *until, number = _marked(connection, scope)
+        after, count, more = (0, 0, 0), 0, True
+        while more:
+            rows, more = self._stretch(connection, scope, after, "", sealed=sealed)
+            after = (*rows[-1][-2:], rows[-1][0]) if rows else after
+            events = self._events(connection, scope, rows, sealed=sealed)
+            found = _fetch(
+                connection, _NUMBERS, (scope, [row[1] for row in rows], [row[2] for row in rows])
+            )
+            numbers = {(session, seq): kept for session, seq, kept in found}
+            told = []
+            for row, event in zip(rows, events, strict=True):
+                kept = numbers.pop((row[1], event.seq), None)
+                if kept is None:
+                    # What has not settled yet may not have been entered.
+                    if is_searchable(event) and [*row[-2:], row[0]] <= until:
+                        return count, "the search index lacks events that it has passed"
+                elif not is_searchable(event) or kept >= number:
+                    return count, "the search index holds what its events do not say"
+                else:
+                    vector = vectors(event, read(event), kept)
+                    told.append((row[1], event.seq, event.ts_ms, *vector))
+            if numbers or _fetch(connection, _DIFFERING, (*_columns(told), scope)):
+                return count, "the search index does not hold what its events say"
+            count += len(told)
+        if count != _fetch(connection, _COUNT, (scope,))[0][0]:
+            return count, "the search index holds more than the events"
+        return count, None
+
     def _stretch(
         self, connection: Connection, scope: Scope, after: Any, settled: str, *, sealed: bool
     ) -> tuple[list[Row], bool]:
@@ -188,14 +249,7 @@ class SearchIndex:
         sealed: bool,
     ) -> int:
         """Enter events; return how many documents there have been."""
-        events = (
-            [
-                Event(*msgspec.structs.astuple(one))
-                for one in self._to_headers(connection, scope, rows)
-            ]
-            if sealed
-            else self._to_events(connection, scope, rows)
-        )
+        events = self._events(connection, scope, rows, sealed=sealed)
         documents = []
         for row, event in zip(rows, events, strict=True):
             if is_searchable(event):
@@ -206,6 +260,14 @@ class SearchIndex:
             with connection.cursor() as cursor:
                 cursor.executemany(_INTO, documents)
         return number
+
+    def _events(
+        self, connection: Connection, scope: Scope, rows: list[Row], *, sealed: bool
+    ) -> list[Event]:
+        if not sealed:
+            return self._to_events(connection, scope, rows)
+        headers = self._to_headers(connection, scope, rows)
+        return [Event(*msgspec.structs.astuple(header)) for header in headers]
 
     def search(self, query: SearchQuery, *, inside: bool, include_failed: bool) -> Candidates:
         """Return the newest matches."""
@@ -303,8 +365,7 @@ class SearchIndex:
 
     def count(self, scope: Scope) -> int:
         """Return how many events of a scope are in the index."""
-        statement = "SELECT count(*) FROM search_documents WHERE scope = %s"
-        return self._server.read(lambda c: int(_fetch(c, statement, (scope,))[0][0]), scope)
+        return self._server.read(lambda c: int(_fetch(c, _COUNT, (scope,))[0][0]), scope)
 
     def scopes(self) -> list[str]:
         """Return the scopes of which anything was entered, as far as this role sees all of them."""
@@ -336,6 +397,10 @@ def empty(connection: Connection) -> None:
     connection.execute("SET LOCAL enable_seqscan = on")
     for table in ("search_documents", "search_marks"):
         connection.execute(f"DELETE FROM {table}")
+
+
+def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * 5
 
 
 def _unknown(connection: Connection, scope: Scope, rows: list[Row]) -> list[Row]:

@@ -200,6 +200,11 @@ class PostgresStore(MemoryKeeper):
         )
         return None if row is None else str(row[0])
 
+    def cursors(self, scope: Scope) -> dict[str, str]:
+        """Return how far each follower has come that keeps its place here."""
+        statement = "SELECT follower, cursor FROM cursors WHERE scope = %s"
+        return self._server.read(lambda c: dict(c.execute(statement, (scope,)).fetchall()), scope)
+
     def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
         """Keep durably how far a follower has come."""
 
@@ -230,6 +235,16 @@ class PostgresStore(MemoryKeeper):
     def tool_calls(self, query: ToolQuery) -> list[ToolRecord]:
         """Return up to ``query.limit`` tool records in the query's direction."""
         return self._tools.page(query)
+
+    def compare_tool_calls(self, scope: Scope) -> tuple[int, str | None]:
+        """Derive the tool records of a scope again; return how many there are, and what differs."""
+        return self._tools.compare(scope)
+
+    def compare_search(
+        self, scope: Scope, read: Callable[[Event], SearchText]
+    ) -> tuple[int, str | None]:
+        """Index a scope again, as ``read`` tells it; return how many events, and what differs."""
+        return self._search.compare(scope, read, sealed=self.is_sealed(scope))
 
     def tool_statistics(self, query: ToolQuery) -> list[ToolStatistics]:
         """Return what is known of each tool, the most called first."""

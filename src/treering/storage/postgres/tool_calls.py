@@ -14,11 +14,14 @@ from treering.derive.tool_facts import TOOL_KINDS
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.encoding import EXPIRED, GONE
 from treering.storage.postgres.tool_rows import FACT, fetch, load, placed, write
-from treering.storage.tool_calls import groups_of, take_in
+from treering.storage.tool_calls import COLUMNS, groups_of, take_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from treering.model.followers import Mark
     from treering.model.scopes import Scope
+    from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.tool_calls import Group, Placed
 
@@ -97,6 +100,10 @@ ERASURES: Final = f"""
 SELECT count(*) FROM events WHERE scope = %s AND kind = ANY(%s::text[]) AND flags < {EXPIRED}
 """
 
+_OF_SCOPE: Final = f"SELECT {', '.join(COLUMNS)} FROM tool_calls WHERE scope = %s ORDER BY position"
+_EXTRAS_OF_SCOPE: Final = """
+SELECT seq, session, call FROM tool_extras WHERE scope = %s ORDER BY session, call, seq
+"""
 _LINKS: Final = """
 SELECT scope, session, call_seq AS seq, started_ms AS ts_ms, 'tool.call' AS kind
 FROM tool_calls WHERE call_seq IS NOT NULL
@@ -180,6 +187,14 @@ def note_mark(connection: Connection, scope: Scope, last: Mark) -> None:
     """Note how far the table has come. Call inside the transaction that entered it."""
     epoch, xid, position = last
     connection.execute(_MARK, (scope, epoch, str(xid), position))
+
+
+def all_rows(connection: Connection, scope: Scope) -> Iterator[Row]:
+    """Return what is known of all calls of a scope, then the results that came too late."""
+    for statement in (_OF_SCOPE, _EXTRAS_OF_SCOPE):
+        with connection.cursor(name="tools", binary=True) as cursor:
+            cursor.execute(statement, (scope,))
+            yield from cursor
 
 
 def erasures(connection: Connection, scope: Scope) -> int:

@@ -14,7 +14,13 @@ from treering.storage.damage import naming_damage
 from treering.storage.encoding import GONE
 from treering.storage.postgres import tool_calls, tool_queries
 from treering.storage.postgres.rows import HEADER, SESSION, headers
-from treering.storage.tool_calls import COLUMNS, RUN_STATES, call_of, record_places
+from treering.storage.tool_calls import (
+    COLUMNS,
+    RUN_STATES,
+    call_of,
+    groups_of,
+    record_places,
+)
 from treering.storage.tool_queries import asked, statistics_of
 
 if TYPE_CHECKING:
@@ -108,6 +114,37 @@ class ToolRecords:
                 self._private.pop(next(iter(self._private)))
             self._private[scope] = PrivateTable()
         return self._private[scope]
+
+    def compare(self, scope: Scope) -> tuple[int, str | None]:
+        """Derive the table of a scope again, as far as it has come; say what differs."""
+
+        def look(connection: Connection) -> tuple[int, str | None]:
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                return self._compare(connection, scope)
+
+        with naming_damage(self._server.address.shown):
+            return self._server.read(look, scope)
+
+    def _compare(self, connection: Connection, scope: Scope) -> tuple[int, str | None]:
+        from treering.storage.private_tools import PrivateTable  # noqa: PLC0415  (it brings SQLite with it)
+
+        key, until = self._known.scope_key(connection, scope), tool_calls.mark(connection, scope)
+        if key is None or not any(until):
+            return 0, None
+        # What has come since may be in the table, or not.
+        waiting = tool_calls.unsettled(connection, scope, key, until)
+        recent: set[object] = {*groups_of(waiting), *(fact.position for _, fact in waiting)}
+        after, more = (0, 0, 0), True
+        with PrivateTable().using() as table:
+            while more:
+                news = tool_calls.settled(connection, scope, key, after)
+                tool_table.take(table, 0, news.facts)
+                after, more = news.last, news.more
+            tool_table.take(table, 0, tool_calls.unsettled(connection, scope, key, after))
+            return tool_table.difference(
+                tool_calls.all_rows(connection, scope), tool_table.all_rows(table, 0), recent
+            )
 
     def page(self, query: ToolQuery) -> list[ToolRecord]:
         """Return up to ``query.limit`` records in the query's direction."""

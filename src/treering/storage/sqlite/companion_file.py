@@ -328,8 +328,8 @@ class CompanionFile:
 
 
 def _is_damage(error: apsw.Error) -> bool:
-    """Whether the file cannot be read, or lacks what every such file has."""
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+    """Whether the file cannot be read, lacks what every such file has, or holds what none does."""
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.ConstraintError):
         return True
     return isinstance(error, apsw.SQLError) and (
         "no such" in str(error) or "vtable constructor failed" in str(error)

@@ -10,7 +10,7 @@ import msgspec
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.admission import without_parent
 from treering.ledger.drafts import compressed
-from treering.ledger.records import check_readable
+from treering.ledger.records import arriving, check_readable
 from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
@@ -58,6 +58,7 @@ class Copier:
             copy = _Copy(self._writer, batch)
             for record in records:
                 added += copy.place(sessions[record.scope, record.session_id], record)
+            copy.note_arriving()
             forgotten = copy.forgotten
 
         self._writer.transact(work, None)
@@ -75,6 +76,7 @@ class _Copy:
         self._connection = batch.connection
         self._places: dict[tuple[str, str], tuple[tuple[int, bytes], int]] = {}
         self._keys: set[tuple[int, bytes]] = set()
+        self._arriving: set[tuple[int, bytes]] = set()
         self.forgotten = 0
         """Events that say that somebody was forgotten who was known here."""
 
@@ -97,9 +99,19 @@ class _Copy:
         if record.erasure == "expired" and record.event_id.startswith("#"):
             check_same_key(scope[1], session)
         self._add(scope, number, record)
+        if record.erasure is not None:
+            self._arriving.add((scope[0], session.genesis))
         if record.kind in ERASURE_KINDS:
             self._erase_vouched(number, record)
         return 1
+
+    def note_arriving(self) -> None:
+        """Note, with the erased events themselves, that what vouches for them is to come."""
+        self._connection.executemany(
+            "INSERT INTO cursors (scope, follower, cursor) VALUES (?, ?, 'copying')"
+            " ON CONFLICT (scope, follower) DO UPDATE SET cursor = excluded.cursor",
+            [(scope, arriving(genesis)) for scope, genesis in self._arriving],
+        )
 
     def _place_session(self, session: SessionRecord) -> tuple[tuple[int, bytes], int]:
         known, connection = self._known, self._connection

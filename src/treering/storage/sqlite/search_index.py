@@ -23,7 +23,7 @@ from treering.storage.sqlite.vouchers import unseen_erasures
 from treering.storage.tool_calls import RUN_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from treering.derive.search_texts import SearchText
     from treering.model.receipts import Physical
@@ -92,28 +92,63 @@ class SearchIndex:
         if not number:
             return Step(0, more=False)
         after = self._followed(index, number)
-        if sealed:
-            stretch = self._reader.headers_after(scope, (after,), limit=STEP_EVENTS)
-            events = [Event(*msgspec.structs.astuple(header)) for header in stretch.items]
-            last, more = stretch.last[0], stretch.more
-        else:
-            told = self._reader.events_after(scope, (after,), limit=STEP_EVENTS)
-            events, last, more = told.items, told.last[0], told.more
-        documents = []
-        for event in events:
-            if is_searchable(event):
-                text = read(event)
-                marks = marks_of(event, text)
-                documents.append(
-                    (event.position, text.words, text.pieces, text.files, marks, text.grams)
-                )
-        search_shards.enter(index, number, documents)
+        events, last, more = self._stretch(scope, after, sealed=sealed)
+        search_shards.enter(index, number, _documents(events, read))
         if last > after:
             index.execute(
                 "INSERT OR REPLACE INTO followed (scope, position, link) VALUES (?, ?, ?)",
                 (number, last, self._file.link_at(last)),
             )
         return Step(len(events), more=more)
+
+    def _stretch(self, scope: Scope, after: int, *, sealed: bool) -> tuple[list[Event], int, bool]:
+        """Return the next events of a scope, where to go on, and whether to."""
+        if sealed:
+            stretch = self._reader.headers_after(scope, (after,), limit=STEP_EVENTS)
+            events = [Event(*msgspec.structs.astuple(header)) for header in stretch.items]
+            return events, stretch.last[0], stretch.more
+        told = self._reader.events_after(scope, (after,), limit=STEP_EVENTS)
+        return told.items, told.last[0], told.more
+
+    def compare(
+        self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
+    ) -> tuple[int, str | None]:
+        """Index a scope again, shard by shard, as far as it was followed; say what differs."""
+        if not self._file.exists:
+            return 0, None
+        with self._database.reading() as ledger:
+            number = find_scope(ledger, scope)[0]
+        found = self._file.read(
+            lambda index: self._compare(index, number, self._told_anew(scope, read, sealed=sealed))
+        )
+        return found or (0, None)
+
+    def _told_anew(
+        self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
+    ) -> Iterator[search_shards.Document]:
+        after, more = 0, True
+        while more:
+            events, after, more = self._stretch(scope, after, sealed=sealed)
+            yield from _documents(events, read)
+
+    def _compare(
+        self, index: apsw.Connection, scope: int, documents: Iterator[search_shards.Document]
+    ) -> tuple[int, str | None]:
+        until, count = self._followed(index, scope), 0
+        behind = next(documents, None)
+        for shard, last, recorded in search_shards.oldest_first(index, scope):
+            part: list[search_shards.Document] = []
+            while behind is not None and behind[0] <= min(last, until):
+                part.append(behind)
+                if len(part) > search_shards.SHARD_DOCUMENTS_MAX:
+                    break
+                behind = next(documents, None)
+            if len(part) != recorded or not search_shards.holds(index, shard, part):
+                return count, "the search index does not hold what its events say"
+            count += len(part)
+        if behind is not None and behind[0] <= until:
+            return count, "the search index lacks events that it has passed"
+        return count, None
 
     def _followed(self, index: apsw.Connection, scope: int) -> int:
         row = fetch_one(index, "SELECT position, link FROM followed WHERE scope = ?", (scope,))
@@ -286,6 +321,20 @@ class SearchIndex:
         if any(driven):
             self._file.reopen_later()
         return newest
+
+
+def _documents(
+    events: Iterable[Event], read: Callable[[Event], SearchText]
+) -> list[search_shards.Document]:
+    documents = []
+    for event in events:
+        if is_searchable(event):
+            text = read(event)
+            marks = marks_of(event, text)
+            documents.append(
+                (event.position, text.words, text.pieces, text.files, marks, text.grams)
+            )
+    return documents
 
 
 def _position(index: apsw.Connection, scope: int) -> int:

@@ -6,15 +6,16 @@ one shard: it is written anew without it, and the pages of the old one are fille
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
+
+import apsw
 
 from treering.model.codec import encode
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import apsw
+    from collections.abc import Iterable, Iterator
 
     from treering.storage.sqlite.sql import Row
 
@@ -68,6 +69,46 @@ def newest_first(connection: apsw.Connection, scope: int) -> list[int]:
         connection, "SELECT id FROM shards WHERE scope = ? ORDER BY last DESC, id DESC", (scope,)
     )
     return [row[0] for row in found]
+
+
+def oldest_first(connection: apsw.Connection, scope: int) -> list[Row]:
+    """Return the shards of a scope, with their last positions and numbers of documents."""
+    return fetch_all(
+        connection,
+        "SELECT id, last, documents FROM shards WHERE scope = ? ORDER BY last, id",
+        (scope,),
+    )
+
+
+def holds(connection: apsw.Connection, shard: int, documents: list[Document]) -> bool:
+    """Whether a shard holds exactly ``documents``: indexed anew, they give the same words."""
+    fresh = apsw.Connection("")
+    try:
+        fresh.execute("CREATE TABLE shards (id INTEGER PRIMARY KEY, scope, first, last, documents)")
+        enter(fresh, 0, documents)
+        made = newest_first(fresh, 0)
+        return all(
+            one == other
+            for letter in _LAYOUTS
+            for one, other in zip_longest(
+                _words(connection, f"{letter}_{shard}"),
+                _words(fresh, f"{letter}_{made[0]}") if made else (),
+            )
+        )
+    finally:
+        fresh.close()
+
+
+def _words(connection: apsw.Connection, table: str) -> Iterator[Row]:
+    """Return which word stands where, and the documents themselves."""
+    connection.execute(
+        f"CREATE VIRTUAL TABLE temp.words_of_{table} USING fts5vocab(main, {table}, instance)"
+    )
+    try:
+        yield from connection.execute(f'SELECT term, doc, col, "offset" FROM temp.words_of_{table}')
+        yield from connection.execute(f"SELECT id, sz FROM {table}_docsize ORDER BY id")
+    finally:
+        connection.execute(f"DROP TABLE temp.words_of_{table}")
 
 
 def drive_out(

@@ -114,14 +114,25 @@ def has_any(connection: apsw.Connection, start: int, end: int, names: Iterable[s
     return bool(fetch_value(connection, ANY_IN_STRETCH.format(kinds=kinds), (start, end)))
 
 
-def enter(source: apsw.Connection, table: apsw.Connection, start: int) -> tuple[int, int]:
-    """Enter the next stretch of events into ``table``; return its end and the newest position."""
-    last = newest(source)
+def enter(
+    source: apsw.Connection,
+    table: apsw.Connection,
+    start: int,
+    *,
+    until: int | None = None,
+    scope: int | None = None,
+) -> tuple[int, int]:
+    """Enter the next stretch of events into ``table``; return its end and the newest position.
+
+    ``until`` stands for the newest position; of a ``scope`` only its own events are entered.
+    """
+    last = newest(source) if until is None else until
     end = min(last, start + STRETCH)
     kinds = [name_id(source, kind) for kind in TOOL_KINDS]
     found = fetch_all(source, f"{IN_STRETCH} ORDER BY e.position", (start, end, *kinds))
-    for scope, facts in _by_scope(source, found, kinds[0]).items():
-        take(table, scope, facts)
+    own = [row for row in found if scope is None or row[0] == scope]
+    for number_of, facts in _by_scope(source, own, kinds[0]).items():
+        take(table, number_of, facts)
     return end, last
 
 

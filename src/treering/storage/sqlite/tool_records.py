@@ -15,6 +15,7 @@ from treering.storage.damage import naming_damage
 from treering.storage.encoding import GONE, name_key
 from treering.storage.private_tools import PrivateTable
 from treering.storage.sqlite import tool_calls
+from treering.storage.sqlite.reader import find_scope
 from treering.storage.sqlite.rows import HEADER, SESSION
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 from treering.storage.tool_calls import RUN_STATES, call_of, record_places
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from treering.model.events import Header
     from treering.model.runs import RunState
+    from treering.model.scopes import Scope
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.sql import Row
@@ -95,6 +97,19 @@ class ToolRecords:
                 end, newest = tool_calls.enter(source, table, start)
             private.seen = (end,)
         return Step(end - start, more=end < newest)
+
+    def compare(self, scope: Scope) -> tuple[int, str | None]:
+        """Derive the table of a scope again, as far as it has come; say what differs."""
+        fresh = PrivateTable()
+        with self._database.reading() as source, source, fresh.using() as table:
+            place = find_scope(source, scope)[0]
+            seen, start = tool_calls.seen(source), 0
+            with naming_damage(self._database.path):
+                while start < seen:
+                    start, _ = tool_calls.enter(source, table, start, until=seen, scope=place)
+            return tool_table.difference(
+                tool_table.all_rows(source, place), tool_table.all_rows(table, place)
+            )
 
     def page(self, query: ToolQuery) -> list[ToolRecord]:
         """Return up to ``query.limit`` records in the query's direction."""

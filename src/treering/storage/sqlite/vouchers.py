@@ -44,13 +44,14 @@ def unseen_erasures(
     """Return the newest position, and what was erased since a companion was last told.
 
     It is noted as told: call inside the transaction that takes it out. The kinds of what was erased
-    come by scope and position. Raises Unsound if the ledger is shorter than it was.
+    come by scope and position. Raises Unsound if the ledger is shorter than it was, or if nothing
+    says how long it was.
     """
     after = fetch_value(companion, "SELECT value FROM facts WHERE name = 'erased_through'")
     gone: dict[int, dict[int, int]] = {}
     with database.reading() as ledger, ledger:
         newest: int = fetch_value(ledger, "SELECT max(position) FROM events") or 0
-        if newest < after:
+        if type(after) is not int or newest < after:
             raise Unsound
         for scope, session, payload in vouchers(ledger, after, newest):
             for first, last in _ranges(payload):

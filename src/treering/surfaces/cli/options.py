@@ -60,6 +60,9 @@ cursor_option = click.option("--cursor", metavar="CURSOR", help="Go on from a pa
 anchor_option = click.option(
     "--anchor", "anchor_file", metavar="FILE", help="Compare with this anchor, too."
 )
+derived_option = click.option(
+    "--derived", is_flag=True, help="Compare what is derived with the events, too."
+)
 
 
 def scope_options(command: Decorated) -> Decorated:

@@ -15,6 +15,7 @@ from treering.surfaces.cli.options import (
     anchor_option,
     any_scope_options,
     db_option,
+    derived_option,
     json_option,
     keys_option,
     require,
@@ -35,17 +36,24 @@ if TYPE_CHECKING:
     examples="""
     treering verify
     treering verify --anchor monday.anchor
+    treering verify --derived
     treering verify --scope acme/app --session-id s1
     """,
 )
 @any_scope_options
 @click.option("--session-id", metavar="ID", help="This session of the scope only.")
 @anchor_option
+@derived_option
 @keys_option
 @json_option
 @db_option
 def verify(
-    *, scope: str | None, is_global: bool, session_id: str | None, anchor_file: str | None
+    *,
+    scope: str | None,
+    is_global: bool,
+    session_id: str | None,
+    anchor_file: str | None,
+    derived: bool,
 ) -> None:
     """Prove that nothing was changed, removed, inserted or reordered since it was recorded.
 
@@ -58,7 +66,7 @@ def verify(
             "a session is verified within its scope", hint="add --scope, or drop --session-id"
         )
     session = None if session_id is None else require(session_id, "session_id")
-    prove(name, session, anchor_file=anchor_file)
+    prove(name, session, anchor_file=anchor_file, derived=derived)
 
 
 @click.command(
@@ -100,13 +108,31 @@ def anchor(*, out: str) -> None:
     )
 
 
-def prove(scope: Scope | None, session_id: str | None, *, anchor_file: str | None = None) -> None:
+def prove(
+    scope: Scope | None, session_id: str | None, *, anchor_file: str | None, derived: bool
+) -> None:
     """Verify, and print what was found; the exit status is 1 if something does not hold."""
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(open_existing())
         kept = None if anchor_file is None else stack.enter_context(input_stream(anchor_file))
         advance = stack.enter_context(counting("proved", "events"))
-        found = ledger.verify(scope, session_id=session_id, anchor=kept, progress=advance)
+        found = ledger.verify(
+            scope, session_id=session_id, anchor=kept, derived=derived, progress=advance
+        )
+    if found.first_broken is not None and found.first_broken.fault == "derived":
+        fail(
+            found,
+            f"the events hold, but not what is derived from them: {_place(found.first_broken)}",
+            code="broken",
+            hint="make it again from the events: treering rebuild",
+        )
+    if found.first_broken is not None and found.first_broken.fault == "incomplete":
+        fail(
+            found,
+            f"a part of the ledger is not here yet: {_place(found.first_broken)}",
+            code="broken",
+            hint="run the same copy or import again: it goes on where it was cut off",
+        )
     if not found.intact:
         fail(
             found,
@@ -127,8 +153,13 @@ def prove(scope: Scope | None, session_id: str | None, *, anchor_file: str | Non
         f" of {counted(found.sessions, 'session')}{against}",
         *([f"not looked into: {sealed}, whose key is destroyed or not here"] * bool(found.sealed)),
         f"checked: {', '.join(found.checked)}",
+        *([f"derived rows compared: {_rows(found.derived_rows)}"] if found.derived_rows else []),
         *(f"not checked: {part} ({otherwise})" for part, otherwise in found.unchecked.items()),
     )
+
+
+def _rows(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
 def _place(broken: Broken | None) -> str:

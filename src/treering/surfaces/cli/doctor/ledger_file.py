@@ -95,6 +95,7 @@ def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Itera
     if found.intact:
         number = counted(found.events, "event")
         yield Finding(level="ok", code="intact", message=f"the proof holds: {number}")
+        yield _sampled(ledger, scope or otherwise)
     else:
         yield Finding(
             level="error",
@@ -102,6 +103,20 @@ def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Itera
             message=f"the ledger is not as it was recorded: {_place(found)}",
             fix="keep a copy of it as evidence, then compare with an export: treering verify",
         )
+
+
+def _sampled(ledger: Ledger, scope: Scope | None) -> Finding:
+    found = ledger.sample_derived(scope)
+    if found.intact:
+        rows = sum((found.derived_rows or {}).values())
+        message = f"what is derived agrees with the events: {counted(rows, 'row')} sampled"
+        return Finding(level="ok", code="derived", message=message)
+    return Finding(
+        level="error",
+        code="derived_broken",
+        message=f"what is derived is not what the events say: {_place(found)}",
+        fix="treering rebuild",
+    )
 
 
 def _place(found: Verification) -> str:

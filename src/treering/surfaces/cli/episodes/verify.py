@@ -8,6 +8,7 @@ from treering.surfaces.cli.commands import Command
 from treering.surfaces.cli.options import (
     anchor_option,
     db_option,
+    derived_option,
     json_option,
     keys_option,
     require,
@@ -30,11 +31,17 @@ from treering.surfaces.cli.verify import prove
 @scope_options
 @click.option("--session-id", metavar="ID", help="This session only.")
 @anchor_option
+@derived_option
 @keys_option
 @json_option
 @db_option
 def verify(
-    *, scope: str | None, is_global: bool, session_id: str | None, anchor_file: str | None
+    *,
+    scope: str | None,
+    is_global: bool,
+    session_id: str | None,
+    anchor_file: str | None,
+    derived: bool,
 ) -> None:
     """Prove that nothing of a scope was changed, removed, inserted or reordered.
 
@@ -46,4 +53,5 @@ def verify(
         resolve_scope(scope, is_global=is_global),
         None if session_id is None else require(session_id, "session_id"),
         anchor_file=anchor_file,
+        derived=derived,
     )

@@ -1,0 +1,251 @@
+"""What is derived, compared with the events: derived again by the same rules, and held against it.
+
+Nothing here is taken from what it checks, but how far that has come: rows that lag behind the
+events are no fault, for whoever asks has them caught up first.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from treering.derive.memory_texts import memory_texts
+from treering.derive.remembered import Remembered
+from treering.derive.search_texts import is_searchable
+from treering.errors import InvalidCursor, Unavailable
+from treering.ledger.following import mark_of
+from treering.ledger.lineage import ENDLESS, Lineage
+from treering.ledger.views import Views
+from treering.memory.records import REMEMBERED_KINDS, SHELVES, TOLD_KINDS
+from treering.memory.shelves import entries
+from treering.memory.vectors import unpack
+from treering.model.kinds import ERASURE_KINDS
+from treering.model.receipts import Broken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from treering.derive.search_texts import SearchText
+    from treering.ledger.ports import EventStore
+    from treering.memory.ports import Embedder
+    from treering.memory.records import Document, Entry, Shelf
+    from treering.model.events import Event
+    from treering.model.followers import Mark
+    from treering.model.scopes import Scope
+
+PAGE: Final = 500
+COSINE_MIN: Final = 0.98
+"""Vectors of one text may differ a little: they are rounded, and made together with others."""
+
+
+class Rules(NamedTuple):
+    """By what rules things are derived."""
+
+    search_text: Callable[[Event], SearchText]
+    event_texts: Callable[[Event], list[str]]
+    embedder: Embedder | None
+
+
+class Sample(NamedTuple):
+    """How much is compared where not all of it is."""
+
+    scopes: int
+    sessions: int
+    documents: int
+
+
+SAMPLE: Final = Sample(scopes=10, sessions=20, documents=200)
+
+
+class _Flaw(Exception):
+    """Something that is derived is not what the events give."""
+
+    def __init__(self, detail: str, session_id: str = "", seq: int = 0) -> None:
+        super().__init__(detail)
+        self.session_id = session_id
+        self.seq = seq
+
+
+def compare_derived(
+    store: EventStore,
+    scopes: Iterable[Scope],
+    rules: Rules,
+    sample: Sample | None = None,
+) -> tuple[dict[str, int], Broken | None]:
+    """Return how many rows of each sort were compared, and the first that does not hold.
+
+    A sample has the snapshots of some sessions, what is remembered, and the newest documents.
+    """
+    counts: dict[str, int] = {}
+    for scope in scopes:
+        try:
+            for name, count in _compare(store, scope, rules, sample):
+                counts[name] = counts.get(name, 0) + count
+        except _Flaw as flaw:
+            return counts, Broken(
+                scope=scope,
+                session_id=flaw.session_id,
+                seq=flaw.seq,
+                event_id=None,
+                fault="derived",
+                detail=str(flaw),
+            )
+    return counts, None
+
+
+def _compare(
+    store: EventStore, scope: Scope, rules: Rules, sample: Sample | None
+) -> Iterator[tuple[str, int]]:
+    if sample is None:
+        yield "tool_calls", _told(store.compare_tool_calls(scope))
+        yield "search", _told(store.compare_search(scope, rules.search_text))
+        yield "cursors", _compare_cursors(store, scope)
+    sessions = store.session_records(scope)
+    for session in sessions if sample is None else islice(sessions, sample.sessions):
+        yield "snapshots", _compare_snapshots(store, scope, session.session_id)
+    yield "memory_rows", _compare_memory(store, scope)
+    for shelf in SHELVES:
+        yield "documents", _compare_documents(store, scope, shelf, rules, sample)
+
+
+def _told(found: tuple[int, str | None]) -> int:
+    count, flaw = found
+    if flaw is not None:
+        raise _Flaw(flaw)
+    return count
+
+
+def _compare_cursors(store: EventStore, scope: Scope) -> int:
+    """See that no follower stands behind the last event: it would pass over those that come."""
+    count = 0
+    for follower, cursor in store.cursors(scope).items():
+        try:
+            mark = mark_of(cursor, scope)
+        except InvalidCursor:
+            continue  # The place of somebody who follows something else, such as a log.
+        if mark > store.end(scope):
+            raise _Flaw(f"the follower {follower} was moved behind the last event")
+        count += 1
+    return count
+
+
+def _compare_snapshots(store: EventStore, scope: Scope, session_id: str) -> int:
+    kept: dict[int, bytes] = {}
+    until = ENDLESS
+    while (found := store.snapshot(scope, session_id, until_seq=until)) is not None:
+        kept[found[0]] = found[1]
+        until = found[0] - 1
+    if kept:
+        wrong = Views(Lineage(store, scope, session_id)).wrong_snapshot(kept)
+        if wrong is not None:
+            raise _Flaw("a snapshot of its views is not what its events give", session_id, wrong)
+    return len(kept)
+
+
+def _compare_memory(store: EventStore, scope: Scope) -> int:
+    """Fold what is remembered again, as far as the rows have come that are kept."""
+    kept = store.memory_rows(scope)
+    if not kept.mark and not kept.items:
+        return 0
+    state, mark, more = Remembered(), (), True
+    while more:
+        stretch = store.remembered_after(scope, mark, limit=PAGE)
+        for event, at in zip(stretch.items, stretch.marks, strict=True):
+            if at <= kept.mark:
+                state.follow(event)
+            elif event.kind in ERASURE_KINDS:
+                return 0  # Whoever reads these rows next throws them away.
+        mark, more = stretch.last, stretch.more
+    stored = {(row.sort, row.key): row.body for row in kept.items}
+    made = {(sort, key): body for sort, key, body in state.rows(state.all_keys())}
+    if stored != made:
+        differing = sorted(key for key in {*stored, *made} if stored.get(key) != made.get(key))
+        sort, key = differing[0]
+        raise _Flaw(f"{len(differing)} memory rows are not what the events give: {sort} {key}")
+    return len(stored)
+
+
+def _compare_documents(
+    store: EventStore, scope: Scope, shelf: Shelf, rules: Rules, sample: Sample | None
+) -> int:
+    """Compare what memories, or events, are found by on a shelf."""
+    texts = memory_texts if shelf == "memories" else rules.event_texts
+    held = store.holdings(scope, shelf)
+    after = 0 if sample is None else max(held.newest - sample.documents, 0)
+    count = worded = 0
+    sessions: dict[int, str] = {}
+    while page := store.documents(scope, shelf, after=after, limit=PAGE):
+        documents = [document for _, document in page]
+        positions = [document.position for document in documents]
+        events = {one.position: one for one in store.events_at_positions(scope, positions)}
+        made = _entries(list(events.values()), texts, rules.embedder)
+        for document in documents:
+            event, entry = events.get(document.position), made.get(document.position)
+            if event is None or entry is None:
+                raise _Flaw(f"a document on the shelf of {shelf} stands for no event")
+            known = sessions.setdefault(document.session, event.session_id)
+            if known != event.session_id or not _is_of(document, event, entry, rules.embedder):
+                raise _Flaw(
+                    f"a document on the shelf of {shelf} is not what its event gives",
+                    event.session_id,
+                    event.seq,
+                )
+            worded += bool(document.terms)
+        count += len(page)
+        after = page[-1][0]
+    if sample is None and held == store.holdings(scope, shelf):  # Nobody has added any meanwhile.
+        if count != held.count:
+            raise _Flaw(f"{held.count} documents were put on the shelf of {shelf}, not {count}")
+        if count and not store.documents_lag(scope, shelf):
+            expected = _count_worded(store, scope, shelf, texts)
+            if worded != expected:
+                raise _Flaw(f"{expected} documents belong on the shelf of {shelf}, not {worded}")
+    return count
+
+
+def _entries(
+    events: Sequence[Event], texts: Callable[[Event], list[str]], embedder: Embedder | None
+) -> dict[int, Entry]:
+    searchable = [event for event in events if is_searchable(event)]
+    try:
+        made = entries(searchable, texts, embedder)
+    except Unavailable:
+        made = entries(searchable, texts, None)
+    return {entry.position: entry for entry in made}
+
+
+def _is_of(document: Document, event: Event, entry: Entry, embedder: Embedder | None) -> bool:
+    said = (document.seq, document.ts_ms, document.kind, document.terms)
+    if said != (event.seq, event.ts_ms, event.kind, entry.terms):
+        return False
+    if embedder is None or document.embedder != embedder.name or not entry.vectors:
+        return True  # Vectors of another embedder cannot be made again by this one.
+    if len(document.vectors) != len(entry.vectors):
+        return False
+    import numpy as np  # noqa: PLC0415  (only who remembers needs it)
+
+    with np.errstate(all="ignore"):  # What was changed may be no number at all.
+        one, other = (
+            unpack([packed], embedder.dimensions)[0] for packed in (document.vectors, entry.vectors)
+        )
+        return bool(((one * other).sum(axis=1) >= COSINE_MIN).all())
+
+
+def _count_worded(
+    store: EventStore, scope: Scope, shelf: Shelf, texts: Callable[[Event], list[str]]
+) -> int:
+    """Return how many events of a shelf have words to be found by."""
+    folded = {*REMEMBERED_KINDS, *ERASURE_KINDS}
+    count = 0
+    mark: Mark = ()
+    more = True
+    while more:
+        stretch = store.events_after(scope, mark, limit=PAGE)
+        own = [
+            event
+            for event in stretch.items
+            if (event.kind in TOLD_KINDS if shelf == "memories" else event.kind not in folded)
+        ]
+        count += sum(bool(entry.terms) for entry in _entries(own, texts, None).values())
+        mark, more = stretch.last, stretch.more
+    return count

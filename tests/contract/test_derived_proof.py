@@ -1,0 +1,156 @@
+"""What is derived is proved against the events, on every database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
+from treering.derive.snapshots import decode_snapshot, encode_snapshot
+from treering.ledger.following import cursor_at
+from treering.ledger.views import SNAPSHOT_EVENTS
+from treering.memory.records import Row
+from treering.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from treering import Ledger
+
+
+def live(ledger: Ledger) -> None:
+    """Have a ledger derive everything that it can derive."""
+    for scope in (HERE, ELSEWHERE):
+        session = ledger.session("talk", scope=scope, agent="lyria", user="ann")
+        with session.turn() as turn:
+            turn.user("Please look at the config of the parser")
+            with turn.tool("git_log", {"n": 1}) as call:
+                call.finish("done")
+            turn.assistant("I did.")
+        refs = {"call_id": "c1", "tool": "grep"}
+        ledger.append(
+            [
+                said("called", kind="tool.call", scope=scope, refs=refs),
+                said("late", kind="tool.result", scope=scope, refs=refs | {"status": "ok"}),
+                said("later", kind="tool.result", scope=scope, refs=refs | {"status": "failed"}),
+                said("gone", scope=scope, event_id="gone"),
+                *run_of("r1", "in a run", scope=scope, session_id="s2"),
+            ]
+        )
+        memory = ledger.memory(scope)
+        memory.learn("Lives in Porto", user="ann")
+        memory.learn("Has two cats", user="ann")
+        ledger.redact(scope, event_id="gone")
+        ledger.search("parser", scope=scope)
+        ledger.search("config", scope=scope, mode="hybrid")
+        memory.recall("Where does ann live?", user="ann")
+        list(session.tool_calls())
+    ledger.append(
+        [said(f"n{n}", session_id="long", ts_ms=NOON + n) for n in range(SNAPSHOT_EVENTS + 1)]
+    )
+    ledger.append(
+        [
+            said("used", kind="usage.reported", session_id="long", payload={"model": "m"}),
+            said("goal", kind="goal.added", session_id="long", payload={"id": "g", "title": "t"}),
+        ]
+    )
+    ledger.session("long", scope=HERE, agent="lyria").usage()
+    ledger._remembering.close()  # Rows are kept when a ledger is closed, or has many.
+
+
+def test_what_is_derived_is_what_the_events_give(open_ledger: Callable[[], Ledger]) -> None:
+    ledger = open_ledger()
+    live(ledger)
+
+    proof = ledger.verify(derived=True)
+
+    assert proof.intact, proof.first_broken
+    assert "derived" in proof.checked
+    assert proof.derived_rows is not None
+    assert all(proof.derived_rows[name] for name in ("tool_calls", "search", "memory_rows"))
+    assert proof.derived_rows["documents"] >= 4
+    assert proof.derived_rows["snapshots"] == 1
+    assert ledger.verify(HERE, derived=True).intact
+    assert ledger.sample_derived(HERE).intact
+
+
+def test_it_stays_so_when_things_are_erased_expire_and_are_copied(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    ledger, other = open_ledger(), open_ledger()
+    live(ledger)
+    ledger.redact(HERE, session_id="talk")
+    ledger.expire(HERE, policy={"tool.call": 1}, now_ms=NOON + 900 * DAY)
+    ledger.forget(ELSEWHERE, user="ann")
+    ledger.copy_to(other)
+    for one in (ledger, other):
+        one.search("parser", scope=HERE)
+        one.memory(HERE).recall("cats", user="ann")
+
+        proof = one.verify(derived=True)
+        assert proof.intact, proof.first_broken
+    ledger.rebuild()
+    assert ledger.verify(derived=True).intact
+
+
+def test_a_snapshot_that_lies_with_a_digest_of_its_own_is_found(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    ledger = open_ledger()
+    live(ledger)
+    store, scope = ledger._store, Scope(HERE)
+    seq, body = store.snapshot(scope, "long", until_seq=2**40) or (0, b"")
+    snapshot = decode_snapshot(body, seq)
+    assert snapshot is not None
+    snapshot.tally.kinds["conversation.user"] += 1
+    store.keep_snapshot(scope, "long", seq=seq, body=encode_snapshot(snapshot))
+
+    found = ledger.verify(derived=True).first_broken
+
+    assert ledger.verify().intact
+    assert found is not None
+    assert (found.session_id, found.seq, found.fault) == ("long", seq, "derived")
+    ledger.rebuild()
+    assert ledger.verify(derived=True).intact
+
+
+def test_a_rejected_fact_that_was_made_to_hold_again_is_found(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    ledger = open_ledger()
+    memory = ledger.memory(HERE)
+    memory.reject(memory.learn("Lives in Porto", user="ann").fact_id)
+    ledger._remembering.close()
+    store, scope = ledger._store, Scope(HERE)
+    kept = store.memory_rows(scope)
+    assert ledger.verify(derived=True).intact
+    lies = [
+        Row(row.sort, row.key, (row.body or b"").replace(b"forgotten", b"current"))
+        for row in kept.items
+    ]
+    assert store.keep_memory_rows(scope, lies, since=kept.mark, until=kept.mark, anew=False)
+
+    found = ledger.verify(derived=True).first_broken
+
+    assert found is not None
+    assert found.fault == "derived"
+    assert "memory rows" in found.detail
+
+
+def test_a_follower_that_was_moved_behind_the_last_event_is_found(ledger: Ledger) -> None:
+    ledger.append([said("one")])
+    end = tuple(number + 5 for number in ledger._store.end(Scope(HERE)))
+    ledger._store.set_cursor(Scope(HERE), "sink", cursor_at(Scope(HERE), end))
+
+    found = ledger.verify(derived=True).first_broken
+
+    assert found is not None
+    assert found.detail == "the follower sink was moved behind the last event"
+
+
+def test_without_being_asked_nothing_derived_is_compared(ledger: Ledger) -> None:
+    ledger.append([said("x")])
+
+    proof = ledger.verify()
+
+    assert proof.derived_rows is None
+    assert proof.unchecked["derived"] == "add --derived"
