@@ -194,7 +194,7 @@ def test_an_older_schema_is_refused_for_reading_and_brought_up_for_writing(
     place: Place, next_version: None
 ) -> None:
     with treering.open(place.url) as ledger:
-        assert ledger.verify().intact
+        assert ledger.verify(HERE).intact
 
     assert place.sql("SELECT count(*) FROM notes") == [(0,)]
     assert place.sql("SELECT value FROM ledger WHERE name = 'version'") == [(f"{VERSION + 1}",)]

@@ -147,7 +147,8 @@ def _compare_memory(store: EventStore, scope: Scope) -> int:
     kept = store.memory_rows(scope)
     if not kept.mark and not kept.items:
         return 0
-    state, mark, more = Remembered(), (), True
+    state, more = Remembered(), True
+    mark: Mark = ()
     while more:
         stretch = store.remembered_after(scope, mark, limit=PAGE)
         for event, at in zip(stretch.items, stretch.marks, strict=True):

@@ -345,3 +345,5 @@ class DatabaseStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Who may use the ledger, and the scopes that each is held to; None states its own."""
     extensions: dict[str, str | None]
     """Version, ``available``, or None."""
+    differences: list[str] = []
+    """How walls, triggers, functions and tables differ from what this program makes."""

@@ -15,7 +15,7 @@ from treering.model.receipts import (
     ScrubReceipt,
 )
 from treering.model.scopes import parse_scope
-from treering.storage.postgres import eraser, roles, schema
+from treering.storage.postgres import eraser, layout, roles, schema
 from treering.storage.postgres.connections import connect, naming_faults
 
 if TYPE_CHECKING:
@@ -152,6 +152,9 @@ class Administration:
                 erasure_pending=eraser.pending(connection),
                 roles=roles.members(connection, address),
                 extensions=_extensions(connection),
+                differences=layout.differences(connection, address)
+                if schema.is_current(version)
+                else [],
             )
 
     @contextlib.contextmanager

@@ -59,12 +59,18 @@ GRANT EXECUTE ON FUNCTION
   TO {app}, {scoped};
 """
 _POLICIES: Final = """
+ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS stated ON {table};
 CREATE POLICY stated ON {table} TO {app}
   USING (scope = current_setting('treering.scope', true));
 DROP POLICY IF EXISTS granted ON {table};
 CREATE POLICY granted ON {table} TO {scoped}
   USING (scope IN (SELECT g.scope FROM grants AS g WHERE g.role = current_user));
+"""
+# A query of a partition itself goes by the partition's policies: there are none.
+_CLOSED: Final = """
+ALTER TABLE {part} ENABLE ROW LEVEL SECURITY;
+REVOKE ALL ON {part} FROM PUBLIC, {app}, {scoped};
 """
 _OWN_GRANTS: Final = """
 DROP POLICY IF EXISTS own ON grants;
@@ -119,6 +125,8 @@ def _let_in(connection: Connection, names: dict[str, sql.Identifier]) -> None:
         for table in WALLED:
             connection.execute(sql.SQL(_POLICIES).format(table=sql.Identifier(table), **names))
         connection.execute(sql.SQL(_OWN_GRANTS).format(**names))
+        for part in _partitions(connection):
+            connection.execute(sql.SQL(_CLOSED).format(part=sql.SQL(part), **names))
         if connection.info.server_version >= MAINTAIN_VERSION:
             _let_maintain(connection, names)
 
@@ -222,13 +230,17 @@ def _is_granted(connection: Connection, address: Address, role: str, scope: str 
 
 def _let_maintain(connection: Connection, names: dict[str, sql.Identifier]) -> None:
     # An application that erases must be able to drive the bytes out. It does not let it read.
+    tables = ", ".join((*_partitions(connection), *NAMING))
+    connection.execute(sql.SQL("GRANT MAINTAIN ON {} TO {}").format(sql.SQL(tables), names["app"]))
+
+
+def _partitions(connection: Connection) -> list[str]:
     found = connection.execute(
         "SELECT inhrelid::regclass::text FROM pg_inherits"
         " WHERE inhparent = ANY(%s::text[]::regclass[])",
         (list(SCRUBBED),),
-    ).fetchall()
-    tables = ", ".join((*(row[0] for row in found), *NAMING))
-    connection.execute(sql.SQL("GRANT MAINTAIN ON {} TO {}").format(sql.SQL(tables), names["app"]))
+    )
+    return [row[0] for row in found]
 
 
 def _check_name(address: Address, role: str) -> None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.encoding import name_key
-from treering.storage.postgres import runs, tool_calls
+from treering.storage.postgres import layout, runs, tool_calls
 from treering.storage.postgres.cuts import session_name
 
 if TYPE_CHECKING:
     from treering.model.scopes import Scope
+    from treering.storage.postgres.address import Address
     from treering.storage.postgres.connections import Connection
     from treering.storage.sealing import Opener
 
@@ -104,7 +105,29 @@ WHERE {{own}}
   AND length(e.salt) > {SALT_BYTES}
   AND NOT EXISTS (SELECT 1 FROM seals AS s WHERE s.scope = e.scope)
 """
+# Whoever appends holds the session's lock before he has a transaction id, and a number: both go up.
+_DISORDERED: Final = """
+SELECT count(*)
+FROM (
+  SELECT e.epoch, e.xid, e.position,
+    lag(e.epoch) OVER own AS epoch_before,
+    lag(e.xid) OVER own AS xid_before,
+    lag(e.position) OVER own AS position_before
+  FROM events AS e
+  WHERE {own}
+  WINDOW own AS (PARTITION BY e.scope, e.session ORDER BY e.seq)
+) AS e
+WHERE (e.epoch, e.xid) < (e.epoch_before, e.xid_before) OR e.position <= e.position_before
+"""
+_AHEAD: Final = """
+SELECT count(*)
+FROM events AS e
+WHERE {own}
+  AND (e.epoch, e.xid) >= ((SELECT enter_epoch()), pg_snapshot_xmax(pg_current_snapshot()))
+"""
 _FILED: Final = (
+    ("events would be followed in another order than they were recorded in", _DISORDERED),
+    ("events were moved behind all that come: followers would pass over others", _AHEAD),
     ("events carry flags that were never set", _ODD_FLAGS),
     ("events hold a blob that is gone", _LOST_BLOBS),
     ("payloads are sealed in a scope that is not marked as sealed", _UNMARKED),
@@ -180,6 +203,7 @@ class _Part(NamedTuple):
 
 def first_flaw(
     connection: Connection,
+    address: Address,
     opener: Opener,
     scope: Scope | None = None,
     session: int | None = None,
@@ -191,7 +215,11 @@ def first_flaw(
         connection.execute("SET LOCAL enable_seqscan = on")
         flaw = None
         if scope is None:
-            flaw = _flaw_of_scopes(connection) or _count(connection, _STRAYS, part)
+            flaw = (
+                _flaw_of_layout(connection, address)
+                or _flaw_of_scopes(connection)
+                or _count(connection, _STRAYS, part)
+            )
         if flaw is None and session is None:
             flaw = _count(connection, _IN_SCOPES, part) or _flaw_of_sets(connection, part)
         return (
@@ -220,6 +248,14 @@ def _count(
         if row and row[0]:
             return f"{row[0]} {complaint}"
     return None
+
+
+def _flaw_of_layout(connection: Connection, address: Address) -> str | None:
+    found = layout.differences(connection, address)
+    if not found:
+        return None
+    more = f" (and {len(found) - 1} more: see treering db status)" if len(found) > 1 else ""
+    return f"the schema is not as it was made: {found[0]}{more}"
 
 
 def _flaw_of_scopes(connection: Connection) -> str | None:

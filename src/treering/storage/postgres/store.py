@@ -221,10 +221,12 @@ class PostgresStore(MemoryKeeper):
         """Say what is wrong around the events of the ledger, a scope or a session, if anything."""
 
         def look(connection: Connection) -> str | None:
-            if scope is None or session_id is None:
-                return first_flaw(connection, self._opener, scope)
-            session = self._known.session(connection, scope, session_id)
-            return None if session is None else first_flaw(connection, self._opener, scope, session)
+            session = None
+            if scope is not None and session_id is not None:
+                session = self._known.session(connection, scope, session_id)
+                if session is None:
+                    return None
+            return first_flaw(connection, self._server.address, self._opener, scope, session)
 
         return self._server.read(look, scope)
 

@@ -25,6 +25,7 @@ from treering.storage.tool_queries import asked, statistics_of
 
 if TYPE_CHECKING:
     from treering.model.events import Header
+    from treering.model.followers import Mark
     from treering.model.runs import RunState
     from treering.model.scopes import Scope
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
@@ -135,7 +136,8 @@ class ToolRecords:
         # What has come since may be in the table, or not.
         waiting = tool_calls.unsettled(connection, scope, key, until)
         recent: set[object] = {*groups_of(waiting), *(fact.position for _, fact in waiting)}
-        after, more = (0, 0, 0), True
+        after: Mark = (0, 0, 0)
+        more = True
         with PrivateTable().using() as table:
             while more:
                 news = tool_calls.settled(connection, scope, key, after)

@@ -22,7 +22,13 @@ from treering.storage.sqlite.blanking import blank
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.forgetting import forget_name
 from treering.storage.sqlite.reader import LAST
-from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, session_name
+from treering.storage.sqlite.sql import (
+    fetch_all,
+    fetch_one,
+    fetch_value,
+    key_of_names,
+    session_name,
+)
 from treering.storage.sqlite.vouchers import vouchers
 
 if TYPE_CHECKING:
@@ -277,7 +283,7 @@ def _scope(connection: apsw.Connection, name: str) -> int:
 
 
 def _kind(connection: apsw.Connection, name: str) -> int:
-    key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
+    key = key_of_names(connection)
     return (
         fetch_value(
             connection, "SELECT id FROM names WHERE key = ?", (encoding.name_key(key, name),)

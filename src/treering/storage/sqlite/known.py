@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Final
 from treering.ledger.chain import SALT_BYTES, genesis, with_session
 from treering.ledger.records import forgotten_name
 from treering.storage.encoding import name_key
-from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, session_name
+from treering.storage.sqlite.sql import (
+    fetch_all,
+    fetch_one,
+    fetch_value,
+    key_of_names,
+    session_name,
+)
 from treering.storage.sqlite.timeline import timed_position
 
 if TYPE_CHECKING:
@@ -204,9 +210,7 @@ class Known:
         known = self.names.get(text)
         if known is None:
             if not self._name_key:
-                self._name_key = fetch_value(
-                    connection, "SELECT value FROM ledger WHERE name = 'name_key'"
-                )
+                self._name_key = key_of_names(connection)
             key = name_key(self._name_key, text)
             known = fetch_value(connection, "SELECT id FROM names WHERE key = ?", (key,))
             if known is None:

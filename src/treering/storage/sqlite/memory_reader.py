@@ -12,7 +12,7 @@ from treering.storage.runs import state_after
 from treering.storage.sqlite.reader import find_scope
 from treering.storage.sqlite.rows import EVENT, PAYLOAD_BYTES, POSITION, WITH_CONTENT
 from treering.storage.sqlite.sessions import SessionReader
-from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.sql import fetch_all, fetch_value, key_of_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +132,7 @@ def position_of(mark: Mark) -> int:
 
 def _numbers(connection: apsw.Connection, kinds: Sequence[str]) -> str:
     """Return the numbers of kinds, as far as there are events of them, with commas between."""
-    key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
+    key = key_of_names(connection)
     marks = ", ".join("?" * len(kinds))
     found = fetch_all(
         connection,

@@ -18,7 +18,13 @@ from treering.storage.sealing import Opener
 from treering.storage.sqlite import rows, runs, timeline
 from treering.storage.sqlite.known import Blobs, SessionTexts, Texts
 from treering.storage.sqlite.rows import EVENT, HEADER, PAYLOAD_BYTES, RECORD, WITH_CONTENT
-from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, session_name
+from treering.storage.sqlite.sql import (
+    fetch_all,
+    fetch_one,
+    fetch_value,
+    key_of_names,
+    session_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -495,7 +501,7 @@ def find_session(connection: apsw.Connection, scope: int, scope_key: bytes, name
 
 
 def _name(connection: apsw.Connection, text: str) -> int:
-    key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
+    key = key_of_names(connection)
     return (
         fetch_value(connection, "SELECT id FROM names WHERE key = ?", (name_key(key, text),)) or 0
     )

@@ -17,7 +17,7 @@ from treering.storage.encoding import name_key
 from treering.storage.sqlite import runs, schema, tool_calls
 from treering.storage.sqlite.database import Database
 from treering.storage.sqlite.known import SEALED_MARK
-from treering.storage.sqlite.sql import fetch_all, fetch_value, session_name
+from treering.storage.sqlite.sql import fetch_all, fetch_value, key_of_names, session_name
 
 if TYPE_CHECKING:
     from treering.model.scopes import Scope
@@ -328,7 +328,7 @@ def _all_timed(part: _Part) -> list[str]:
 
 def _has_wrong_keys(connection: apsw.Connection, opener: Opener, part: _Part) -> bool:
     """Whether a name, a session, an id or a blob is filed under a key that is not its own."""
-    key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
+    key = key_of_names(connection)
     names = connection.execute("SELECT key, name FROM names WHERE name IS NOT NULL")
     if any(name_key(key, name) != found for found, name in names):
         return True

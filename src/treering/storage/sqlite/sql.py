@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import apsw
 
+from treering.errors import Corrupt
 from treering.ledger.records import FORGOTTEN
 
 Row: TypeAlias = tuple[Any, ...]
@@ -40,3 +41,14 @@ def is_sound(connection: apsw.Connection) -> bool:
         return bool(fetch_value(connection, "PRAGMA integrity_check(1)") == "ok")
     except (apsw.Error, UnicodeDecodeError):
         return False
+
+
+def key_of_names(connection: apsw.Connection) -> bytes:
+    """Return the key of the hashes that names are found by. Raises Corrupt if it is gone."""
+    key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
+    if not isinstance(key, bytes):
+        raise Corrupt(
+            "the key that names are found by is gone from the ledger",
+            hint="keep a copy, then restore from an export or a backup",
+        )
+    return key

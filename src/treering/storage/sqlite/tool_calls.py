@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from treering.derive.tool_facts import TOOL_KINDS, read_fact
 from treering.model.codec import decode
 from treering.storage.encoding import GONE, name_key
-from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.sql import fetch_all, fetch_value, key_of_names
 from treering.storage.tool_calls import Placed, hashed, number, take_in
 from treering.storage.tool_table import take, write
 
@@ -215,7 +215,7 @@ def _scope_key(connection: apsw.Connection, scope: int) -> bytes:
 
 def name_id(connection: apsw.Connection, text: str) -> int:
     """Return the id of a name, 0 if nobody has it."""
-    key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
+    key = key_of_names(connection)
     return (
         fetch_value(connection, "SELECT id FROM names WHERE key = ?", (name_key(key, text),)) or 0
     )

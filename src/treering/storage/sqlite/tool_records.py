@@ -107,9 +107,10 @@ class ToolRecords:
             with naming_damage(self._database.path):
                 while start < seen:
                     start, _ = tool_calls.enter(source, table, start, until=seen, scope=place)
-            return tool_table.difference(
+            count, flaw = tool_table.difference(
                 tool_table.all_rows(source, place), tool_table.all_rows(table, place)
             )
+        return count, flaw
 
     def page(self, query: ToolQuery) -> list[ToolRecord]:
         """Return up to ``query.limit`` records in the query's direction."""

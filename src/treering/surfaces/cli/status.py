@@ -30,8 +30,16 @@ def lines_of(status: DatabaseStatus) -> Iterator[str]:
         ("replicas", _replicas(status)),
         ("erasure", [_erasure(status)]),
         ("roles", _roles(status.roles)),
+        ("changes", _changes(status)),
     ):
         yield from _titled(title, lines)
+
+
+def _changes(status: DatabaseStatus) -> Iterator[str]:
+    """Say how the schema differs from what this program makes, if it does."""
+    yield from status.differences
+    if status.differences:
+        yield "treering db init renews the walls: policies, grants; a backup has the rest"
 
 
 def sized(size: int) -> str:

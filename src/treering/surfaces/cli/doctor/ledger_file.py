@@ -187,3 +187,11 @@ def _server(path: str) -> Iterator[Finding]:
         f" {sized(status.bytes)}",
         fix=None if versions[0] >= versions[1] else "treering db init",
     )
+    if status.differences:
+        number = counted(len(status.differences), "change")
+        yield Finding(
+            level="error",
+            code="schema_changed",
+            message=f"{number} to its walls, triggers or functions: {status.differences[0]}",
+            fix="look at them with treering db status; treering db init renews the walls",
+        )

@@ -1,0 +1,146 @@
+"""Walls, triggers, functions and the order of following are part of what is verified."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+import treering
+from builders import ELSEWHERE, HERE, said
+from postgres_places import Place
+from surfaces.command_line import CommandLine
+from treering.storage.postgres import layout
+from treering.storage.postgres.address import parse_address
+from treering.storage.postgres.connections import connect
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from postgres_server import Server
+
+CHANGES: Final = {
+    "ALTER TABLE events DISABLE ROW LEVEL SECURITY": "table events was changed",
+    "ALTER TABLE events_00 DISABLE ROW LEVEL SECURITY": (
+        "row-level security of events_00 is switched off"
+    ),
+    "DROP POLICY granted ON events": "policy granted on events is missing",
+    "ALTER POLICY stated ON events USING (true)": "policy stated on events was changed",
+    "CREATE POLICY mine ON events USING (true)": "policy mine on events was added",
+    "GRANT SELECT ON events_00 TO PUBLIC": "SELECT on events_00 was granted to everybody",
+    "GRANT TRUNCATE ON events TO PUBLIC": "TRUNCATE on events was granted to everybody",
+    "ALTER TABLE sessions DISABLE TRIGGER forgetting": "trigger forgetting on sessions was changed",
+    "ALTER TABLE events_00 DISABLE TRIGGER forgetting": "trigger forgetting on events_00 was added",
+    "DROP TRIGGER counting ON sessions": "trigger counting on sessions is missing",
+    "CREATE TRIGGER spy AFTER INSERT ON events FOR EACH ROW EXECUTE FUNCTION note_entry()": (
+        "trigger spy on events was added"
+    ),
+    "CREATE RULE hide AS ON INSERT TO runs DO INSTEAD NOTHING": "rule hide on runs was added",
+    "CREATE OR REPLACE FUNCTION note_entry() RETURNS trigger LANGUAGE plpgsql"
+    " AS 'BEGIN RETURN NULL; END'": "function note_entry() was changed",
+    "ALTER FUNCTION enter_epoch() RESET search_path": "function enter_epoch() was changed",
+    "GRANT EXECUTE ON FUNCTION enter_epoch() TO PUBLIC": "function enter_epoch() was changed",
+    "CREATE FUNCTION extra() RETURNS int LANGUAGE sql AS 'SELECT 1'": "function extra() was added",
+    "DROP INDEX events_followed": "index events_followed is missing",
+    "CREATE INDEX summaries ON events_00 (summary)": "index summaries was added",
+    "ALTER TABLE events DROP CONSTRAINT events_epoch_check": (
+        "constraint events_epoch_check on events is missing"
+    ),
+    "CREATE TABLE copied (payload bytea)": "table copied was added",
+}
+
+
+@pytest.fixture
+def story(place: Place) -> Place:
+    """Return a ledger with its roles, two sessions and two scopes."""
+    place.administration.init(partitions=2)
+    with treering.open(place.url) as ledger:
+        for n in range(3):
+            ledger.append([said(f"event {n}", scope=scope) for scope in (HERE, ELSEWHERE)])
+    return place
+
+
+def test_the_layout_that_is_shipped_is_that_of_a_fresh_ledger(story: Place) -> None:
+    """If not, a migration or a role was changed: run tests/golden/make_layout.py."""
+    address = parse_address(story.url)
+    with connect(address) as connection:
+        found = layout.describe(connection, address)
+
+    assert found == layout._expected()
+
+
+@pytest.mark.parametrize("schema", ["treering", "user", "bare"])
+def test_a_ledger_is_as_it_was_made_whatever_it_is_called(server: Server, schema: str) -> None:
+    database = f"d_{secrets.token_hex(4)}"
+    server.create_database(database)
+    place = Place(server, database=database, schema=schema)
+    place.administration.init(partitions=1, with_roles=schema != "bare")
+
+    assert place.administration.status().differences == []
+    with treering.open(place.url) as ledger:
+        assert ledger.verify().intact
+
+
+@pytest.mark.parametrize(("statement", "difference"), CHANGES.items(), ids=CHANGES.values())
+def test_whatever_changes_the_schema_is_found(
+    story: Place, statement: str, difference: str
+) -> None:
+    story.sql(statement)
+
+    assert difference in story.administration.status().differences
+    with treering.open(story.url, mode="ro") as ledger:
+        proof = ledger.verify()
+    assert not proof.intact
+    assert proof.first_broken is not None
+    assert proof.first_broken.detail.startswith("the schema is not as it was made: ")
+
+
+def test_an_init_renews_the_walls(story: Place) -> None:
+    story.sql("DROP POLICY granted ON events")
+    story.sql("ALTER TABLE events DISABLE ROW LEVEL SECURITY")
+    story.sql("ALTER TABLE events_00 DISABLE ROW LEVEL SECURITY")
+    story.sql("GRANT SELECT ON events_01 TO PUBLIC")
+
+    story.administration.init()
+
+    assert story.administration.status().differences == []
+
+
+def test_status_and_doctor_say_so(
+    story: Place,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    story.sql("DROP TRIGGER counting ON sessions")
+    line = CommandLine(tmp_path / "unused.db", capsys, monkeypatch)
+    status = line("db", "status", "--db", story.url)
+    doctor = line("doctor", "--quick", "--scope", HERE, "--db", story.url)
+
+    assert "trigger counting on sessions is missing" in status.out
+    assert doctor.status == 1
+    assert "trigger counting on sessions is missing" in doctor.out
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET xid = (xid::text::bigint + 1000000)::text::xid8 WHERE seq = 3",
+        "UPDATE events SET xid = (xid::text::bigint + 1000000)::text::xid8 WHERE seq = 1",
+        "UPDATE events SET xid = '3'::xid8 WHERE seq = 3",
+        "UPDATE events SET epoch = epoch + 1 WHERE seq = 3",
+        "UPDATE events SET epoch = epoch + 1 WHERE seq = 2",
+        "UPDATE events SET position = position + 1000000 WHERE seq = 2",
+    ],
+)
+@pytest.mark.parametrize("scope", [(), (HERE,)])
+def test_an_event_that_followers_would_pass_over_is_found(
+    story: Place, statement: str, scope: tuple[str, ...]
+) -> None:
+    with treering.open(story.url, mode="ro") as ledger:
+        assert ledger.verify(*scope).intact
+    story.sql(statement)
+
+    with treering.open(story.url, mode="ro") as ledger:
+        assert not ledger.verify(*scope).intact
