@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 COMPANIONS: Final = (".memory", ".search")
 UNUSED: Final = "nothing refers to it"
+TOMBSTONE: Final = "of an expired event only its place, its link and its voucher are proved"
 SETTING: Final = "a setting, and no event: docs/integrity.md says that it is not proved"
 PROGRESS: Final = "how far a follower has come: that may be anywhere up to the last event"
 REPEATED: Final = "whoever lacks it derives it again from the events"
@@ -33,11 +34,16 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("ledger erasure_pending", "*"): "says that bytes are to be driven out: doctor looks for them",
     ("ledger *", "name doubled"): UNUSED,
     ("ledger forgettings", "*"): "tells other processes to read names again",
-    ("ledger tools_seen", "*"): REPEATED,
+    ("ledger tools_seen", "deleted"): REPEATED,
+    ("ledger tools_seen", "name changed"): REPEATED,
     ("retention", "*"): SETTING,
     ("cursors", "*"): PROGRESS,
     ("snapshots", "*"): f"{REPEATED}; one that does not fit its digest and seq is not read",
     ("names unused", "*"): UNUSED,
+    ("events expired", "event_id changed"): TOMBSTONE,
+    ("events expired", "kind changed"): TOMBSTONE,
+    ("events expired", "flags changed"): TOMBSTONE,
+    ("events expired", "schema_version changed"): TOMBSTONE,
 }
 """What cannot be found, by table and change, and why that proves nothing."""
 
@@ -138,9 +144,12 @@ class Table(NamedTuple):
 
     def place(self, row: str) -> str:
         """Return the name under which a row is allowed to change."""
-        if self.name not in {"ledger", "names"}:
+        if self.name not in {"events", "ledger", "names"}:
             return self.name
         with closing(sqlite3.connect(self.file)) as connection:
+            if self.name == "events":
+                flags = connection.execute(f"SELECT flags FROM events WHERE {row}").fetchone()
+                return "events expired" if flags[0] >= 64 else "events"
             found = f"SELECT name, rowid FROM {self.name} WHERE {row}"
             name, number = connection.execute(found).fetchone()
             if self.name == "ledger":
