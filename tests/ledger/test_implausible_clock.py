@@ -19,7 +19,7 @@ def clock() -> Clock:
 @pytest.fixture
 def dated(ledger: Ledger, clock: Clock) -> Ledger:
     """Return a ledger whose clock the test sets, with one event of today."""
-    drafter = Drafter(guard=lambda: Guard(key=b"tests"), mode="off", clock=clock)
+    drafter = Drafter(guard=lambda: Guard(key=b"tests"), mode="off", clock=clock, seals=lambda _: False)
     made = Ledger(ledger._store, drafter=drafter, clock=clock)
     made.append([said("one", ts_ms=NOON)])
     return made
@@ -64,6 +64,12 @@ def test_a_scope_that_rests_expires_while_the_ledger_is_in_use(dated: Ledger, cl
     clock.wait(2)
 
     assert dated.expire(HERE).deleted_total == 1
+
+
+def test_a_ledger_of_today_expires_what_it_recorded_today(dated: Ledger) -> None:
+    dated.append([said("a moment ago", ts_ms=NOON - 1)])
+
+    assert dated.expire(HERE, policy={"conversation.user": 0}).deleted_total == 1
 
 
 def test_a_ledger_with_nothing_to_remove_takes_any_clock(dated: Ledger, clock: Clock) -> None:
