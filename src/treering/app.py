@@ -85,6 +85,7 @@ def open(  # noqa: A001  (the public door is treering.open)
     try:
         ledger.spine(sinks, synthetic=synthetic)
         if mode == "rw":
+            ledger.rekey()
             ledger.recover()
     except BaseException:
         ledger.close()

@@ -244,12 +244,12 @@ def test_one_utterance_gives_no_more_than_its_share() -> None:
 
 
 def test_an_id_depends_on_evidence_and_statement_and_not_on_spelling() -> None:
-    one = same_statement_id("e1", "Lives in Ghent")
+    one = same_statement_id([b"1"], "Lives in Ghent")
 
     assert str(UUID(one)) == one
-    assert one == same_statement_id("e1", "lives in Ghent.")
-    assert one != same_statement_id("e2", "Lives in Ghent")
-    assert one != same_statement_id("e1", "Lives in Porto")
+    assert one == same_statement_id([b"1"], "lives in Ghent.")
+    assert one != same_statement_id([b"2"], "Lives in Ghent")
+    assert one != same_statement_id([b"1"], "Lives in Porto")
 
 
 @given(st.lists(st.text(max_size=60), max_size=4))

@@ -32,7 +32,8 @@ def main() -> None:
         say("in a run", 1_790_000_000_004, run_id="r1", run_seq=1, turn_id="t1", origin="kernel")
         ledger.redact("golden", event_id="erased")
         ledger.expire("golden", policy={"tool.call": 0}, now_ms=1_790_000_000_003)
-    Path(f"{path}.lock").unlink()
+    for beside in (".lock", ".memory", ".memory.lock"):
+        Path(f"{path}{beside}").unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ TO_SCHEMA_8: Final = """
 DROP FUNCTION count_session, count_scope CASCADE;
 ALTER TABLE scopes DROP COLUMN sessions, DROP COLUMN digest;
 DELETE FROM ledger WHERE name = 'scopes';
+DROP FUNCTION check_hiding CASCADE;
+DROP TABLE legacy_events;
+DELETE FROM ledger WHERE name = 'rekeyed_ms';
 UPDATE ledger SET value = '8' WHERE name = 'version';
 """
 TO_SCHEMA_7: Final = f"""

@@ -102,6 +102,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What counted its tokens, if that was not the built-in estimate."""
     digest: str
     """Of what it shows of the ledger: two contexts that show the same have the same."""
+    recipe: str
+    """Of the events that it shows, by their salted digests, and of what was cut of them. Unlike
+    ``digest`` it gives no word back, and may be recorded."""
 
 
 def assemble(
@@ -175,6 +178,7 @@ def assemble(
         ratio=budget.ratio,
         counter=None if budget.count is estimate else counter_name(budget.count),
         digest=_digest(shown),
+        recipe=_recipe(shown, [*opening, *window.lead, *window.events], [*mended, *fitted.repairs]),
     )
 
 
@@ -286,6 +290,18 @@ def _stretches(events: Sequence[Event], shown: set[str]) -> list[tuple[int, int]
             found.append((first, last))
             first = 0
     return [*found, (first, last)] if first else found
+
+
+def _recipe(
+    shown: Sequence[ModelMessage], events: Sequence[Event], repairs: Sequence[Repair]
+) -> str:
+    """Return a digest of what is shown that is made of no text."""
+    told = {one.event_id: [one.content_digest.hex(), one.redacted] for one in events}
+    messages = [
+        [type(one).__name__, [[cited, *told.get(cited, [])] for cited in one.event_ids]]
+        for one in shown
+    ]
+    return _digest([messages, [[one.code, one.event_id] for one in repairs]])
 
 
 def _digest(value: Any) -> str:

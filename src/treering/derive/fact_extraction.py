@@ -2,11 +2,13 @@
 
 Only the user makes facts. What an assistant says is not evidence, and what a tool returns counts
 only where it asks to be remembered: then it is handed on, marked, for the gate to keep apart. The
-same utterances always give the same candidates, and the same evidence the same id.
+same utterances always give the same candidates, and the same evidence the same id. That id is made
+under the salts of the evidence, which are erased with it: it gives no word back.
 """
 
 from __future__ import annotations
 
+import hmac
 import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Literal
@@ -97,6 +99,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was asked to be remembered."""
     correction: bool = False
     """Whether it takes back what was said before."""
+    sayings: tuple[tuple[str, ...], ...] = ()
+    """For each time it was said, the events that say it: of a correction, what it corrects comes
+    first. Empty if that is not known."""
 
 
 def extract_facts(utterances: Sequence[Utterance]) -> list[Candidate]:
@@ -117,10 +122,20 @@ def extract_facts(utterances: Sequence[Utterance]) -> list[Candidate]:
     return list(found.values())
 
 
-def same_statement_id(evidence_id: str, text: str) -> str:
-    """Return the id of a fact that was found in an event: the same whenever it is found again."""
-    told = f"{evidence_id}\0{normal(text)}".encode(errors="surrogatepass")
-    digest = sha256(told).hexdigest()
+def same_statement_id(salts: Sequence[bytes], text: str) -> str:
+    """Return the id of a fact that events with these salts say: the same when it is found again."""
+    told = normal(text).encode(errors="surrogatepass")
+    return _uuid(hmac.digest(b"".join(salts), told, "sha256").hex())
+
+
+def legacy_statement_id(evidence_id: str, text: str) -> str:
+    """Return the id that earlier versions gave a fact; its text can be guessed from that."""
+    return _uuid(
+        sha256(f"{evidence_id}\0{normal(text)}".encode(errors="surrogatepass")).hexdigest()
+    )
+
+
+def _uuid(digest: str) -> str:
     # The layout of a UUID of version 8, which is free for digests.
     variant = "89ab"[int(digest[16], 16) & 3]
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
@@ -189,6 +204,7 @@ def _explicit(utterance: Utterance, rest: str) -> Iterator[Candidate]:
                 importance=max(statement.importance, 8),
                 confidence=0.95,
                 evidence=(utterance.event_id,),
+                sayings=((utterance.event_id,),),
                 explicit=True,
             )
 
@@ -202,6 +218,7 @@ def _kept(utterance: Utterance, statement: Statement, *, correction: bool) -> It
         importance=statement.importance,
         confidence=statement.confidence,
         evidence=(utterance.event_id,),
+        sayings=((utterance.event_id,),),
         correction=correction,
     )
 
@@ -250,6 +267,7 @@ def _corrected(utterance: Utterance, context: Candidate, text: str) -> Iterator[
             importance=context.importance,
             confidence=0.9,
             evidence=(*context.evidence, utterance.event_id),
+            sayings=((*context.evidence, utterance.event_id),),
             explicit=context.explicit,
             correction=True,
         )
@@ -264,6 +282,7 @@ def _of_tool(utterance: Utterance) -> list[Candidate]:
             importance=1,
             confidence=0.1,
             evidence=(utterance.event_id,),
+            sayings=((utterance.event_id,),),
             role="tool",
             explicit=True,
         )
@@ -282,5 +301,6 @@ def _joined(known: Candidate | None, candidate: Candidate) -> Candidate:
         importance=max(known.importance, candidate.importance),
         confidence=max(known.confidence, candidate.confidence),
         evidence=tuple(dict.fromkeys((*known.evidence, *candidate.evidence))),
+        sayings=(*known.sayings, *candidate.sayings),
         explicit=known.explicit or candidate.explicit,
     )

@@ -2,7 +2,8 @@
 
 ``Meetings`` and ``met`` differ here, ``meetings`` and ``meeting`` do not. Names in code count whole
 and in parts; scripts without spaces count two characters at a time. Terms are kept as numbers that
-every process makes alike, so that no text lies where they are kept.
+every process makes alike under a key of the ledger, so that where they are kept no text lies, and
+none can be guessed without the ledger.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import re
 from array import array
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
-from zlib import crc32
 
 import Stemmer
 
@@ -43,9 +44,10 @@ def terms(text: str) -> list[str]:
     return [term for word in _words(text) if (term := _term(word))]
 
 
-def term_ids(text: str) -> array[int]:
-    """Return the terms of a text as numbers of 32 bits, the same in every process."""
-    return array("I", [number for word in _words(text) if (number := _number(word)) is not None])
+def term_ids(text: str, key: bytes = b"") -> array[int]:
+    """Return the terms of a text as numbers of 32 bits, the same in every process with ``key``."""
+    numbers = (_number(word, key) for word in _words(text))
+    return array("I", [number for number in numbers if number is not None])
 
 
 def _words(text: str) -> list[str]:
@@ -69,6 +71,8 @@ def _term(word: str) -> str:
 
 
 @lru_cache(_KEPT_WORDS_MAX)
-def _number(word: str) -> int | None:
+def _number(word: str, key: bytes) -> int | None:
     term = _term(word)
-    return crc32(term.encode()) if term else None
+    if not term:
+        return None
+    return int.from_bytes(blake2b(term.encode(), digest_size=4, key=key).digest(), "little")

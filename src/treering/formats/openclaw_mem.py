@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.loose import bounded, digest, fields_of, name, storable, time_ms, word
-from treering.formats.telling import Opening, Outcome, Record, Told
+from treering.formats.telling import Opening, Outcome, Record, Told, of_words
 from treering.model.events import REDACTED, SUMMARY_CHARACTERS_MAX
 from treering.model.kinds import EPISODE_KINDS
 from treering.model.parts import part_of
@@ -136,7 +136,7 @@ class OpenClawMemReader:
         self.sessions.setdefault(session, opening)
 
     def _key_of(self, row: dict[str, Any]) -> str:
-        content = f"ep-{digest(row)}"
+        content = of_words(f"ep-{digest(row)}")
         self._unnamed[content] += 1
         again = self._unnamed[content]
         return content if again == 1 else f"{content}~{again}"

@@ -25,7 +25,7 @@ from treering.formats.loose import (
     word,
 )
 from treering.formats.sayings import Saying, observation
-from treering.formats.telling import Opening, Outcome, Record, Told
+from treering.formats.telling import Opening, Outcome, Record, Told, of_words
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class OpenClawReceiptsReader:
         self._counts[content] = again
         if len(self._counts) > _LAST_KEYS_MAX:
             del self._counts[next(iter(self._counts))]
-        return f"rc-{content}" if again == 1 else f"rc-{content}~{again}"
+        return of_words(f"rc-{content}" if again == 1 else f"rc-{content}~{again}")
 
 
 READER: Final = OpenClawReceiptsReader

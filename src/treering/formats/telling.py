@@ -6,9 +6,28 @@ ledger: ids, forks and repeats are settled where the events are taken in.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+
+_OF_WORDS: Final = "~words~"
+"""Marks a key, or a session's name, that is made of what was said. An id of a log that holds it by
+chance is only hidden without need."""
+
+
+def of_words(key: str) -> str:
+    """Return a key that is made of what was said, marked as such: it is never stored as it is."""
+    return key if key.startswith(_OF_WORDS) else _OF_WORDS + key
+
+
+def is_of_words(key: str) -> bool:
+    """Whether ``key`` is made of what was said."""
+    return _OF_WORDS in key
+
+
+def unmarked(key: str) -> str:
+    """Return a key as it was before it was marked."""
+    return key.replace(_OF_WORDS, "")
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -36,7 +55,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     """The session's own id, as its agent names it; the reader has an Opening for it."""
     key: str
-    """Names the event, the same whenever and wherever it is read: from the log's own ids."""
+    """Names the event, the same whenever and wherever it is read: from the log's own ids, or else
+    ``of_words``."""
     kind: str
     summary: str
     ts_ms: int

@@ -1,8 +1,15 @@
-"""Bookmarks: how far somebody has come who reads other things than the ledger for it."""
+"""Bookmarks: how far somebody has come who reads other things than the ledger for it.
+
+They hold digests of what was read, and no erasure reaches them. So they are encrypted under the key
+that hides ids, which lies apart from the ledger.
+"""
 
 from __future__ import annotations
 
-from hashlib import sha256
+import hmac
+import os
+from base64 import b85decode, b85encode
+from hashlib import shake_256
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.model.codec import decode, encode
@@ -12,6 +19,8 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 _PREFIX: Final = "bookmark:"
+_NONCE_BYTES: Final = 16
+_CHECK_BYTES: Final = 8
 
 
 class Bookmarks:
@@ -23,17 +32,42 @@ class Bookmarks:
 
     def find(self, name: str) -> Any:
         """Return what was noted under ``name``; None if nothing was, or it cannot be read."""
-        kept = self._store.cursor(self._scope, _key(name))
+        if self._store.vault.find_id_key() is None:
+            return None
+        kept = self._store.cursor(self._scope, self._key(name))
         try:
-            return None if not kept else decode(kept.encode())
+            return None if not kept else decode(self._opened(b85decode(kept)))
         except ValueError:
             return None
 
     def keep(self, name: str, note: Any) -> None:
         """Note something as JSON under ``name``, in place of what was noted before."""
-        self._store.set_cursor(self._scope, _key(name), encode(note).decode())
+        sealed = b85encode(self._sealed(encode(note))).decode()
+        self._store.set_cursor(self._scope, self._key(name), sealed)
 
+    def _key(self, name: str) -> str:
+        # A name may be a path, which may name a person.
+        told = name.encode(errors="surrogateescape")
+        return _PREFIX + hmac.digest(self._store.vault.id_key(), told, "sha256").hex()[:32]
 
-def _key(name: str) -> str:
-    # A name may be a path, which may name a person.
-    return _PREFIX + sha256(name.encode(errors="surrogateescape")).hexdigest()[:32]
+    def _sealed(self, plain: bytes) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + self._masked(nonce, plain + self._check(nonce, plain))
+
+    def _opened(self, sealed: bytes) -> bytes:
+        """Return what was sealed. Raises ValueError if it was not sealed under this key."""
+        nonce = sealed[:_NONCE_BYTES]
+        opened = self._masked(nonce, sealed[_NONCE_BYTES:])
+        plain, check = opened[:-_CHECK_BYTES], opened[-_CHECK_BYTES:]
+        if not hmac.compare_digest(check, self._check(nonce, plain)):
+            raise ValueError("this is not a bookmark, or its key is not here")
+        return plain
+
+    def _check(self, nonce: bytes, plain: bytes) -> bytes:
+        return hmac.digest(self._store.vault.id_key(), nonce + plain, "sha256")[:_CHECK_BYTES]
+
+    def _masked(self, nonce: bytes, text: bytes) -> bytes:
+        """Return ``text`` added to a stream of the key and ``nonce``; twice gives it back."""
+        stream = shake_256(b"treering.bookmark.v1" + self._store.vault.id_key() + nonce)
+        mask = int.from_bytes(stream.digest(len(text)), "big")
+        return (int.from_bytes(text, "big") ^ mask).to_bytes(len(text), "big")

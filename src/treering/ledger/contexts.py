@@ -166,7 +166,8 @@ class Contexts:
             run_id=event.run_id,
             ts_ms=event.ts_ms,
             context=context,
-            exact=context.digest == asked.digest,
+            # Earlier versions recorded the digest of the texts.
+            exact=asked.digest in {context.recipe, context.digest},
         )
 
 

@@ -21,6 +21,7 @@ from treering.ledger.importing import read_export
 from treering.ledger.journal import LedgerJournal
 from treering.ledger.outlines import SessionQuery, list_sessions
 from treering.ledger.pruning import PRUNE_DAYS, sweep
+from treering.ledger.rekeying import rekey
 from treering.ledger.remembering import LedgerRecorder, Remembering
 from treering.ledger.search_texts import masked
 from treering.ledger.sessions import Session
@@ -343,6 +344,17 @@ class Ledger(Archive):
         """Return the notes that importers keep in a scope, of how far they have read."""
         return Bookmarks(self._store, parse_scope(scope))
 
+    def id_key(self) -> bytes:
+        """Return the key that hides ids made from words; it lies in the folder of keys."""
+        return self._store.vault.id_key()
+
+    def rekeyed_ms(self) -> int | None:
+        """Return when this ledger was rid of ids that words can be guessed from.
+
+        None if it never held any: it was made by a version that makes none.
+        """
+        return self._store.rekeyed_ms()
+
     def spine(
         self, sinks: Sequence[Sink] = (), *, synthetic: SyntheticPolicy | None = None
     ) -> Spine:
@@ -352,6 +364,13 @@ class Ledger(Archive):
         """
         self._kernel.add(sinks, synthetic)
         return self._spine
+
+    def rekey(self) -> int:
+        """Hide ids that earlier versions made of words that were erased; return how many.
+
+        Opening a ledger does it once.
+        """
+        return rekey(self._store, self._drafter)
 
     def recover(self, scope: str | None = None) -> int:
         """Close the runs of processes that are gone, in one scope or all; return how many.

@@ -127,6 +127,21 @@ class EventStore(MemoryStore, Protocol):
     def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
         """Return where the events with these ids stand, as far as there are such, erased or not."""
 
+    def rekeyed_ms(self) -> int | None:
+        """Return when the ledger was rid of ids that words can be guessed from; None if never."""
+
+    def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
+        """Return scope, id and kind of what was redacted before the ledger was rekeyed.
+
+        It is empty once ``settle_legacy`` was called, and for whoever may not call it.
+        """
+
+    def settle_legacy(self) -> int:
+        """Hide the ids of what had expired before the ledger was rekeyed; return how many.
+
+        From then on nothing of that time is left to be seen to.
+        """
+
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
 
@@ -324,7 +339,13 @@ class EventStore(MemoryStore, Protocol):
 
 
 class Vault(Protocol):
-    """Keeps the keys of sealed scopes, apart from the ledger."""
+    """Keeps the keys of sealed scopes, and the one that hides ids, apart from the ledger."""
+
+    def id_key(self) -> bytes:
+        """Return the key that hides ids, made when it is first needed. Raises StorageError."""
+
+    def find_id_key(self) -> bytes | None:
+        """Return the key that hides ids; None if none was needed yet."""
 
     def seals(self, scope: str) -> bool:
         """Whether the scope has a key in use."""

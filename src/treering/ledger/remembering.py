@@ -66,6 +66,19 @@ class LedgerRecorder:
         found = {one: self._store.find(scope, one) for one in event_ids}
         return {one for one, event in found.items() if event is None or event.redacted}
 
+    def salts(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the salts of the events with these ids, as far as they are not erased."""
+        found: dict[str, bytes] = {}
+        for event_id, place in self._store.known(scope, event_ids).items():
+            at = self._store.records(scope, place.session_id, after_seq=place.seq - 1, limit=1)
+            if at and at[0].seq == place.seq and at[0].salt is not None:
+                found[event_id] = at[0].salt
+        return found
+
+    def is_rekeyed(self) -> bool:
+        """Whether the ledger may hold ids that an earlier version made of texts."""
+        return self._store.rekeyed_ms() is not None
+
     def redact(self, scope: Scope, event_id: str) -> None:
         """Erase the content of an event."""
         self._journal.redact(scope, event_id)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from treering.derive.terms import term_ids
 from treering.memory.fusion import Ranking, Weights, rank, speaks_of
 from treering.memory.passages import passage_scores
 from treering.memory.placing import placed
@@ -54,7 +53,7 @@ class EventsShelf:
         copy = self.copy
         if not copy.count:
             return Ranked([], None)
-        terms = list(term_ids(query))
+        terms = list(copy.term_ids(query))
         matches = copy.lexicon.matches(terms)
         cosines, likeness = self._likeness(query)
         asked = matches.coverage if blend == "hybrid" else np.zeros_like(matches.coverage)

@@ -1,8 +1,9 @@
 """Extraction: facts are found in what was said, by rules or by a model, and go through the gate.
 
 A session is read from where it was last left. Every fact has an id that follows from its words and
-the event that says them, so reading twice, or after a crash, changes nothing, and what was rejected
-or erased stays so.
+the salts of the events that say them, so reading twice, or after a crash, changes nothing, and what
+was rejected or erased stays so. With the events their salts are erased, and the words cannot be
+guessed from the id.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.claim_relations import relation
-from treering.derive.fact_extraction import CORRECTION_REACH, extract_facts, same_statement_id
+from treering.derive.fact_extraction import (
+    CORRECTION_REACH,
+    extract_facts,
+    legacy_statement_id,
+    same_statement_id,
+)
 from treering.derive.remembered import hashed
 from treering.errors import InvalidInput
 from treering.memory.conversations import Found, stretches, whole
@@ -130,7 +136,7 @@ class Extracting:
     # Learning.
 
     def _learn(self, found: Sequence[Found], session_id: str) -> None:
-        facts = self._untold([_fact(one, session_id) for one in found])
+        facts = self._untold(self._facts(found, session_id))
         for look in range(LOOKS_MAX):
             cited = dict.fromkeys(one for fact in facts for one in fact.evidence)
             gone = self._recorder.gone(self._scope, list(cited))
@@ -144,6 +150,30 @@ class Extracting:
             else:
                 return
 
+    def _facts(self, found: Sequence[Found], session_id: str) -> list[NewFact]:
+        """Return what was found as facts, but for those whose evidence was erased meanwhile."""
+        sayings = [_saying(one.candidate) for one in found]
+        said_in = dict.fromkeys(event_id for saying in sayings for event_id in saying)
+        salts = self._recorder.salts(self._scope, list(said_in))
+        return [
+            _fact(one, session_id, [salts[event_id] for event_id in saying])
+            for one, saying in zip(found, sayings, strict=True)
+            if salts.keys() >= set(saying)
+        ]
+
+    def _erased_before(self, facts: Sequence[NewFact]) -> set[str]:
+        """Return the ids of facts that an earlier version learnt under another id, and erased."""
+        if not self._recorder.is_rekeyed():
+            return set()
+        legacy = {
+            f"memory:{legacy_statement_id(cited, fact.text)}": fact.fact_id
+            for fact in facts
+            for cited in fact.evidence
+        }
+        there = self._recorder.places(self._scope, list(legacy))
+        gone = self._recorder.gone(self._scope, list(there)) if there else set()
+        return {fact_id for one in gone if (fact_id := legacy[one]) is not None}
+
     def _untold(self, facts: Sequence[NewFact]) -> list[NewFact]:
         """Return facts without those that were made of the same words before.
 
@@ -152,6 +182,8 @@ class Extracting:
         """
         if not facts:
             return []
+        erased = self._erased_before(facts)
+        facts = [fact for fact in facts if fact.fact_id not in erased]
         held = self._holding()
         with held.lock:
             held.refresh()
@@ -189,7 +221,10 @@ def _told_now(candidate: Candidate, new: Collection[str]) -> Candidate:
     """
     fresh = [one for one in candidate.evidence if one in new]
     others = [one for one in candidate.evidence if one not in new] if candidate.correction else []
-    return msgspec.structs.replace(candidate, evidence=(*fresh, *others))
+    sayings = [one for one in candidate.sayings if one[-1] in new]
+    return msgspec.structs.replace(
+        candidate, evidence=(*fresh, *others), sayings=tuple(sayings or candidate.sayings)
+    )
 
 
 def _attributed(found: Sequence[Found], stretch: Stretch) -> list[Found]:
@@ -205,7 +240,15 @@ def _attributed(found: Sequence[Found], stretch: Stretch) -> list[Found]:
     return [one for _, one in sorted(kept, key=lambda pair: pair[0])]
 
 
-def _fact(found: Found, session_id: str) -> NewFact:
+def _saying(candidate: Candidate) -> tuple[str, ...]:
+    """Return the events that say it, when it was said first; all that are cited, if nobody knows.
+
+    All of their salts go into its id: none of them alone may give the words of another back.
+    """
+    return candidate.sayings[0] if candidate.sayings else candidate.evidence[:EVIDENCE_MAX]
+
+
+def _fact(found: Found, session_id: str, salts: Sequence[bytes]) -> NewFact:
     candidate = found.candidate
     return NewFact(
         text=candidate.text,
@@ -216,7 +259,7 @@ def _fact(found: Found, session_id: str) -> NewFact:
         evidence=candidate.evidence[:EVIDENCE_MAX],
         session=session_id,
         origin=candidate.role,
-        fact_id=same_statement_id(candidate.evidence[0], candidate.text),
+        fact_id=same_statement_id(salts, candidate.text),
     )
 
 

@@ -169,5 +169,6 @@ def _clamped(candidate: Candidate, cited: Sequence[Spoken]) -> Candidate:
         importance=min(max(candidate.importance, 1), 10),
         confidence=min(max(sure, 0.0), CONFIDENCE_MAX),
         evidence=tuple(one.utterance.event_id for one in cited),
+        sayings=(),
         role="tool" if is_tool else "user",
     )

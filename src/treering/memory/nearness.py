@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.derive.fact_noise import is_filler
 from treering.derive.memory_texts import memory_texts, question_text
-from treering.derive.terms import term_ids
 from treering.memory.alignment import content_words
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Near:
         self._clauses = [] if query is None else clauses(query)
         self.words: Scores = np.zeros(holding.shelf.count, np.float32)
         for one in self._clauses:
-            coverage = holding.shelf.lexicon.matches(list(term_ids(one))).coverage
+            coverage = holding.shelf.lexicon.matches(list(holding.shelf.term_ids(one))).coverage
             self.words = np.maximum(self.words, coverage)
         self._query = holding.shelf.embedded(self._clauses) if self._clauses else None
 

@@ -116,6 +116,9 @@ class MemoryStore(Protocol):
     ) -> list[tuple[int, float]] | None:
         """Return numbers of documents and cosines, by an index of neighbours; None without one."""
 
+    def term_key(self, scope: Scope) -> bytes:
+        """Return the key that the words of a scope are hashed under; empty if it is not there."""
+
     def events_at_positions(self, scope: Scope, positions: Sequence[int]) -> list[Event]:
         """Return events of a scope by position, as far as they are there and not erased."""
 
@@ -137,6 +140,12 @@ class Recorder(Protocol):
 
     def gone(self, scope: Scope, event_ids: Sequence[str]) -> set[str]:
         """Return those of the events with these ids whose content was erased or has expired."""
+
+    def salts(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the salts of the events with these ids, as far as they are not erased."""
+
+    def is_rekeyed(self) -> bool:
+        """Whether the ledger may hold ids that an earlier version made of texts."""
 
     def redact(self, scope: Scope, event_id: str) -> None:
         """Erase the content of an event."""

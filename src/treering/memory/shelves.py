@@ -14,6 +14,7 @@ from treering.memory.records import Document, Entry
 from treering.memory.vectors import pack, unpack
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
@@ -53,6 +54,7 @@ class Copy:
         self.generation = -1
         """Changes when all was read anew."""
         self._newest = 0
+        self._term_key = b""
         self.count = 0
         self.strangers = 0
         """Documents without a vector of the embedder in use."""
@@ -113,7 +115,7 @@ class Copy:
         step = self._store.follow_documents(
             self._scope,
             self._shelf,
-            lambda events: entries(events, texts, self.embedder),
+            lambda events: entries(events, texts, self.embedder, self.term_ids),
             embedder="" if self.embedder is None else self.embedder.name,
         )
         if progress is not None and step.events:
@@ -138,7 +140,9 @@ class Copy:
         by_position = {event.position: event for event in listed}
         name = "" if self.embedder is None else self.embedder.name
         page = []
-        for number, entry in enumerate(entries(listed, texts, self.embedder), self._newest + 1):
+        for number, entry in enumerate(
+            entries(listed, texts, self.embedder, self.term_ids), self._newest + 1
+        ):
             event = by_position[entry.position]
             page.append((number, Document(
                 position=event.position, session=0, seq=event.seq, ts_ms=event.ts_ms,
@@ -214,6 +218,13 @@ class Copy:
         self._filled = needed
 
     # Finding.
+
+    def term_ids(self, text: str) -> array[int]:
+        """Return the terms of a text as the numbers that they are kept as."""
+        from treering.derive.terms import term_ids  # noqa: PLC0415
+
+        self._term_key = self._term_key or self._store.term_key(self._scope)
+        return term_ids(text, self._term_key)
 
     @property
     def vectors(self) -> Matrix | None:
@@ -327,10 +338,13 @@ def _nearest(vectors: Matrix, query: Matrix) -> NDArray[np.float32]:
     return best
 
 
-def entries(events: Sequence[Event], texts: Texts, embedder: Embedder | None) -> list[Entry]:
+def entries(
+    events: Sequence[Event],
+    texts: Texts,
+    embedder: Embedder | None,
+    term_ids: Callable[[str], array[int]],
+) -> list[Entry]:
     """Return how events are entered: their words as numbers, their meaning as vectors."""
-    from treering.derive.terms import term_ids  # noqa: PLC0415
-
     told = [(event, texts(event)) for event in events]
     told = [(event, parts) for event, parts in told if parts]
     every = [part for _, parts in told for part in parts]

@@ -56,9 +56,10 @@ def showing(context: Context, *, model: str | None) -> Entry:
         ratio=context.ratio,
         counter=context.counter,
         until_seq=context.until_seq,
-        digest=context.digest,
+        digest=context.recipe,
         shown=context.shown,
-        contributed=context.contributed,
+        # Without the digests: words that are erased elsewhere could be guessed from them.
+        contributed=[msgspec.structs.replace(one, digest="") for one in context.contributed],
         report=context.report[:REPORT_MAX],
     )
     part = ContextAssembled(

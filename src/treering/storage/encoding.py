@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from uuid_utils import UUID
@@ -28,6 +28,9 @@ GONE: Final = ERASED | EXPIRED
 """Any of these: nothing is left of what it said."""
 
 Row = tuple[Any, ...]
+Value = TypeVar("Value")
+_BY_DICE: Final = frozenset({4, 7})
+"""Versions of UUIDs that are random."""
 
 PREVIEW_CHARACTERS: Final = 200
 PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -49,6 +52,23 @@ def id_key(scope_key: bytes, event_id: str) -> tuple[bytes, bool]:
 def name_key(key: bytes, name: str) -> bytes:
     """Return a keyed hash of ``name``, so that no index holds the name itself."""
     return hmac.digest(key, name.encode(), "sha256")[:16]
+
+
+def is_guessable(event_id: bytes, flags: int) -> bool:
+    """Whether somebody who tries guesses could find an id: one that was not made by dice."""
+    return bool(flags & NAMED) or event_id[6] >> 4 not in _BY_DICE
+
+
+def hidden_key(id_key: bytes, event_key: bytes) -> bytes:
+    """Return the 16 bytes that stand for the id of what is gone, so that nobody can guess it."""
+    return hmac.digest(id_key, event_key, "sha256")[:16]
+
+
+def either_key(id_key: bytes | None, keys: dict[bytes, Value]) -> dict[bytes, Value]:
+    """Return ``keys`` with those beside that ids have when what they stood for is gone."""
+    if id_key is None:
+        return keys
+    return {**{hidden_key(id_key, key): value for key, value in keys.items()}, **keys}
 
 
 def stub(payload: bytes) -> bytes:

@@ -31,6 +31,8 @@ except ImportError:  # Windows has no flock: change keys from one process at a t
 
 FORMAT: Final = "treering.keys.v1"
 SUFFIX: Final = ".key"
+IDS: Final = "ids.secret"
+"""The file of the key that ids made from words, and ids of what was erased, are hashed under."""
 LOCK: Final = "lock"
 ATTEMPTS_MAX: Final = 5
 """How often a file is read that is being replaced meanwhile."""
@@ -79,6 +81,35 @@ class KeyFolder:
         self._ledger_id = cache(ledger_id)
         self._paths: dict[str, str] = {}
         self._opened: dict[str, _Opened] = {}
+        self._id_key = b""
+
+    def id_key(self) -> bytes:
+        """Return the key that hides ids; it is made when it is first needed. Raises StorageError.
+
+        All ledgers of a folder share it, so that a copy knows the ids of what was erased.
+        """
+        return self.find_id_key() or self._make_id_key()
+
+    def find_id_key(self) -> bytes | None:
+        """Return the key that hides ids; None if none was needed yet."""
+        if not self._id_key:
+            self._id_key = _read_id_key(self._folder() / IDS)
+        return self._id_key or None
+
+    def _make_id_key(self) -> bytes:
+        path = self._folder() / IDS
+        try:
+            _make_folder(path.parent)
+            with _alone(path.parent):
+                key = _read_id_key(path)
+                if not key:
+                    draft = path.with_suffix(".draft")
+                    _wipe(draft)
+                    key = os.urandom(KEY_BYTES)
+                    _replace(path, draft, key.hex().encode(), overwriting=False)
+        except OSError as error:
+            raise _unusable(str(path), error) from error
+        return key
 
     # For those who seal and open.
 
@@ -261,6 +292,21 @@ def _out_of_use(scope: str) -> KeyMissing:
         f"no key of scope {scope} is in use: they were destroyed, or are about to be",
         hint=f"make the next one: treering keys create --scope {scope}",
     )
+
+
+def _read_id_key(path: Path) -> bytes:
+    """Return the key that hides ids; nothing if there is none. Raises Corrupt."""
+    try:
+        text = path.read_bytes().strip()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise _unusable(str(path), error) from error
+    with contextlib.suppress(ValueError):
+        key = bytes.fromhex(text.decode())
+        if len(key) == KEY_BYTES:
+            return key
+    raise Corrupt(f"{path} does not hold a key", hint="put back the copy that you keep of it")
 
 
 def _key(opened: _Opened, generation: int) -> AesKey | None:

@@ -10,6 +10,7 @@ import msgspec
 
 from treering.formats.gemini import GeminiReader
 from treering.formats.records import read_records
+from treering.formats.telling import unmarked
 from treering.model.times import instant
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def read(
 
 def plain_key(key: str | None) -> str:
     """Return a key without the version of what it names."""
-    return re.sub(r"\.v[0-9a-f]{8}$", "", key or "")
+    return re.sub(r"\.v[0-9a-f]{8}$", "", unmarked(key or ""))
 
 
 def told(*records: Any, kind: str = "") -> list[Told]:

@@ -227,7 +227,7 @@ class Extraction:
         session = _named(row, "sessionKey", "session_id", "session") or owner.session
         told: dict[str, Any] = {
             "schema": SPOOL_SCHEMA,
-            "event_id": _event_id(path, line, row, session, kind, text),
+            "event_id": _event_id(path, line, row, session, kind),
             "ts_ms": place.last_ts_ms,
             "scope": scope,
             "session_id": session,
@@ -286,15 +286,14 @@ class Extraction:
         return len(lines)
 
 
-def _event_id(
-    path: Path, line: Line, row: dict[str, Any], session: str, kind: str, text: str
-) -> str:
+def _event_id(path: Path, line: Line, row: dict[str, Any], session: str, kind: str) -> str:
     # A row's own id outlasts that its file is moved, or written anew after a compaction, and is
     # that under which an import of the same log knows it.
     own = _named(row, "id")
     if own:
         return named_id(openclaw.NAME, session, own)
-    place = f"{path}:{line.start}:{kind}:{text}"
+    # Never by its text, which could be guessed from an id when it is erased.
+    place = f"{path}:{line.start}:{kind}:{_time(row)}"
     return f"ep-{sha256(place.encode(errors='replace')).hexdigest()[:ID_DIGITS]}"
 
 

@@ -67,7 +67,11 @@ class Ingest:
         self._place = place
         self._quarantine = quarantine
         self._reader = LineReader(
-            guard=guard, caps=caps, scope=scope, allows_markers=allows_markers
+            guard=guard,
+            caps=caps,
+            scope=scope,
+            id_key=ledger.id_key,
+            allows_markers=allows_markers,
         )
 
     def once(self, upkeep: Upkeep = "none", *, suffix: str = "ingested") -> IngestReceipt:

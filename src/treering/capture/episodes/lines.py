@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
 import re
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -19,6 +19,8 @@ from treering.model.kinds import EPISODE_KINDS
 from treering.model.scopes import GLOBAL, PUNCTUATION, parse_scope
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treering.capture.episodes.bounds import Caps
     from treering.capture.episodes.files import Line
     from treering.capture.secrets import Guard
@@ -55,12 +57,19 @@ class LineReader:
     """
 
     def __init__(
-        self, *, guard: Guard, caps: Caps, scope: Scope | None, allows_markers: bool = False
+        self,
+        *,
+        guard: Guard,
+        caps: Caps,
+        scope: Scope | None,
+        id_key: Callable[[], bytes],
+        allows_markers: bool = False,
     ) -> None:
         self._guard = guard
         self._caps = caps
         self._scope = scope
         self._allows_markers = allows_markers
+        self._id_key = id_key
 
     def read(self, line: Line, *, generation: int, ts_ms: int) -> Taken:
         """Return the event of ``line``; ``ts_ms`` is its time if it has none of its own.
@@ -104,7 +113,7 @@ class LineReader:
                 summary=_shortened(summary) if summary_cut else summary,
                 payload=kept,
                 refs=_marked(links) if redacted else links,
-                event_id=check_id(_text(stated.get("event_id")) or _made_id(line, generation)),
+                event_id=check_id(_text(stated.get("event_id")) or self._made_id(line, generation)),
                 ts_ms=time_ms,
                 origin=ORIGIN,
             ),
@@ -125,6 +134,12 @@ class LineReader:
             return self._scope, told
         named = _text(stated.get("scope"))
         return parse_scope(named) if named else marked or GLOBAL, told
+
+    def _made_id(self, line: Line, generation: int) -> str:
+        # A spool that was emptied begins anew: the same line in the same place is another event.
+        place = f"{generation}:{line.start}:" if generation else f"{line.start}:"
+        digest = hmac.digest(self._id_key(), place.encode() + line.body, "sha256")
+        return f"ep-{digest.hex()[:ID_DIGITS]}"
 
     def _is_suspicious(self, content: Any) -> bool:
         try:
@@ -222,12 +237,6 @@ def _time(value: Any) -> int:
 
 def _seconds(value: Any) -> bool:
     return looks_like_seconds(int(value))
-
-
-def _made_id(line: Line, generation: int) -> str:
-    # A spool that was emptied begins anew: the same line in the same place is another event.
-    place = f"{generation}:{line.start}:" if generation else f"{line.start}:"
-    return f"ep-{sha256(place.encode() + line.body).hexdigest()[:ID_DIGITS]}"
 
 
 def _marked(refs: Any) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.capture.intake import BOOKMARK_SCOPE
-from treering.capture.intake.event_ids import named_id
 from treering.capture.intake.pasts import Pasts
 from treering.capture.intake.sessions import Sessions
 from treering.errors import DuplicateEvent
+from treering.formats.telling import of_words
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def note_decision(ledger: Ledger, decision: Decision, *, scope: str | None = Non
             told.summary,
             payload=told.payload,
             refs=told.refs,
-            event_id=named_id(form, told.session, told.key),
+            event_id=sessions.ids.named(told.session, of_words(told.key)),
             ts_ms=told.ts_ms,
             origin=form,
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.capture.intake.identities import NO_TIME_MS, Fresh, Identities, Waiting
 from treering.capture.quarantine import LINE_FAULTS, reason_of
 from treering.errors import Conflict, DuplicateEvent
+from treering.formats.telling import is_of_words
 from treering.model.events import NewEvent
 from treering.model.fields import TIME_MS_MAX, looks_like_seconds
 
@@ -77,7 +78,7 @@ class Entrance:
                         one.failed = _refusal(error)
                         continue
                     pairs = of_sessions[told.session] = by_scope.setdefault(scope, [])
-                    self._tally.sessions[told.session] = None
+                    self._tally.sessions[self._sessions.ids.hidden(told.session)] = None
                 pairs.append((one, told))
         for scope, pairs in by_scope.items():
             self._enter(scope, pairs)
@@ -171,6 +172,9 @@ class Entrance:
         kind, refs, payload = told.kind, told.refs, told.payload
         if kind in _AIMED:
             kind, refs, payload = self._aimed(scope, told)
+        if refs and any(type(one) is str and is_of_words(one) for one in refs.values()):
+            hidden = self._sessions.ids.hidden
+            refs, payload = hidden(refs), hidden(payload)
         sessions = self._sessions
         if looks_like_seconds(told.ts_ms):
             refs = {**(refs or {}), "stated_seconds": told.ts_ms}
@@ -198,7 +202,7 @@ class Entrance:
         refs = dict(told.refs or {})
         if told.kind == "session.undone":
             if place is None:
-                told_of = {"record": "rewind", "rewinds_to": told.first}
+                told_of = {"record": "rewind", "rewinds_to": self._sessions.ids.hidden(told.first)}
                 return "ops.observation", {"observed": "rewind"}, told_of
             return told.kind, {"turns": 1, **refs, "from_seq": place.seq}, None
         payload = dict(told.payload or {})

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.capture.intake.event_ids import global_id, named_id
 from treering.formats import openclaw_mem
-from treering.formats.telling import Outcome, Told
+from treering.formats.telling import Outcome, Told, of_words
 from treering.model.codec import encode
 
 if TYPE_CHECKING:
@@ -57,12 +56,15 @@ class Identities:
         self._teller = teller
         self._sessions = sessions
         self._form = form
+        self._made = sessions.ids
 
     def unknown(self, scope: Scope, pairs: Sequence[tuple[Waiting, Told]]) -> list[Fresh]:
         """Return those that are not known yet; note what a session shares with others."""
         candidates = [self._ids(scope, told) for _, told in pairs]
         every = dict.fromkeys(one for ids in candidates for one in ids)
         known: dict[str, Place | None] = {**self._pasts.known(scope, list(every))}
+        if self._pasts.has_legacy_ids:
+            self._take_up_legacy(scope, pairs, candidates, known)
         self._tell_apart(scope, pairs, candidates, known)
         if self._teller.keys_are_global:
             self._tell_again(scope, pairs, candidates, known)
@@ -75,6 +77,26 @@ class Identities:
             known[own] = None
             fresh.append(Fresh(waiting, told, own))
         return fresh
+
+    def _take_up_legacy(
+        self,
+        scope: Scope,
+        pairs: Sequence[tuple[Waiting, Told]],
+        candidates: list[list[str]],
+        known: dict[str, Place | None],
+    ) -> None:
+        """Have events that an earlier version recorded go by the ids that they have."""
+        earlier: list[tuple[list[str], int, str]] = []
+        for (_, told), ids in zip(pairs, candidates, strict=True):
+            for at, session in enumerate(self._homes(scope, told)):
+                legacy = self._made.legacy(session, told.key)
+                if legacy is not None and ids[at] not in known:
+                    earlier.append((ids, at, legacy))
+        found = self._pasts.known(scope, list(dict.fromkeys(one for _, _, one in earlier)))
+        for ids, at, legacy in earlier:
+            if legacy in found:
+                ids[at] = legacy
+                known[legacy] = found[legacy]
 
     def _tell_again(
         self,
@@ -90,7 +112,7 @@ class Identities:
         for (_, told), ids in zip(pairs, candidates, strict=True):
             place = None if told.kind.startswith(_BESIDE) else known.get(ids[0])
             if place is not None and self._sessions.lacks(scope, told.session, place):
-                ids[0] = named_id(self._form, told.session, told.key)
+                ids[0] = self._own_id(scope, told.session, told.key)
                 late.append(ids[0])
         known |= self._pasts.known(scope, list(dict.fromkeys(late)))
 
@@ -117,22 +139,32 @@ class Identities:
             before = place.ts_ms if place is not None else told_ms.setdefault(ids[0], told.ts_ms)
             if before not in {0, told.ts_ms}:
                 said = sha256(encode([told.kind, told.payload])).hexdigest()
-                ids[0] = named_id(self._form, told.session, f"{told.key}\0{said}")
+                ids[0] = self._own_id(scope, told.session, of_words(f"{told.key}\0{said}"))
                 apart.append(ids[0])
                 waiting.is_apart = True
         known |= self._pasts.known(scope, list(dict.fromkeys(apart)))
 
     def _ids(self, scope: Scope, told: Told) -> list[str]:
         """Return the id of an event, then those that it has if it is of the past of a fork."""
+        return [self.id(session, told.key) for session in self._homes(scope, told)]
+
+    def _homes(self, scope: Scope, told: Told) -> list[str]:
+        """Return the sessions in which an event may be known; none, if its key holds everywhere."""
         if self._teller.keys_are_global:
-            return [self.id("", told.key)]
+            return [""]
         opening = self._teller.sessions.get(told.session)
-        roots = self._sessions.roots(scope, told.session, opening)
-        return [self.id(root, told.key) for root in (told.session, *roots)]
+        return [told.session, *self._sessions.roots(scope, told.session, opening)]
+
+    def _own_id(self, scope: Scope, session: str, key: str) -> str:
+        """Return the id of an event of a session; the one that it has, if it is known."""
+        legacy = self._made.legacy(session, key) if self._pasts.has_legacy_ids else None
+        if legacy is not None and self._pasts.known(scope, [legacy]):
+            return legacy
+        return self._made.named(session, key)
 
     def id(self, session: str, key: str) -> str:
         """Return the id of an event; of one whose key holds everywhere, without a session."""
-        return named_id(self._form, session, key) if session else global_id(self._form, key)
+        return self._made.named(session, key) if session else self._made.everywhere(key)
 
     def _is_inherited(
         self, scope: Scope, told: Told, ids: Sequence[str], known: dict[str, Place | None]
@@ -151,9 +183,12 @@ class Identities:
     def place(self, scope: Scope, session: str, key: str) -> Place | None:
         """Return where an earlier event of a session stands, in its own part or its parents'."""
         # What the session had to tell again itself goes before what it repeats.
-        ids = [named_id(self._form, session, key), self.id("", key)]
+        homes = [session, ""]
         if not self._teller.keys_are_global:
             roots = self._sessions.ancestors(scope, session, self._teller.sessions.get(session))
-            ids = [self.id(root, key) for root in (session, *roots)]
+            homes = [session, *roots]
+        ids = [self.id(home, key) for home in homes]
+        if self._pasts.has_legacy_ids:
+            ids += [one for home in homes if (one := self._made.legacy(home, key)) is not None]
         known = self._pasts.known(scope, ids)
         return next((known[one] for one in ids if one in known), None)

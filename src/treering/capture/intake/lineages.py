@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from treering.capture.intake.event_ids import named_id
-from treering.errors import InvalidInput
-from treering.model.fields import check_name
-
 if TYPE_CHECKING:
+    from treering.capture.intake.event_ids import EventIds
     from treering.capture.intake.pasts import Pasts
     from treering.ledger.records import Place
     from treering.model.scopes import Scope
@@ -22,9 +18,9 @@ ROOTS_MAX: Final = 50
 class Lineages:
     """Finds what the sessions of one format go on from."""
 
-    def __init__(self, pasts: Pasts, form: str) -> None:
+    def __init__(self, pasts: Pasts, ids: EventIds) -> None:
         self._pasts = pasts
-        self._form = form
+        self._ids = ids
         self._stems: dict[tuple[Scope, str], dict[str, float]] = {}
         """Of each session, how far it has whose events."""
         self._words: dict[tuple[Scope, str], list[int]] = {}
@@ -49,7 +45,7 @@ class Lineages:
         return place.seq <= stems.get(place.session_id, 0)
 
     def _stems_of(self, scope: Scope, session: str) -> dict[str, float]:
-        one: str | None = ledger_name(session, self._form)
+        one: str | None = self._ids.session(session)
         until = float("inf")
         found: dict[str, float] = {}
         while one is not None and one not in found and len(found) < ROOTS_MAX:
@@ -76,19 +72,19 @@ class Lineages:
 
         If what it was ``forked_from`` has not come yet, it is to be found by that one.
         """
-        own = named_id(self._form, session, "imported")
+        own = self._ids.named(session, "imported")
         every = [own] if forked_from is None else [self._stand_in_id(forked_from), own]
         known = self._pasts.known(scope, every)
         if forked_from is not None and self._has_come(scope, forked_from):
             every = [own]
-        name = ledger_name(session, self._form)
+        name = self._ids.session(session)
         # Whoever opened it may have come no further, or be about to.
         is_marked = any(place.session_id == name for place in known.values())
         return [] if is_marked else [one for one in every if one not in known]
 
     def _stand_in_id(self, session: str) -> str:
         """Return the id of the event by which a fork is found before its parent has come."""
-        return named_id(self._form, session, "fork")
+        return self._ids.named(session, "fork")
 
     def is_awaited(self, scope: Scope, session: str) -> bool:
         """Whether a fork of a session came before it."""
@@ -97,22 +93,13 @@ class Lineages:
     def _before(self, scope: Scope, session: str) -> str | None:
         """Return what a session goes on from; what stands in for it, if it has not come yet."""
         if self._has_come(scope, session):
-            return self._pasts.line(scope, ledger_name(session, self._form)).parent
+            return self._pasts.line(scope, self._ids.session(session)).parent
         place = self._stand_in(scope, session)
         return None if place is None else place.session_id
 
     def _has_come(self, scope: Scope, session: str) -> bool:
-        return self._pasts.line(scope, ledger_name(session, self._form)).head > 0
+        return self._pasts.line(scope, self._ids.session(session)).head > 0
 
     def _stand_in(self, scope: Scope, session: str) -> Place | None:
         event_id = self._stand_in_id(session)
         return self._pasts.known(scope, [event_id]).get(event_id)
-
-
-def ledger_name(session: str, form: str, between: str = "-") -> str:
-    """Return the name of a session, or an agent, as it is if a ledger can hold it."""
-    try:
-        return check_name(session, "name")
-    except InvalidInput:
-        digest = sha256(session.encode(errors="surrogatepass")).hexdigest()[:16]
-        return f"{form}{between}{digest}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -52,6 +53,11 @@ class Pasts:
             places = ((one, self._places.get((scope, one))) for one in event_ids)
             found |= {one: place for one, place in places if place is not None}
         return found
+
+    @cached_property
+    def has_legacy_ids(self) -> bool:
+        """Whether the ledger may hold ids that an earlier version made of what was said."""
+        return self._ledger.rekeyed_ms() is not None
 
     def line(self, scope: Scope, session: str) -> Line:
         """Return how far a session has come."""

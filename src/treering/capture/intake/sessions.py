@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from treering.capture.intake.event_ids import EventIds, ledger_name
 from treering.capture.intake.homes import Homes
-from treering.capture.intake.lineages import Lineages, ledger_name
+from treering.capture.intake.lineages import Lineages
 from treering.errors import Conflict, DuplicateEvent, NotFound
-from treering.formats.telling import Told
+from treering.formats.telling import Told, is_of_words, unmarked
 from treering.ledger.records import Place
 from treering.model.parts import SessionImported
 from treering.model.scopes import Scope
@@ -60,7 +61,8 @@ class Sessions:
     ) -> None:
         self._ledger = ledger
         self._pasts = pasts
-        self._lineages = Lineages(pasts, form)
+        self.ids = EventIds(form, ledger.id_key)
+        self._lineages = Lineages(pasts, self.ids)
         self._form = form
         self._known: dict[_Key, _Known] = {}
         self._names: dict[str, str] = {}
@@ -95,7 +97,7 @@ class Sessions:
         """Return the session's id, as it is if a ledger can hold it."""
         name = self._names.get(session)
         if name is None:
-            name = self._names[session] = ledger_name(session, self._form)
+            name = self._names[session] = self.ids.session(session)
         return name
 
     def agent(self, opening: Opening | None) -> str:
@@ -283,6 +285,10 @@ class Sessions:
     def _find(self, scope: Scope, session: str) -> _Known:
         known = self._known.get((scope, session))
         if known is None:
+            if self._pasts.has_legacy_ids and is_of_words(session):
+                before = self._pasts.line(scope, ledger_name(unmarked(session), self._form))
+                if before.imported_from == self._form:
+                    self.ids.keep_legacy_name(session)
             line = self._pasts.line(scope, self.name(session))
             if line.imported_from not in {None, self._form}:
                 # Another agent has a session of the same id: they are not one.

@@ -13,7 +13,7 @@ from treering.formats.apeira.json import NotJson, copy, stringify
 from treering.formats.apeira.reading import TYPES, next_after, parse_episode
 from treering.formats.loose import bounded, digest, fields_of, name
 from treering.formats.sayings import observation
-from treering.formats.telling import Opening, Outcome, Told
+from treering.formats.telling import Opening, Outcome, Told, of_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ class ApeiraReader:
 
     def _next_key(self, value: Any) -> str:
         self._key = f"{NAME}:{digest([self._key, value])}"
-        return self._key
+        return of_words(self._key)
 
     def _other(self, value: Any) -> Told:
         saying = observation("line", {"value": value})

@@ -31,7 +31,7 @@ from treering.formats.claude_code.notes import noted, titled
 from treering.formats.claude_code.order import Order
 from treering.formats.claude_code.past import Past, restored, written
 from treering.formats.claude_code.usage import USED
-from treering.formats.telling import Opening, Outcome, Told
+from treering.formats.telling import Opening, Outcome, Told, of_words, unmarked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,10 +123,10 @@ class ClaudeCodeReader:
         named = name_in({"stem": self._stem}, "stem")
         past.session = named if named and _UUID.fullmatch(named) else told or named
         first = sha256(spelt(values[:1])).hexdigest()[:16]
-        past.session = past.session or f"{NAME}-{first}"
+        past.session = past.session or of_words(f"{NAME}-{first}")
         self._cwd = next((one["cwd"] for one in values if isinstance(one.get("cwd"), str)), None)
         past.ts_ms = next(filter(None, map(time_in, values)), 1)
-        past.key = told or first  # Not the name of the file: a copy may have another.
+        past.key = told or of_words(first)  # Not the name of the file: a copy may have another.
 
     # One record.
 
@@ -195,7 +195,7 @@ class ClaudeCodeReader:
         told = {
             name: part for name, part in value.items() if name not in {"sessionId", "session_id"}
         }
-        return sha256(spelt([self._past.key, told])).hexdigest()[:32]
+        return of_words(sha256(spelt([unmarked(self._past.key), told])).hexdigest()[:32])
 
     def _session_of(self, value: dict[str, Any], parent: str | None, key: str) -> str:
         past = self._past

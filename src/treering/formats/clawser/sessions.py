@@ -86,9 +86,12 @@ def from_session(session: Session) -> EventLog:
 
 
 def known_by(event: Any) -> str:
-    """Return what tells an event from others of its log: its id, or else its line."""
+    """Return what tells an event from others of its log: its id, or else that it has none.
+
+    Those without are told by their order, and never by what they say: ids outlast an erasure.
+    """
     named = event.get("id") if isinstance(event, dict) else None
-    return f"id {named}" if isinstance(named, str) else f"line {stringify(event)}"
+    return f"id {named}" if isinstance(named, str) else "line"
 
 
 def event_id_of(session_id: str, key: str, occurrence: int) -> str:

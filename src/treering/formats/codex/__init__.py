@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.codex.drafts import Draft, count_of, digest, observed, said, short_id, text_of
+from treering.formats.codex.drafts import (
+    Draft,
+    count_of,
+    digest,
+    key_of,
+    observed,
+    said,
+    short_id,
+    text_of,
+)
 from treering.formats.codex.events import Counts, mcp_call_of, read_event
 from treering.formats.codex.events import observation_of as event_observed
 from treering.formats.codex.items import has_pictures, observation_of, read_item
@@ -163,7 +172,7 @@ class CodexReader:
         stated = content or value
         if sort == "session_meta" and self._opens_another_fork(content):
             return "opens a session that this one goes on from"
-        return [observed(digest([sort, timeless(stated)]), sort, stated)]
+        return [observed(key_of([sort, timeless(stated)]), sort, stated)]
 
     def _opens_another_fork(self, stated: dict[str, Any]) -> bool:
         """Whether a record, repeated here, comes last in the session that it opens."""
@@ -192,7 +201,7 @@ class CodexReader:
             return report if isinstance(report, str) else [report]
         if sort == "thread_rolled_back" and (turns := count_of(event.get("num_turns"))):
             refs = {"turns": turns}
-            key = digest(["event", event])
+            key = key_of(["event", event])
             return [
                 Draft(key=key, kind="session.undone", summary=f"{turns} turns rolled back",
                       payload=event, refs=refs)
@@ -205,7 +214,7 @@ class CodexReader:
 
     def _context(self, content: dict[str, Any]) -> list[Draft | Saying] | str:
         self._now.model = name_of(content.get("model")) or self._now.model
-        mark = digest(["turn_context", content])
+        mark = key_of(["turn_context", content])
         if mark == self._now.surroundings:
             return "repeats the turn context"
         self._now.surroundings = mark
@@ -217,7 +226,7 @@ class CodexReader:
         size = {} if tokens is None else {"from_tokens": tokens}
         rest = {name: told for name, told in content.items() if name not in {"message", "type"}}
         return Draft(
-            key=digest(["compacted", content]),
+            key=key_of(["compacted", content]),
             kind="context.compacted",
             summary=shorten(summary) if summary.strip() else "context compacted",
             payload={**rest, **size, "summary": summary, "by": NAME},
@@ -241,11 +250,11 @@ class CodexReader:
         if self._now.twins.repeats(saying, at):
             if saying.role == "thinking" and saying.told:
                 # Its text was told before it could wait; what only the item holds is not lost.
-                key = self._repeats.key(digest(["reasoning", saying.told]))
+                key = self._repeats.key(key_of(["reasoning", saying.told]))
                 return said("thinking", key, "", **saying.told)
             return _SKIPPED[saying.role]
         self._now.twins.add(saying, at)
-        key = self._repeats.key(digest([saying.role, saying.text.strip()]))
+        key = self._repeats.key(key_of([saying.role, saying.text.strip()]))
         if saying.role == "user":
             self._now.turns = [*self._now.turns[1 - TURNS_MAX :], key]
         model = self._now.model if saying.role == "assistant" else None

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from treering.formats.loose import storable, without_none
+from treering.formats.telling import of_words
 from treering.model.codec import decode, encode
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
@@ -37,6 +38,11 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 def digest(value: Any) -> str:
     """Return 24 hex digits that stand for ``value``."""
     return sha256(encode(value)).hexdigest()[:24]
+
+
+def key_of(value: Any) -> str:
+    """Return the key of what has no id of its own: by what it says."""
+    return of_words(digest(value))
 
 
 def short_id(named: str) -> str:

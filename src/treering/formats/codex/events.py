@@ -10,8 +10,8 @@ from treering.formats.codex.drafts import (
     Draft,
     called,
     count_of,
-    digest,
     input_of,
+    key_of,
     observed,
     returned,
     short_id,
@@ -51,13 +51,13 @@ def read_event(event: dict[str, Any]) -> list[Told]:
 def observation_of(event: dict[str, Any]) -> Draft:
     """Return an event with all that it holds."""
     sort = event.get("type")
-    return observed(digest(["event", event]), sort if isinstance(sort, str) else "event", event)
+    return observed(key_of(["event", event]), sort if isinstance(sort, str) else "event", event)
 
 
 def mcp_call_of(event: dict[str, Any]) -> list[Told]:
     """Return a call of an MCP tool and its outcome, as its end tells both."""
     asked, result = fields_of(event.get("invocation")), fields_of(event.get("result"))
-    call_id = name_of(event.get("call_id")) or f"codex-{digest(event)}"
+    call_id = name_of(event.get("call_id")) or f"codex-{key_of(event)}"
     tool = name_of(f"mcp__{asked.get('server')}__{asked.get('tool')}") or "mcp"
     answer = result.get("Ok", event.get("result"))
     failed = "Err" in result or fields_of(answer).get("isError") is True
@@ -100,7 +100,7 @@ class Counts(msgspec.Struct):
         window = count_of(stated.get("model_context_window"))
         more = {"context_window": window, "rate_limits": event.get("rate_limits")}
         return Draft(
-            key=digest(["usage", total, last]),
+            key=key_of(["usage", total, last]),
             kind="usage.reported",
             summary="usage reported",
             payload={**{name: told for name, told in more.items() if told is not None}, **refs},
@@ -177,7 +177,7 @@ def _read_title(event: dict[str, Any]) -> list[Told]:
 
 def _marked(kind: str, event: dict[str, Any], payload: dict[str, Any], summary: str) -> Draft:
     refs = {"code": str(event["type"])} if kind.startswith("ops.") else {}
-    key = digest(["event", event])
+    key = key_of(["event", event])
     return Draft(key=key, kind=kind, summary=shorten(summary), payload=payload, refs=refs)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.formats.codex.drafts import (
     Draft,
     called,
-    digest,
     input_of,
+    key_of,
     observed,
     returned,
     said,
@@ -45,12 +45,12 @@ def read_item(item: dict[str, Any], tools: Mapping[str, str]) -> list[Told]:
         return _read_call(item, sort)
     if isinstance(sort, str) and sort.endswith("_output") and name_of(item.get("call_id")):
         return [_read_result(item, tools)]
-    return [observed(digest(["item", item]), sort if isinstance(sort, str) else "item", item)]
+    return [observed(key_of(["item", item]), sort if isinstance(sort, str) else "item", item)]
 
 
 def observation_of(item: dict[str, Any]) -> Draft:
     """Return a message of nobody's: instructions, surroundings, pictures of a text told before."""
-    return observed(digest(["item", item]), "message", item)
+    return observed(key_of(["item", item]), "message", item)
 
 
 def has_pictures(item: dict[str, Any]) -> bool:
@@ -86,7 +86,7 @@ def _read_reasoning(item: dict[str, Any]) -> list[Told]:
         if name not in {"type", "summary", "content", "id"} and value is not None
     }
     if not parts:
-        return [said("thinking", digest(["reasoning", item]), "", **rest)] if rest else []
+        return [said("thinking", key_of(["reasoning", item]), "", **rest)] if rest else []
     return [
         Saying(role="thinking", lane="item", text=text, told=rest if number == 0 else {})
         for number, text in enumerate(parts)
@@ -94,7 +94,7 @@ def _read_reasoning(item: dict[str, Any]) -> list[Told]:
 
 
 def _read_call(item: dict[str, Any], sort: str) -> list[Told]:
-    call_id = name_of(item.get("call_id")) or name_of(item.get("id")) or f"codex-{digest(item)}"
+    call_id = name_of(item.get("call_id")) or name_of(item.get("id")) or f"codex-{key_of(item)}"
     tool = name_of(item.get("name")) or sort.removesuffix("_call")
     call = called(f"call:{short_id(call_id)}", call_id, tool, _stated(item))
     error = _DONE.get(str(item.get("status")), "")

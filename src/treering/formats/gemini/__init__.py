@@ -33,7 +33,7 @@ from treering.formats.gemini.sessions import (
 from treering.formats.loose import bounded, fields_of
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
-from treering.formats.telling import Opening, Outcome, Record, Told
+from treering.formats.telling import Opening, Outcome, Record, Told, of_words
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class GeminiReader:
             opened = self._header(value)
             return [*opened, *self._noted(value), *self._all(value.get("messages"))]
         name = next((name for name in value if name.startswith("$")), "record")
-        return self._now.new([observed(digest(["record", raw]), name, raw)])
+        return self._now.new([observed(of_words(digest(["record", raw])), name, raw)])
 
     def _header(self, value: dict[str, Any]) -> list[Draft]:
         # No time of the last change: this is told once, and the file is written again and again.
@@ -145,7 +145,7 @@ class GeminiReader:
         summary = patch.get("summary")
         if isinstance(summary, str) and summary.strip():
             title = {"title": shorten(summary)}
-            key = f"title.{digest(summary)[:8]}"
+            key = f"title.{of_words(digest(summary)[:8])}"
             drafts.append(
                 Draft(
                     key=key, kind="session.titled", summary=title["title"], payload=title, refs={}
@@ -154,7 +154,7 @@ class GeminiReader:
         known = _UNTOLD | {"summary", "startTime", "kind"}
         rest = {name: told for name, told in patch.items() if name not in known and told}
         if rest:
-            drafts.append(observed(f"session.{digest(rest)[:16]}", "session", rest))
+            drafts.append(observed(f"session.{of_words(digest(rest)[:16])}", "session", rest))
         return self._now.new(drafts)
 
     def _all(self, messages: Any) -> list[Draft]:
@@ -205,7 +205,7 @@ class GeminiReader:
         first = next((now.firsts[one] for one in hidden if one in now.firsts), None)
         if first is None:
             return []
-        key = f"undone.{digest([payload, hidden])}"
+        key = f"undone.{of_words(digest([payload, hidden]))}"
         undone = Draft(key=key, kind="session.undone", summary="session rewound", payload=payload,
                        refs={}, first=first)  # fmt: skip
         return self._now.new([undone])

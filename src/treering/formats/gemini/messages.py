@@ -22,6 +22,7 @@ from treering.formats.codex.drafts import (
 from treering.formats.loose import fields_of
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
+from treering.formats.telling import of_words
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
 
@@ -56,7 +57,7 @@ def read_message(message: dict[str, Any], message_id: str) -> list[Draft]:
 def id_of(message: dict[str, Any]) -> str:
     """Return the id of ``message``; one made of its content if it has none."""
     named = name_of(message.get("id"))
-    return short_id(named) if named else f"gemini-{digest(message)}"
+    return short_id(named) if named else f"gemini-{of_words(digest(message))}"
 
 
 def is_snapshot(message: dict[str, Any]) -> bool:
@@ -82,7 +83,7 @@ def compaction_of(message: dict[str, Any], message_id: str, first: str | None) -
 
 def _version(name: str, content: Any) -> str:
     """Return the key of what a message says just now: a file that is written anew may change it."""
-    return f"{name}.v{digest(content)[:8]}"
+    return f"{name}.v{of_words(digest(content)[:8])}"
 
 
 def words_of(content: Any) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from treering.formats.codex.drafts import digest
 from treering.formats.loose import fields_of, word
 from treering.formats.loose import name as name_of
-from treering.formats.telling import Opening
+from treering.formats.telling import Opening, of_words
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def is_message(value: dict[str, Any]) -> bool:
 def session_of(path: PurePath | None, first: Any) -> str:
     """Return the id of a session that no record names: by its file, else by its first record."""
     named = name_of(f"gemini-{path.name.partition('.')[0]}") if path is not None else None
-    return named or f"gemini-{digest(first)}"
+    return named or f"gemini-{of_words(digest(first))}"
 
 
 def opening_of(session: str, stated: dict[str, Any], path: PurePath | None) -> Opening:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
 from treering.formats.pi.entries import entry_sayings
 from treering.formats.pi.trail import Trail
-from treering.formats.telling import Opening, Outcome, Told
+from treering.formats.telling import Opening, Outcome, Told, of_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -179,7 +179,7 @@ class PiReader:
         named = name(entry.get("id"))
         if named and self._trail.repeats(named, content):
             return Outcome(record=record, skipped="repeats an entry")
-        key = self._trail.free_key(named or content)
+        key = self._trail.free_key(named or of_words(content))
         self._now_ms = self._time_of(entry)
         why = self.repeated(entry)
         sayings = [] if why else entry_sayings(entry, key, self._trail, self.agent)

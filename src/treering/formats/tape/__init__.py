@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
 from treering.formats.tape.entries import Calls, entry_sayings
-from treering.formats.telling import Opening, Outcome, Told
+from treering.formats.telling import Opening, Outcome, Told, of_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ class TapeReader:
         events = [
             Told(
                 session=self._session,
-                key=f"{key}.{at}" if at else key,
+                key=of_words(f"{key}.{at}" if at else key),
                 kind=saying.kind,
                 summary=saying.summary,
                 ts_ms=self._now_ms,

@@ -15,6 +15,7 @@ from treering.formats.loose import (
     word,
 )
 from treering.formats.sayings import Saying, observation, outcome
+from treering.formats.telling import of_words
 from treering.model.codec import decode, encode
 from treering.spine.words import shorten
 
@@ -44,7 +45,7 @@ class Calls:
         stated = fields_of(call)
         function = fields_of(stated.get("function"))
         tool = name(function.get("name")) or name(stated.get("name")) or _UNNAMED
-        call_id = name(stated.get("id")) or key
+        call_id = name(stated.get("id")) or of_words(key)
         if any(known == call_id for known, _ in self.waiting):
             return None
         self.waiting.append((call_id, tool))
@@ -193,7 +194,7 @@ def _usage(payload: dict[str, Any], key: str) -> Saying | None:
     refs = {
         **counts,
         **without_none(model=name(told.get("model")), provider=name(told.get("provider"))),
-        "message_id": key,
+        "message_id": of_words(key),
     }
     return Saying(kind="usage.reported", summary="usage reported", payload=refs, refs=refs)
 

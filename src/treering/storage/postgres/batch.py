@@ -106,7 +106,7 @@ class Batch:
         self.connection = connection
         self.known = known
         self._reader = reader
-        self._vault = vault
+        self.vault = vault
         self._keys: dict[str, bytes] = {}
         self._sealed: dict[str, int] = {}
         self._has_key: dict[str, bool] = {}
@@ -137,7 +137,7 @@ class Batch:
             "SELECT pg_advisory_xact_lock_shared(%s)", (self.known.lock_of(scope, ""),)
         )
         # Before the mark is read: whoever encrypts sets it before the key is in use.
-        self._has_key[scope] = self._vault.has_sealed(scope)
+        self._has_key[scope] = self.vault.has_sealed(scope)
         sealed = self.connection.execute(_SEALED, (scope,), binary=True)
         heads = self.connection.execute(_HEADS, (scope, keys), binary=True)
         numbers = self.connection.execute(_POSITIONS, (events,), binary=True)
@@ -276,7 +276,7 @@ class Batch:
     ) -> tuple[bytes | None, bytes | None, bytes | None]:
         """Return what is stored as salt, payload and blob; sealed, if the scope is."""
         sealed = self._sealed[scope] and payload is not None and is_sealable(kind)
-        key = self._vault.in_use(scope) if sealed else None
+        key = self.vault.in_use(scope) if sealed else None
         plain = payload is not None and not sealed and is_sealable(kind)
         if plain and scope not in self._plain:
             self._check_plain(scope)

@@ -21,6 +21,7 @@ from treering.storage.encoding import (
     NAMED,
     PRIVATE,
     SPILLED,
+    either_key,
     erasure_flags,
     id_key,
 )
@@ -236,6 +237,7 @@ class _Copy:
             if key in keys:
                 raise _taken(record)
             keys[key] = record
+        keys = either_key(self._batch.vault.find_id_key(), keys)
         found = self._connection.execute(
             "SELECT event_id FROM events WHERE scope = %s AND event_id = ANY(%b) LIMIT 1",
             (self._scope, [Bytes(key) for key in keys]),
@@ -327,7 +329,7 @@ class _Copy:
             return
         erased = EXPIRED if claim.erasure == "expired" else ERASED
         standing = [(place.session, row[0]) for row in found if row[3] & erased == 0]
-        blank(self._connection, self._batch.known, self._scope, standing, claim.erasure)
+        blank(self._batch, self._scope, standing, claim.erasure)
         if record.kind == "ledger.forgotten":
             forget_runs(self._connection, self._scope, place.session)
             if claim.whole:

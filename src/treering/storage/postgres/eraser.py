@@ -18,7 +18,14 @@ from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 from treering.ledger.records import Erased
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.storage.claims import cover_of
-from treering.storage.encoding import erasure_flags, id_key, name_key
+from treering.storage.encoding import (
+    NAMED,
+    erasure_flags,
+    hidden_key,
+    id_key,
+    is_guessable,
+    name_key,
+)
 from treering.storage.postgres import memory_shelves, search_index, snapshots, tool_calls
 from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
@@ -30,12 +37,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from treering.ledger.ports import Vault
     from treering.ledger.records import Cover, Draft, Erasure, Selection
     from treering.model.receipts import Physical
     from treering.model.scopes import Scope
     from treering.storage.postgres.batch import Batch
     from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.known import Known
     from treering.storage.postgres.writer import Writer
 
 SCRUB_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -85,6 +92,17 @@ SET summary = NULL, refs = NULL, payload = NULL, salt = NULL, blob = NULL, paylo
     run_seq = NULL, turn_id = NULL, agent_id = '', user_id = NULL, ts_ms = 0, recorded_ms = 0,
     content_digest = ''
 {_AMONG}
+"""
+_IDS_OF: Final = """
+SELECT e.event_id, e.flags
+FROM events AS e
+WHERE e.scope = %s AND (e.session, e.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
+"""
+_HIDE: Final = """
+UPDATE events AS e
+SET event_id = h.hidden, flags = e.flags | %s::smallint
+FROM (SELECT %s::text AS scope, * FROM unnest(%s::bytea[], %s::bytea[]) AS u (key, hidden)) AS h
+WHERE e.scope = h.scope AND e.event_id = h.key
 """
 _BLOBS_OF: Final = """
 SELECT DISTINCT e.blob
@@ -224,7 +242,7 @@ class Eraser:
             batch.flush()
             places = [(row[0], row[1]) for row in found]
             stood = _projections(connection, scope, places)
-            erased, shared = blank(connection, known, scope, places, erasure)
+            erased, shared = blank(batch, scope, places, erasure)
             left = _projections(connection, scope, places)
             attempt.erased = Erased(
                 by_kind=dict(Counter(row[3] for row in found)),
@@ -321,13 +339,13 @@ class Eraser:
 
 
 def blank(
-    connection: Connection,
-    known: Known,
+    batch: Batch,
     scope: Scope,
     places: list[tuple[int, int]],
     erasure: Erasure,
 ) -> tuple[int, int]:
     """Erase the content of events; return how many blobs went, and how many others still hold."""
+    connection, known = batch.connection, batch.known
     if not places:
         return 0, 0
     sessions, seqs = [place[0] for place in places], [place[1] for place in places]
@@ -338,6 +356,8 @@ def blank(
     lock(connection, known, scope)
     calls = tool_calls.touched(connection, scope, scope_key, places)
     touched = _fetch(connection, statement, (flags, scope, sessions, seqs))
+    if erasure == "expired":
+        hide_ids(connection, batch.vault, scope, sessions, seqs)
     tool_calls.fold_anew(connection, scope, scope_key, calls)
     snapshots.drop(connection, known, scope, sessions)
     unsearched = search_index.drop(connection, known, scope, sessions, seqs)
@@ -352,6 +372,17 @@ def blank(
         erased = _fetch(connection, _DROP_BLOBS, (scope, blobs))
     note_erased(connection, (row[0] for row in (*touched, *erased, *unsearched, *unshelved)))
     return len(erased), len(blobs) - len(erased)
+
+
+def hide_ids(
+    connection: Connection, vault: Vault, scope: Scope, sessions: list[int], seqs: list[int]
+) -> None:
+    """Have nobody confirm by guessing the ids of events that are gone."""
+    found = _fetch(connection, _IDS_OF, (scope, sessions, seqs))
+    guessable = [key for key, flags in found if is_guessable(key, flags)]
+    if guessable:
+        hidden = [Bytes(hidden_key(vault.id_key(), key)) for key in guessable]
+        connection.execute(_HIDE, (NAMED, scope, list(map(Bytes, guessable)), hidden), binary=True)
 
 
 def _named(connection: Connection, scope: Scope, scope_key: bytes, name: str) -> set[int]:

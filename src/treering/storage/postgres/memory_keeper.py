@@ -87,6 +87,10 @@ class MemoryKeeper(MemoryReader):
         """Return how many events of a shelf's kinds are not on it yet."""
         return self._server.read(lambda c: memory_shelves.lag(c, scope, shelf), scope)
 
+    def term_key(self, scope: Scope) -> bytes:
+        """Return the key that the words of a scope are hashed under; empty if it is not there."""
+        return self._server.read(lambda c: self._known.scope_key(c, scope), scope) or b""
+
     def drop_documents(self, scope: Scope | None = None) -> int:
         """Take all documents out, to be entered anew; return how many there were."""
         if self._server.read_only:

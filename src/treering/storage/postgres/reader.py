@@ -9,7 +9,7 @@ from treering.ledger.records import Place
 from treering.model.followers import Mark, Stretch
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.damage import naming_damage
-from treering.storage.encoding import EXPIRED, bounded, id_key
+from treering.storage.encoding import EXPIRED, bounded, either_key, id_key
 from treering.storage.postgres import rows, runs, timeline
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.rows import (
@@ -114,6 +114,7 @@ class Reader:
     def __init__(self, server: Server, known: Known, vault: Vault) -> None:
         self._server = server
         self._known = known
+        self._vault = vault
         self._opener = Opener(vault)
 
     # By time, over a scope or a session.
@@ -273,6 +274,10 @@ class Reader:
 
         return next(iter(self._read(scope, look, self._to_events)), None)
 
+    def rekeyed_ms(self) -> int | None:
+        """Return when the ledger was rid of ids that words can be guessed from; None if never."""
+        return self._server.rekeyed_ms
+
     def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
         """Return where the events with these ids stand, as far as there are such, erased or not."""
 
@@ -281,6 +286,7 @@ class Reader:
             if scope_key is None or not event_ids:
                 return {}
             keys = {id_key(scope_key, one)[0]: one for one in event_ids}
+            keys = either_key(self._vault.find_id_key(), keys)
             found = _fetch(connection, KNOWN, (scope, list(map(Bytes, keys))))
             sessions = {row[1] for row in found}
             names = self._known.session_names(connection, scope, sessions)
@@ -421,16 +427,17 @@ class Reader:
 
         Raises DuplicateEvent if one of the ids belongs to another event.
         """
+        keys = either_key(self._vault.find_id_key(), {key: key for key in drafts})
         found = _fetch(
             connection,
             f"SELECT {HEADER}, e.event_id, e.salt FROM events AS e"
             " WHERE e.scope = %s AND e.event_id = ANY(%b)",
-            (scope, [Bytes(key) for key in drafts]),
+            (scope, [Bytes(key) for key in keys]),
         )
         headers = self._to_headers(connection, scope, found)
         known: dict[bytes, Header] = {}
         for row, header in zip(found, headers, strict=True):
-            key, salt = row[WIDTH:]
+            key, salt = keys[row[WIDTH]], row[WIDTH + 1]
             if not header.redacted and not self._opener.says_the_same(
                 drafts[key], header, key, salt
             ):

@@ -43,7 +43,8 @@ GRANT UPDATE (run_id, state, last_seq) ON runs TO {app}, {scoped};
 GRANT UPDATE (key) ON blobs TO {app}, {scoped};
 GRANT UPDATE (since) ON scrubs TO {app}, {scoped};
 GRANT UPDATE (
-  summary, refs, payload, salt, blob, payload_bytes, flags, event_name, source, origin, run_id,
+  event_id, summary, refs, payload, salt, blob, payload_bytes, flags, event_name, source, origin,
+  run_id,
   run_seq, turn_id, agent_id, user_id, ts_ms, recorded_ms, content_digest
 ) ON events TO {app}, {scoped};
 GRANT DELETE ON blobs, retention TO {app}, {scoped};

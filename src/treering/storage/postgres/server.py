@@ -251,13 +251,15 @@ class Server:
         facts = connection.execute(
             "SELECT row_security_active('events'),"
             " (SELECT value FROM ledger WHERE name = 'lock_key'),"
-            " (SELECT value FROM ledger WHERE name = 'id')"
+            " (SELECT value FROM ledger WHERE name = 'id'),"
+            " (SELECT value::bigint FROM ledger WHERE name = 'rekeyed_ms')"
         ).fetchone()
         if facts is None:
             raise AssertionError
         self.walled: bool = facts[0]
         self.lock_key: bytes = bytes.fromhex(facts[1])
         self.ledger_id: str = facts[2]
+        self.rekeyed_ms: int | None = facts[3]
 
     def _open_pool(self) -> ConnectionPool[Connection]:
         made = self._pool

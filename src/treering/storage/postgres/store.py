@@ -6,12 +6,14 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from uuid_utils import UUID
 
 from treering.ledger.chain import SALT_BYTES
 from treering.model.receipts import RebuildReceipt
 from treering.model.scopes import Scope
 from treering.storage import forks
 from treering.storage.damage import naming_damage
+from treering.storage.encoding import NAMED, name_of
 from treering.storage.news import News
 from treering.storage.postgres import (
     forgetting,
@@ -23,7 +25,8 @@ from treering.storage.postgres import (
 )
 from treering.storage.postgres.announcements import Announcer, Listener
 from treering.storage.postgres.copies import Copier
-from treering.storage.postgres.eraser import Eraser
+from treering.storage.postgres.eraser import Eraser, hide_ids
+from treering.storage.postgres.forgetting import note_erased
 from treering.storage.postgres.known import Known
 from treering.storage.postgres.leases import Leases
 from treering.storage.postgres.memory_keeper import MemoryKeeper
@@ -63,6 +66,23 @@ POLL_FIRST_S: Final = 0.05
 POLL_LAST_S: Final = 0.5
 """How often a follower looks by itself; each time in vain, it waits longer."""
 
+_LEGACY_REDACTED: Final = """
+SELECT e.scope, e.event_id, e.event_name, e.flags, e.kind
+FROM legacy_events AS l
+JOIN events AS e USING (scope, session, seq)
+WHERE NOT l.expired AND e.flags < 64
+"""
+_LEGACY_EXPIRED: Final = """
+SELECT scope, array_agg(session ORDER BY session, seq), array_agg(seq ORDER BY session, seq)
+FROM legacy_events
+WHERE expired
+GROUP BY scope
+"""
+_LEGACY_TABLES: Final = """
+SELECT DISTINCT e.tableoid::regclass::text
+FROM legacy_events AS l
+JOIN events AS e USING (scope, session, seq)
+"""
 _SEALED: Final = """
 SELECT substr(salt, 1, 5), count(*)
 FROM events
@@ -90,6 +110,38 @@ class PostgresStore(MemoryKeeper):
         self._leases = Leases(server)
         server.on_loss = known.forget
         forks.register(self)
+
+    def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
+        """Return scope, id and kind of what was redacted before the ledger was rekeyed."""
+        if self._server.walled:
+            return []  # The owner sees to it.
+        found = self._server.read(lambda c: c.execute(_LEGACY_REDACTED, binary=True).fetchall())
+        return [
+            (
+                Scope(scope),
+                name_of(key, name) if flags & NAMED else str(UUID(bytes=key)),
+                kind,
+            )
+            for scope, key, name, flags, kind in found
+        ]
+
+    def settle_legacy(self) -> int:
+        """Hide the ids of what had expired before the ledger was rekeyed; return how many."""
+        if self._server.walled or not self._server.read(
+            lambda c: c.execute("SELECT 1 FROM legacy_events LIMIT 1").fetchone()
+        ):
+            return 0
+
+        def work(connection: Connection, _: bool) -> int:  # noqa: FBT001
+            with connection.transaction():
+                found = connection.execute(_LEGACY_EXPIRED, binary=True).fetchall()
+                for scope, sessions, seqs in found:
+                    hide_ids(connection, self.vault, Scope(scope), sessions, seqs)
+                note_erased(connection, [row[0] for row in connection.execute(_LEGACY_TABLES)])
+                connection.execute("DELETE FROM legacy_events")
+            return sum(len(seqs) for _, _, seqs in found)
+
+        return self._server.write(work)
 
     def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
         """Record all of ``drafts`` durably and in order, or none of them."""

@@ -131,9 +131,10 @@ class Batch:
         unknown: set[tuple[str, str]] = set()
         for name, ids in by_scope.items():
             scope, scope_key = self._known.scope(self.connection, name, create=False)
-            keys = {encoding.id_key(scope_key, one)[0]: one for one in ids}
+            keys = self._either_key({encoding.id_key(scope_key, one)[0]: one for one in ids})
             there = find_ids(self.connection, scope, list(keys)) if scope else set()
-            unknown.update((name, one) for key, one in keys.items() if key not in there)
+            known = {keys[key] for key in there}
+            unknown.update((name, one) for one in ids if one not in known)
         return frozenset(unknown)
 
     def _known_header(self, draft: Draft) -> Header | None:
@@ -148,14 +149,37 @@ class Batch:
             return None
         scope, scope_key = self._known.scope(self.connection, draft.scope, create=False)
         key, _ = encoding.id_key(scope_key, draft.event_id)
-        found = scope and stored_header(self.connection, scope, key)
-        if not found:
+        found = stored_header(self.connection, scope, key) if scope else None
+        hiding = self._vault.find_id_key() if found is None and self._known.hides else None
+        if hiding is not None:
+            found = stored_header(self.connection, scope, encoding.hidden_key(hiding, key))
+        if found is None:
             return None
         header, salt = found
         if not header.redacted and not Opener(self._vault).says_the_same(draft, header, key, salt):
             raise taken(draft)
         self.repeats = True
         return header
+
+    def _either_key(self, keys: dict[bytes, encoding.Value]) -> dict[bytes, encoding.Value]:
+        """Return ``keys`` with those beside that ids have when what they stood for is gone."""
+        return encoding.either_key(self._vault.find_id_key(), keys) if self._known.hides else keys
+
+    def hidden_key(self, event_key: bytes) -> bytes:
+        """Return the key of an id when what it stands for is gone."""
+        self.note_hidden()
+        return encoding.hidden_key(self._vault.id_key(), event_key)
+
+    def note_hidden(self) -> None:
+        """Have whoever looks for an id look for a hidden one, too."""
+        if not self._known.hides:
+            self.connection.execute("INSERT INTO ledger (name, value) VALUES ('hidden_ids', 1)")
+            self._known.hides = True
+
+    def is_taken(self, scope: int, event_key: bytes) -> bool:
+        """Whether an id is that of an event, gone or not."""
+        keys = self._either_key({event_key: None})
+        return bool(find_ids(self.connection, scope, list(keys)))
 
     def _expect(self, drafts: Sequence[Draft], expected_seq: int) -> None:
         targets = {(draft.scope, draft.session_id) for draft in drafts}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.storage import encoding
 from treering.storage.sqlite import snapshots, timeline, tool_calls
-from treering.storage.sqlite.sql import fetch_value
+from treering.storage.sqlite.sql import fetch_one, fetch_value
 
 if TYPE_CHECKING:
     import apsw
@@ -48,12 +48,28 @@ def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, in
     statement = _EXPIRE if erasure == "expired" else _REDACT
     flags = encoding.erasure_flags(erasure)
     connection.executemany(statement, [(flags, position) for position in positions])
+    if erasure == "expired":
+        hide_ids(batch, positions)
     connection.executemany(_BLANK_CONTENT, [(position,) for position in positions])
     tool_calls.fold_anew(connection, calls)
     snapshots.drop(connection, positions)
     connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")
     batch.dirty = True
     return _erase_blobs(connection, blobs)
+
+
+def hide_ids(batch: Batch, positions: list[int]) -> None:
+    """Have nobody confirm by guessing the ids of events that are gone."""
+    connection = batch.connection
+    for position in positions:
+        row = fetch_one(
+            connection, "SELECT event_id, flags FROM events WHERE position = ?", (position,)
+        )
+        if row is not None and encoding.is_guessable(*row):
+            connection.execute(
+                "UPDATE events SET event_id = ?, flags = flags | ? WHERE position = ?",
+                (batch.hidden_key(row[0]), encoding.NAMED, position),
+            )
 
 
 def _blobs_of(connection: apsw.Connection, positions: list[int]) -> set[int]:

@@ -180,6 +180,7 @@ class _Copy:
         expired = record.erasure == "expired"
         if expired and record.event_id.startswith("#"):
             key, named = bytes.fromhex(record.event_id[1:]), True
+            self._batch.note_hidden()
         else:
             key, named = encoding.id_key(scope[1], record.event_id)
         check_readable(record)
@@ -218,10 +219,7 @@ class _Copy:
             self._batch.follow_run(session, run, record.kind, record.seq)
 
     def _check_new(self, key: tuple[int, bytes], record: Record) -> None:
-        known = fetch_value(
-            self._connection, "SELECT 1 FROM events WHERE scope = ? AND event_id = ?", key
-        )
-        if known or key in self._keys:
+        if self._batch.is_taken(*key) or key in self._keys:
             raise DuplicateEvent(
                 f"event_id already exists: {record.event_id}", hint="import into an empty ledger"
             )

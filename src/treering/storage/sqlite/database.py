@@ -241,6 +241,20 @@ class Database:
                 self._lending = True
                 self._returned.notify_all()
 
+    def write_anew(self) -> None:
+        """Write every page anew, so that none has anything left of what was there before.
+
+        It is left undone if somebody else uses the file, or there is no room.
+        """
+        with self.lock:
+            connection = self.writer()
+            self.turnstile.enter()
+            try:
+                with contextlib.suppress(apsw.BusyError, apsw.LockedError, apsw.FullError):
+                    connection.execute("VACUUM")
+            finally:
+                self.turnstile.leave()
+
     def close(self) -> None:
         """Close every connection."""
         with self.lock, self._pool_lock:

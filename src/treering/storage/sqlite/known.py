@@ -33,6 +33,7 @@ REMEMBERED_MAX: Final = 50_000
 """Entries of each sort that are remembered; then it starts afresh."""
 SEALED_MARK: Final = "sealed:"
 """Followed by its name, the mark of a scope whose payloads are sealed."""
+HIDES: Final = "SELECT 1 FROM ledger WHERE name = 'hidden_ids'"
 _FORGETTINGS: Final = "SELECT value FROM ledger WHERE name = 'forgettings'"
 
 
@@ -62,6 +63,8 @@ class Known:
         """Scopes that were found never to have been sealed."""
         self.boxless: set[str] = set()
         """Scopes whose latest events were found to hold nothing sealed."""
+        self.hides = False
+        """Whether ids of what is gone are hashed under a key that lies elsewhere."""
         self.position = -1
         self.timed = 0
         self._version = -1
@@ -84,6 +87,7 @@ class Known:
         self.sealed = sealed_scopes(connection)
         self.unsealed.clear()
         self.boxless -= self.sealed
+        self.hides = bool(fetch_value(connection, HIDES))
 
     def drop_names(self) -> None:
         """Drop the names of sessions and all others; some may have been forgotten."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.database import Database
 
 SUFFIX: Final = ".memory"
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 _TABLES: Final = """
 -- Generations count up from here, so that those of a file that was made anew are others. What is
 -- deleted makes the file untidy: its pages may have copies, until they are all written anew.

@@ -214,6 +214,11 @@ class MemoryKeeper(MemoryReader):
         last = file.read(lambda c: memory_shelves.followed(file, c, scope, shelf))
         return last == self.last_position() != 0
 
+    def term_key(self, scope: Scope) -> bytes:
+        """Return the key that the words of a scope are hashed under; empty if it is not there."""
+        with self._database.reading() as ledger:
+            return find_scope(ledger, scope)[1]
+
     def _scope_number(self, scope: Scope) -> int:
         with self._database.reading() as ledger:
             return find_scope(ledger, scope)[0]

@@ -16,7 +16,7 @@ from treering.storage.encoding import bounded, name_key
 from treering.storage.runs import open_run, state_after
 from treering.storage.sealing import Opener
 from treering.storage.sqlite import rows, runs, timeline
-from treering.storage.sqlite.known import Blobs, SessionTexts, Texts
+from treering.storage.sqlite.known import HIDES, Blobs, SessionTexts, Texts
 from treering.storage.sqlite.rows import EVENT, HEADER, PAYLOAD_BYTES, RECORD, WITH_CONTENT
 from treering.storage.sqlite.sql import (
     fetch_all,
@@ -107,6 +107,7 @@ class Reader:
 
     def __init__(self, database: Database, vault: Vault) -> None:
         self._database = database
+        self._vault = vault
         self._opener = Opener(vault)
         self._names = Texts(database)
         self._sessions = SessionTexts(database)
@@ -286,11 +287,21 @@ class Reader:
             )
         return next(iter(self._to_events(found)), None)
 
+    def rekeyed_ms(self) -> int | None:
+        """Return when the ledger was rid of ids that words can be guessed from; None if never."""
+        with self._database.reading() as connection:
+            found: int | None = fetch_value(
+                connection, "SELECT value FROM ledger WHERE name = 'rekeyed_ms'"
+            )
+        return found
+
     def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
         """Return where the events with these ids stand, as far as there are such, erased or not."""
         with self._database.reading() as connection:
             number, scope_key = find_scope(connection, scope)
             keys = {encoding.id_key(scope_key, one)[0]: one for one in event_ids} if number else {}
+            if hides_ids(connection):
+                keys = encoding.either_key(self._vault.find_id_key(), keys)
             found: list[Row] = []
             for start in range(0, len(keys), IDS_AT_ONCE):
                 some = list(keys)[start : start + IDS_AT_ONCE]
@@ -509,6 +520,11 @@ def _name(connection: apsw.Connection, text: str) -> int:
 
 def _kinds(connection: apsw.Connection, names: tuple[str, ...]) -> list[int]:
     return [kind for kind in (_name(connection, name) for name in names) if kind]
+
+
+def hides_ids(connection: apsw.Connection) -> bool:
+    """Whether ids of what is gone are hashed under a key that lies elsewhere."""
+    return bool(fetch_value(connection, HIDES))
 
 
 def find_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) -> set[bytes]:

@@ -7,15 +7,18 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from uuid_utils import UUID
 
 from treering.errors import Busy, ReadOnly, StorageFull
 from treering.ledger.chain import SALT_BYTES
 from treering.model.receipts import RebuildReceipt
 from treering.model.scopes import Scope
+from treering.storage import encoding
 from treering.storage.damage import naming_damage
 from treering.storage.news import News
 from treering.storage.sealing import generation_of
 from treering.storage.sqlite import forgetting, runs, snapshots, timeline, tool_calls
+from treering.storage.sqlite.blanking import hide_ids
 from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
 from treering.storage.sqlite.cuts import open_fork
@@ -60,6 +63,20 @@ POLL_S: Final = 0.05
 SNAPSHOT_PATIENCE_S: Final = 0.5
 """How long a read that would keep a snapshot waits for those who write."""
 
+_LEGACY_EXPIRED: Final = """
+SELECT l.position
+FROM legacy_events AS l
+JOIN events AS e ON e.position = l.position
+WHERE l.expired
+"""
+_LEGACY_REDACTED: Final = """
+SELECT scopes.name, e.event_id, e.event_name, e.flags, kinds.name
+FROM legacy_events AS l
+JOIN events AS e ON e.position = l.position
+JOIN scopes ON scopes.id = e.scope
+JOIN names AS kinds ON kinds.id = e.kind
+WHERE e.flags < 64
+"""
 _SEALED: Final = """
 SELECT substr(c.salt, 1, 5), count(*)
 FROM scopes AS s
@@ -86,6 +103,39 @@ class SqliteStore(MemoryKeeper):
         self._leases = Leases(database)
         if not database.read_only:
             self._eraser.finish()
+
+    def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
+        """Return scope, id and kind of what was redacted before the ledger was rekeyed."""
+        with self._database.reading() as connection:
+            found = fetch_all(connection, _LEGACY_REDACTED)
+        return [
+            (
+                Scope(scope),
+                encoding.name_of(key, name) if flags & encoding.NAMED else str(UUID(bytes=key)),
+                kind,
+            )
+            for scope, key, name, flags, kind in found
+        ]
+
+    def settle_legacy(self) -> int:
+        """Hide the ids of what had expired before the ledger was rekeyed; return how many."""
+        positions: list[int] = []
+
+        def work(batch: Batch, _: None) -> None:
+            found = fetch_all(batch.connection, _LEGACY_EXPIRED)
+            positions.extend(position for (position,) in found)
+            hide_ids(batch, positions)
+            batch.connection.execute("DELETE FROM legacy_events")
+            batch.connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")
+            batch.dirty = True
+
+        with self._database.reading() as connection:
+            if not fetch_value(connection, "SELECT 1 FROM legacy_events LIMIT 1"):
+                return 0
+        self._writer.transact(work, None)
+        # Pages that were split before hold copies of old ids in their gaps.
+        self._database.write_anew()
+        return len(positions)
 
     def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
         """Record all of ``drafts`` durably and in order, or none of them."""

@@ -78,7 +78,11 @@ def init(*, partitions: int | None) -> None:
 
     What is recorded is not touched, and doing it again changes nothing.
     """
+    from treering.app import open as open_ledger  # noqa: PLC0415  (not for --help)
+
     receipt = _administration().init(partitions=partitions)
+    # Only the owner may hide what ids of earlier versions give away: opening does it.
+    open_ledger(database_path()).close()
     if not invocation().as_json:
         _note_what_is_not_as_asked(receipt, partitions)
     show(receipt, _laid_out(receipt), done="the ledger was laid out")

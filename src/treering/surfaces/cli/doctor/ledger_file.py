@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import NotPermitted
+from treering.model.times import instant
 from treering.surfaces.cli.doctor.findings import Finding
 from treering.surfaces.cli.ledgers import MEMORY, database_path, is_on_server, shown
 from treering.surfaces.cli.output import counted
@@ -79,6 +80,15 @@ def look_at_erasure(ledger: Ledger) -> Iterator[Finding]:
         )
     else:
         yield Finding(level="ok", code="erasure", message="no erased bytes are left in its files")
+    rekeyed_ms = ledger.rekeyed_ms()
+    if rekeyed_ms is not None:
+        yield Finding(
+            level="ok",
+            code="rekeyed",
+            message=f"this ledger was rekeyed on {instant(rekeyed_ms)[:10]}: backups and copies"
+            " made before that hold ids from which erased words can be guessed",
+            fix="delete backups and copies from before that day, or open them once for writing",
+        )
 
 
 def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Iterator[Finding]:
