@@ -49,7 +49,7 @@ def test_a_copy_is_the_same_events_in_the_same_order_with_the_same_chain(
     assert [(e.session_id, e.seq, e.link, e.payload) for e in ours] == [
         (e.session_id, e.seq, e.link, e.payload) for e in theirs
     ]
-    assert target.verify() == source.verify(HERE)
+    assert target.verify(HERE) == source.verify(HERE)
     assert exported(target).split(b"\n")[1:] == exported(source).split(b"\n")[1:]
 
 
@@ -251,7 +251,7 @@ def test_an_export_taken_while_somebody_erases_can_be_restored(
     assert (receipt.complete, receipt.errors_sample) == (True, [])
     assert target.verify().intact
     target.restore(io.BytesIO(exported(source)))
-    assert target.verify() == source.verify(HERE)
+    assert target.verify(HERE) == source.verify(HERE)
     assert contents(target) == contents(source)
 
 
@@ -267,7 +267,7 @@ def test_an_export_taken_while_events_expire_can_be_restored(
     assert (receipt.complete, receipt.errors_sample) == (True, [])
     assert target.verify().intact
     target.restore(io.BytesIO(exported(source)))
-    assert target.verify() == source.verify(HERE)
+    assert target.verify(HERE) == source.verify(HERE)
     assert target.append([called(event_id="e5", ts_ms=NOON)])[0].expired
 
 
@@ -300,7 +300,7 @@ def test_what_expired_after_it_was_copied_expires_with_the_next_copy(
 
     assert (receipt.complete, receipt.imported) == (True, 1)
     assert contents(target) == contents(source)
-    assert target.verify() == source.verify(HERE)
+    assert target.verify(HERE) == source.verify(HERE)
     assert exported(target).split(b"\n")[1:] == exported(source).split(b"\n")[1:]
 
 

@@ -19,7 +19,9 @@ def clock() -> Clock:
 @pytest.fixture
 def dated(ledger: Ledger, clock: Clock) -> Ledger:
     """Return a ledger whose clock the test sets, with one event of today."""
-    drafter = Drafter(guard=lambda: Guard(key=b"tests"), mode="off", clock=clock, seals=lambda _: False)
+    drafter = Drafter(
+        guard=lambda: Guard(key=b"tests"), mode="off", clock=clock, seals=lambda _: False
+    )
     made = Ledger(ledger._store, drafter=drafter, clock=clock)
     made.append([said("one", ts_ms=NOON)])
     return made

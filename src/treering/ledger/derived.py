@@ -6,12 +6,14 @@ events are no fault, for whoever asks has them caught up first.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.derive.memory_texts import memory_texts
 from treering.derive.remembered import Remembered
 from treering.derive.search_texts import is_searchable
+from treering.derive.terms import term_ids
 from treering.errors import InvalidCursor, Unavailable
 from treering.ledger.following import mark_of
 from treering.ledger.lineage import ENDLESS, Lineage
@@ -173,13 +175,14 @@ def _compare_documents(
     texts = memory_texts if shelf == "memories" else rules.event_texts
     held = store.holdings(scope, shelf)
     after = 0 if sample is None else max(held.newest - sample.documents, 0)
+    key = store.term_key(scope)
     count = worded = 0
     sessions: dict[int, str] = {}
     while page := store.documents(scope, shelf, after=after, limit=PAGE):
         documents = [document for _, document in page]
         positions = [document.position for document in documents]
         events = {one.position: one for one in store.events_at_positions(scope, positions)}
-        made = _entries(list(events.values()), texts, rules.embedder)
+        made = _entries(list(events.values()), texts, rules.embedder, key)
         for document in documents:
             event, entry = events.get(document.position), made.get(document.position)
             if event is None or entry is None:
@@ -205,13 +208,17 @@ def _compare_documents(
 
 
 def _entries(
-    events: Sequence[Event], texts: Callable[[Event], list[str]], embedder: Embedder | None
+    events: Sequence[Event],
+    texts: Callable[[Event], list[str]],
+    embedder: Embedder | None,
+    key: bytes,
 ) -> dict[int, Entry]:
     searchable = [event for event in events if is_searchable(event)]
+    numbers = partial(term_ids, key=key)
     try:
-        made = entries(searchable, texts, embedder)
+        made = entries(searchable, texts, embedder, numbers)
     except Unavailable:
-        made = entries(searchable, texts, None)
+        made = entries(searchable, texts, None, numbers)
     return {entry.position: entry for entry in made}
 
 
@@ -247,6 +254,6 @@ def _count_worded(
             for event in stretch.items
             if (event.kind in TOLD_KINDS if shelf == "memories" else event.kind not in folded)
         ]
-        count += sum(bool(entry.terms) for entry in _entries(own, texts, None).values())
+        count += sum(bool(entry.terms) for entry in _entries(own, texts, None, b"").values())
         mark, more = stretch.last, stretch.more
     return count
