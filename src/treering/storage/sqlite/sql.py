@@ -48,7 +48,7 @@ def key_of_names(connection: apsw.Connection) -> bytes:
     key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
     if not isinstance(key, bytes):
         raise Corrupt(
-            "the key that names are found by is gone from the ledger",
+            "the ledger is damaged: the key by which names are found is gone",
             hint="keep a copy, then restore from an export or a backup",
         )
     return key
