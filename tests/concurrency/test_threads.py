@@ -147,7 +147,7 @@ def test_a_caller_that_is_interrupted_in_the_queue_holds_nobody_up(
     holder.start()
     held.wait(PATIENCE_S)
     leader.start()
-    _until(lambda: _store(ledger)._commits._busy)
+    _until(lambda: bool(_store(ledger)._commits._group))
     interrupter.start()
 
     try:
@@ -206,7 +206,7 @@ def _in_one_commit(ledger: Ledger, works: list[Callable[[], None]]) -> None:
 
 
 def _is_queueing(store: SqliteStore, count: int) -> bool:
-    return store._commits._busy and len(store._commits._queue) == count
+    return bool(store._commits._group) and len(store._commits._queue) == count
 
 
 def _until(happened: Callable[[], bool]) -> None:

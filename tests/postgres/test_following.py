@@ -425,7 +425,7 @@ def test_a_follower_that_nobody_wakes_looks_by_itself(
     with colleagues(1, write_as_told, url, "s1") as (writer,):
         writer.hear()
         for word in ("one", "two", LAST):
-            until(lambda: store_of(ledger)._news._waiting)
+            until(lambda: store_of(ledger)._news._bells)
             writer.tell(word)
             writer.hear()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
 from treering.errors import TreeringError
+from treering.locks import Lock
 from treering.model.arguments import checks_arguments
 from treering.model.fields import fit_name
 from treering.model.tools import check_reason
@@ -38,7 +38,7 @@ class ToolCall:
         """What was recorded before the tool runs."""
         self.outcome: Header | None = None
         """What counts as the result, once there is one."""
-        self.lock = threading.RLock()
+        self.lock = Lock()
         """Held while its outcome is made and recorded; never asked for with the run's lock held."""
         self.is_settled = False
         """Whether the tool itself has had its say, be it late."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
@@ -10,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final, cast
 
 from treering.errors import Closed, InvalidInput, InvalidKind, TreeringError
+from treering.locks import Lock, Locks
 from treering.model.codec import canonical
 from treering.model.fields import check_name
 from treering.model.kinds import KINDS, parse_kinds
@@ -19,7 +19,7 @@ from treering.spine.handing import in_words, wants_private
 from treering.spine.outlets import Outlet, delivery_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from treering.model.events import Header, NewEvent
     from treering.model.scopes import Scope
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("treering.spine")
 
 STRIPES: Final = 256
+SINK_CLOSE_S: Final = 5.0
+"""How long all sinks together may take over their ``close()``; the ledger is closed then."""
 LOOK_S_MIN, LOOK_S_MAX = 0.02, 1.0
 """How often sinks are looked at for being over their time."""
 KEYS_MAX: Final = 10_000
@@ -46,14 +48,16 @@ class Carrier:
         self._followed: dict[tuple[str, Scope], DurableOutlet] = {}
         self._keys: dict[tuple[str, str], str | None] = {}
         self._closed = threading.Event()
+        self._told: list[Sink] = []
+        """Sinks that were told to close: each once, also if closing is interrupted."""
         self._renew()
 
     def _renew(self) -> None:
         """Make what a fork must not share."""
         self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._turns: dict[str, threading.Lock] = {}
-        self._order = [threading.RLock() for _ in range(STRIPES)]
+        self._lock = Lock()
+        self._turns: dict[str, Lock] = {}
+        self._order = [Lock() for _ in range(STRIPES)]
         """Held by session while events are recorded and put into queues, so that both agree."""
 
     # Carrying.
@@ -81,7 +85,9 @@ class Carrier:
             if tell is not None:
                 tell(header, payload)
 
-        with self._ordered(events):
+        order = self._order_of(events)
+        with order, order:
+            order.take()
             return self._journal.append(
                 events, expected_seq=expected_seq, tell=both, numbers=numbers
             )
@@ -92,7 +98,9 @@ class Carrier:
         if not self._outlets:
             return
         self._notice_fork()
-        with self._ordered([event]):
+        order = self._order_of([event])
+        with order, order:
+            order.take()
             header = transient_header(event, len(payload), self._journal.now_ms())
             self._offer(header, payload)
 
@@ -117,18 +125,10 @@ class Carrier:
         for outlet in self._outlets:
             outlet.offer(header, payload)
 
-    @contextlib.contextmanager
-    def _ordered(self, events: Sequence[NewEvent]) -> Iterator[None]:
-        """Keep others from recording to the same sessions until the queues have these."""
-        if len(events) == 1:
-            with self._order[hash(events[0].session_id) % STRIPES]:
-                yield
-            return
-        stripes = sorted({hash(event.session_id) % STRIPES for event in events})
-        with contextlib.ExitStack() as held:
-            for stripe in stripes:
-                held.enter_context(self._order[stripe])
-            yield
+    def _order_of(self, events: Sequence[NewEvent]) -> Locks:
+        """Return what keeps others from recording to the same sessions until the queues agree."""
+        stripes = {hash(event.session_id) % STRIPES for event in events}
+        return Locks([self._order[stripe] for stripe in sorted(stripes)])
 
     # Sinks.
 
@@ -148,7 +148,7 @@ class Carrier:
     def add(self, sink: Sink) -> None:
         """Serve ``sink``, which was checked, from now on; a durable one with all that it lacks."""
         self._notice_fork()
-        with self._lock:
+        with self._lock.guard, self._lock:
             if self._closed.is_set():
                 raise Closed("the ledger has been closed", hint="open it again")
             if (attach := getattr(sink, "attach_past", None)) is not None:
@@ -169,14 +169,14 @@ class Carrier:
         """Bring durable sinks up to date with a scope, and keep them so."""
         self._notice_fork()
         for sink in self._durable:
-            with self._lock:
+            with self._lock.guard, self._lock:
                 if (sink.name, scope) not in self._followed and not self._closed.is_set():
                     self._followed[sink.name, scope] = DurableOutlet(
                         sink,
                         scope,
                         self._journal,
                         session_key=self.session_key,
-                        turn=self._turns.setdefault(sink.name, threading.Lock()),
+                        turn=self._turns.setdefault(sink.name, Lock()),
                     )
 
     def status(self) -> list[SinkStatus]:
@@ -202,8 +202,25 @@ class Carrier:
             durable.stop()
         for outlet in self._served():
             outlet.close(max(deadline - time.monotonic(), 0.1))
-        for sink in (*(outlet.sink for outlet in self._outlets), *self._durable):
-            _close_sink(sink)
+        closing = [
+            _Closing(outlet.sink, outlet.note)
+            for outlet in self._outlets
+            if self._tells(outlet.sink)
+        ]
+        for sink in self._durable:
+            if self._tells(sink):
+                outlets = [one for one in self._followed.values() if one.sink is sink]
+                closing.append(_Closing(sink, *(one.note for one in outlets)))
+        deadline = time.monotonic() + SINK_CLOSE_S
+        for one in closing:
+            one.wait(deadline - time.monotonic())
+
+    def _tells(self, sink: Sink) -> bool:
+        """Whether ``sink`` is yet to be told to close; it is told once."""
+        if any(known is sink for known in self._told):
+            return False
+        self._told.append(sink)
+        return True
 
     def _served(self) -> list[Outlet | DurableOutlet]:
         return [*self._outlets, *list(self._followed.values())]
@@ -267,11 +284,38 @@ def _check_kinds(sink: Sink) -> None:
         )
 
 
-def _close_sink(sink: Sink) -> None:
-    """Tell a sink that it is over, if it wants to know. What it makes of that is its own."""
-    close = getattr(sink, "close", None)
-    try:
-        if close is not None:
-            close()
-    except Exception as error:  # noqa: BLE001  (a sink may raise anything)
-        _log.warning("sink %s cannot be closed: %s", sink.name, in_words(error))
+class _Closing:
+    """Tells a sink that it is over, if it wants to know, in a thread that may be left behind."""
+
+    def __init__(self, sink: Sink, *notes: Callable[[str], None]) -> None:
+        self._sink = sink
+        self._notes = notes
+        self._thread: threading.Thread | None = None
+        if getattr(sink, "close", None) is not None:
+            name = f"treering-close-{sink.name}"
+            thread = threading.Thread(target=self._close, name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # There are too many, or the interpreter ends.
+                self._say(f"cannot be closed: {error}")
+            else:
+                self._thread = thread
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when the sink has closed. One that takes longer is left to itself, and named."""
+        if self._thread is None or self._thread is threading.current_thread():
+            return
+        self._thread.join(max(timeout_s, 0.0))
+        if self._thread.is_alive():
+            self._say(f"close() took longer than {SINK_CLOSE_S:g} s, and was left behind")
+
+    def _close(self) -> None:
+        try:
+            self._sink.close()  # type: ignore[union-attr]
+        except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
+            self._say(f"cannot be closed: {in_words(error)}")
+
+    def _say(self, text: str) -> None:
+        for note in self._notes:
+            note(text)
+        _log.warning("sink %s: %s", self._sink.name, text)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal
 
 from treering.errors import InvalidInput, OutcomeUnknown, RunClosed, RunInterrupted, TreeringError
+from treering.locks import Lock
 from treering.model.fields import check_name
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import RunEnded, RunStarted
@@ -19,7 +21,7 @@ from treering.spine.tools import Tools
 from treering.spine.words import describe, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from treering.model.events import Header, NewEvent
     from treering.model.tools import Reason
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 LOOK_S: Final = 1.0
 """How often a run that only carries deltas looks whether somebody has closed it."""
 State = Literal["new", "open", "ended", "failed", "interrupted"]
+Note = Callable[["Sequence[Header]"], None]
+"""Is told of what was recorded."""
+_ENDS: Final[dict[str, State]] = {"run.ended": "ended", "run.failed": "failed"}
+"""How a run ends that its author ends."""
 _CLOSING: Final[dict[str, Reason]] = {"ended": "missing_result", "failed": "aborted"}
 """Why calls that are open when a run is over get a synthetic result."""
 
@@ -57,7 +63,7 @@ class Course:
             run_id=new_id(),
             turn_id=new_id() if turn_id is None else check_name(turn_id, "turn_id"),
         )
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self.tools = Tools(self)
         self.state: State = "new"
         self.preparation: Preparation | None = None
@@ -77,6 +83,16 @@ class Course:
         """The seq of what it has recorded last."""
         self._clock = self._looked = 0.0
         self._pid = os.getpid()
+        self._run: weakref.ref[object] | None = None
+
+    def belong_to(self, run: object) -> None:
+        """Note what the author has in hand; without it, nobody can end the run."""
+        self._run = weakref.ref(run)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it is open, and its author has dropped it."""
+        return self.is_open and self._run is not None and self._run() is None
 
     @property
     def run_id(self) -> str:
@@ -110,7 +126,7 @@ class Course:
         return self._pid == os.getpid()
 
     @property
-    def lock(self) -> threading.RLock:
+    def lock(self) -> Lock:
         """Return what is held while events are numbered and recorded.
 
         Raises RunClosed in a forked child, where a thread that is not there may hold it for ever.
@@ -139,23 +155,22 @@ class Course:
 
         Raises RunActive if the session is busy with another.
         """
-        with self.lock:
+        with self.lock.guard, self.lock:
             if self.state != "new":
                 raise RunClosed("a run starts once", hint="begin another")
             self.session.open()
             wait_s = self.session.patience_s if self._wait_s is None else self._wait_s
             try:
                 headers = self.kernel.begin(self, lambda: self._opening(more), wait_s=wait_s)
+                if headers is None:
+                    return None
+                self._clock = self._looked = time.monotonic()
+                self._last_seq = headers[-1].seq
+                self.state = "open"
+                return headers  # noqa: TRY300  (an interrupt on the way out counts, too)
             except BaseException as error:
-                if _is_doubtful(error):
-                    self._withdraw()
+                self.withdraw(error)
                 raise
-            if headers is None:
-                return None
-            self._clock = self._looked = time.monotonic()
-            self._last_seq = headers[-1].seq
-            self.state = "open"
-            return headers
 
     def close(
         self,
@@ -198,7 +213,7 @@ class Course:
             self.tools.reconcile()
             # Gates are asked without the lock: they may take their time, and record things.
             self.tools.prepare(why, prepared)
-            with self.lock:
+            with self.lock.guard, self.lock:
                 if outside and not self.is_open:
                     return None
                 if self._terminal is not None and not self._untold:
@@ -232,33 +247,46 @@ class Course:
         if boundary is not None:
             mark = interrupt_mark(boundary, self.run_id)
             events.append(self.author.event(mark, None))
+
+        def note(headers: Sequence[Header]) -> None:
+            self.tools.settle(headers[: len(results)])
+            self.state, self._terminal = state, headers[len(results)]
+            self.boundary = headers[-1] if boundary is not None else None
+            self.kernel.forget(self)
+
         try:
-            headers = self._append(events)
+            headers = self._append(events, note)
         except InvalidInput:
             # The guard refuses what an error or a result says. The run has an end all the same.
             bare = [without_words(entry) for entry in (*results, last)]
             events[: len(bare)] = self._events(bare)
-            headers = self._append(events)
-        self.tools.settle(headers[: len(results)])
-        self.state, self._terminal = state, headers[len(results)]
-        self.boundary = headers[-1] if boundary is not None else None
-        self.kernel.forget(self)
-        return self._terminal
+            headers = self._append(events, note)
+        return headers[len(results)]
+
+    def note_end(self, header: Header) -> None:
+        """Go by the end that the ledger has, if ``header`` is one that its author recorded."""
+        state = _ENDS.get(header.kind)
+        if state is not None:
+            self.state, self._terminal = state, header
+            self.kernel.forget(self)
 
     # Recording.
 
-    def record_all(self, entries: Sequence[Entry]) -> list[Header]:
-        """Record ``entries`` as part of the run, all or none. Raises RunClosed if it is over."""
-        with self.lock:
+    def record_all(self, entries: Sequence[Entry], note: Note | None = None) -> list[Header]:
+        """Record ``entries`` as part of the run, all or none. Raises RunClosed if it is over.
+
+        ``note`` is told of what was recorded. If it is interrupted, the run is in doubt.
+        """
+        with self.lock.guard, self.lock:
             self.check_open()
-            return self._append(self._events(entries))
+            return self._append(self._events(entries), note)
 
     def record_behind(self, entries: Sequence[Entry], seq: int, *, apart: str) -> list[Header]:
         """Record ``entries`` right behind ``seq``, those of the kind ``apart`` outside of the run.
 
         Raises Conflict if the session has moved on, and RunClosed if the run is over.
         """
-        with self.lock:
+        with self.lock.guard, self.lock:
             self.check_open()
             inside = iter(self._events([entry for entry in entries if entry.kind != apart]))
             events = [
@@ -267,13 +295,13 @@ class Course:
             ]
             return self._append(events, expected_seq=seq)
 
-    def record_if_open(self, entry: Entry) -> Header | None:
-        """Record ``entry`` as part of the run; None if the run is over."""
-        with self.lock:
+    def record_if_open(self, entry: Entry, note: Note) -> Header | None:
+        """Record ``entry`` as part of the run and tell ``note``; None if the run is over."""
+        with self.lock.guard, self.lock:
             if not self.is_open:
                 return None
             try:
-                return self._append(self._events([entry]))[0]
+                return self._append(self._events([entry]), note)[0]
             except RunClosed:
                 self._untold = True
                 return None
@@ -284,7 +312,7 @@ class Course:
 
     def carry(self, entry: Entry) -> None:
         """Carry to the sinks what is counted and not kept."""
-        with self.lock:
+        with self.lock.guard, self.lock:
             if time.monotonic() - self._looked > LOOK_S:
                 self._looked = time.monotonic()
                 self.look()
@@ -331,32 +359,43 @@ class Course:
         self._run_seq += len(entries)
         return [self.author.event(entry, first + at) for at, entry in enumerate(entries)]
 
-    def _append(self, events: list[NewEvent], *, expected_seq: int | None = None) -> list[Header]:
+    def _append(
+        self, events: list[NewEvent], note: Note | None = None, *, expected_seq: int | None = None
+    ) -> list[Header]:
         """Record numbered events; take the numbers back if they were not recorded."""
+        # From before they are recorded until that is noted. An interrupt leaves it so, and the
+        # numbers of the events are not given again.
+        before, self.is_doubtful = self.is_doubtful, True
         try:
             headers = self.kernel.record(events, expected_seq=expected_seq)
         except RunClosed:
+            self.is_doubtful = before
             self._note_cut()
             raise self.closed_error() from None
-        except BaseException as error:
-            if _is_doubtful(error):
-                self.is_doubtful = True  # And their numbers are not given again.
-            else:
+        except TreeringError as error:
+            if not isinstance(error, OutcomeUnknown):
+                self.is_doubtful = before
                 self._run_seq -= sum(event.run_id is not None for event in events)
             raise
         self._last_seq = headers[-1].seq
+        if note is not None:
+            note(headers)
+        self.is_doubtful = before
         return headers
 
-    def _withdraw(self) -> None:
-        """End a run that may have begun, although nobody was told so."""
+    def withdraw(self, error: BaseException) -> None:
+        """End the run if ``error`` may have kept its author from hearing that it began or ended."""
+        if not _is_doubtful(error) or not self.is_here:
+            return
         with contextlib.suppress(TreeringError):
             if not self.kernel.is_over(self):
-                self.state, self._clock = "open", time.monotonic()
+                if self.state == "new":
+                    self.state, self._clock = "open", time.monotonic()
                 self.close("interrupted", "interrupted")
 
     def check_open(self) -> None:
         """Raise RunClosed if it takes no events from here, as far as this process knows."""
-        with self.lock:
+        with self.lock.guard, self.lock:
             if not self.is_open:
                 raise self.closed_error()
 
@@ -365,10 +404,14 @@ class Course:
         """Return the last number that it has given to an event."""
         return self._run_seq
 
-    def note(self, header: Header) -> None:
-        """Take note of an event of the run that was recorded for it. The caller holds the lock."""
-        self._run_seq = max(self._run_seq, header.run_seq or 0)
-        self._last_seq = max(self._last_seq, header.seq)
+    def reserve(self, number: int) -> None:
+        """Give no number up to ``number`` from now on. The caller holds the lock."""
+        self._run_seq = max(self._run_seq, number)
+
+    def note_numbers(self, headers: Sequence[Header], before: int) -> None:
+        """Go on behind what was recorded of the run, or behind ``before``. The lock is held."""
+        self._run_seq = max(before, *(header.run_seq or 0 for header in headers), 0)
+        self._last_seq = max(self._last_seq, *(header.seq for header in headers), 0)
 
     def _note_cut(self) -> None:
         """Take note that somebody else has closed the run."""

@@ -20,6 +20,7 @@ from treering.spine.ports import SinkStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from treering.locks import Lock
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Header
     from treering.model.scopes import Scope
@@ -55,7 +56,7 @@ class DurableOutlet:
         journal: Journal,
         *,
         session_key: Callable[[str, str], str | None],
-        turn: threading.Lock,
+        turn: Lock,
     ) -> None:
         self.sink = sink
         self.scope = scope
@@ -126,6 +127,10 @@ class DurableOutlet:
             stopped=self._stopped,
             last_error=self._last_error,
         )
+
+    def note(self, text: str) -> None:
+        """Have ``text`` be what the status says went wrong last."""
+        self._last_error = text
 
     # The thread.
 
@@ -216,7 +221,7 @@ class DurableOutlet:
     def _give(self, carried: SafeEvent | PrivateEvent) -> BaseException | None:
         """Hand an event over once; return what went wrong."""
         try:
-            with self._turn:
+            with self._turn.guard, self._turn:
                 taken = self._hands.give(carried)
             self._delivered += taken
             self._declined += not taken

@@ -5,12 +5,12 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import threading
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import DuplicateEvent, InvalidInput, SensitiveContent, TreeringError
+from treering.locks import Lock
 from treering.model.parts import ToolReturned, safe_part
 from treering.model.tools import SyntheticPolicy
 from treering.spine.asking import Gates
@@ -58,8 +58,8 @@ class Kernel:
         self._numbering = Numbering(journal, self._courses)
         self._recovered: set[Scope] = set()
         self._pid = os.getpid()
-        self._locking = threading.Lock()
-        self._locks: weakref.WeakValueDictionary[tuple[str, str], threading.RLock]
+        self._locking = Lock()
+        self._locks: weakref.WeakValueDictionary[tuple[str, str], Lock]
         self._locks = weakref.WeakValueDictionary()
         self._closed = False
         _open.add(self)
@@ -135,7 +135,6 @@ class Kernel:
         """Interrupt what still runs, let the sinks have what waits, and stop."""
         if self._closed:
             return
-        self._closed = True
         for course in list(self._courses.values()):
             if course.is_here:
                 try:
@@ -144,6 +143,7 @@ class Kernel:
                     # The next one who opens the ledger closes it then.
                     _log.warning("run %s stays open: %s", course.run_id, error)
         self.carrier.close(timeout_s)
+        self._closed = True
 
     # What runs need.
 
@@ -215,20 +215,25 @@ class Kernel:
         headers = begin(
             self._journal, self.record, self.close_gone,
             place=(session.scope, session.session_id), make=make, wait_s=wait_s,
-            lock=self._lock_of(session.scope, session.session_id),
+            lock=self._lock_of(session.scope, session.session_id), is_left=self._is_left,
         )  # fmt: skip
         if headers is not None:
             self._courses[course.run_id] = course
         return headers
 
-    def _lock_of(self, scope: str, session_id: str) -> threading.RLock:
+    def _is_left(self, run: OpenRun) -> bool:
+        """Whether a run was begun here, and its author was interrupted and has dropped it."""
+        own = self._courses.get(run.run_id)
+        return own is not None and own.is_here and own.is_left
+
+    def _lock_of(self, scope: str, session_id: str) -> Lock:
         """Return what those hold who begin a run in a session; it goes when nobody does."""
         if self._pid != os.getpid():
             # A thread that is not here may hold what the parent had.
-            self._pid, self._locking = os.getpid(), threading.Lock()
+            self._pid, self._locking = os.getpid(), Lock()
             self._locks = weakref.WeakValueDictionary()
-        with self._locking:
-            lock = self._locks.get((scope, session_id)) or threading.RLock()
+        with self._locking.guard, self._locking:
+            lock = self._locks.get((scope, session_id)) or Lock()
             self._locks[scope, session_id] = lock
             return lock
 

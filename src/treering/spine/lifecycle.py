@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from treering.errors import RunActive
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
 
+    from treering.locks import Lock
     from treering.model.events import Header, NewEvent
     from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
@@ -34,7 +34,8 @@ def begin(
     place: tuple[Scope, str],
     make: Callable[[], list[NewEvent] | None],
     wait_s: float,
-    lock: threading.RLock,
+    lock: Lock,
+    is_left: Callable[[OpenRun], bool],
 ) -> list[Header] | None:
     """Record what ``make`` gives, as the beginning of a session's only run.
 
@@ -45,16 +46,13 @@ def begin(
     name = f"beginning in {place[1]} of {place[0]}"
     while True:
         # One at a time looks and begins: among threads by the lock, among processes by the hold.
-        with lock:
+        letting_go = _LettingGo(journal, name)
+        with lock.guard, lock, letting_go, letting_go:
             held = journal.hold(name)
-            try:
-                active = active_run(journal, close_gone, *place) if held else None
-                if held and active is None:
-                    events = make()
-                    return None if events is None else append(events)
-            finally:
-                if held:
-                    journal.let_go(name)
+            active = active_run(journal, close_gone, *place, is_left=is_left) if held else None
+            if held and active is None:
+                events = make()
+                return None if events is None else append(events)
         patience_s = wait_s if held else max(wait_s, BEGINNING_S)
         left_s = patience_s - (time.monotonic() - started)
         if left_s <= 0:
@@ -65,18 +63,45 @@ def begin(
         pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
 
+class _LettingGo:
+    """Lets go of a name at the end of a ``with``, held or not: entered twice, in any case."""
+
+    def __init__(self, journal: Journal, name: str) -> None:
+        self._journal = journal
+        self._name = name
+        self._is_done = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        if not self._is_done:
+            self._journal.let_go(self._name)
+            self._is_done = True
+
+
 def active_run(
-    journal: Journal, close_gone: Callable[[OpenRun], object], scope: Scope, session_id: str
+    journal: Journal,
+    close_gone: Callable[[OpenRun], object],
+    scope: Scope,
+    session_id: str,
+    *,
+    is_left: Callable[[OpenRun], bool] = lambda _: False,
 ) -> OpenRun | None:
     """Return the run that a live process carries out in a session; close those of dead ones.
 
-    So are those that came here in a copy while they were open. Runs that nobody owns, such as
-    imported ones, stand in nobody's way.
+    So are those that came here in a copy while they were open, and those for which ``is_left``
+    says that nobody can go on with them. Runs that nobody owns, such as imported ones, stand in
+    nobody's way.
     """
     for run in journal.open_runs(scope, session_id):
         if run.owner is None:
             continue
-        if not journal.is_elsewhere(run.owner) and not journal.is_gone(run.owner, run.seen_ms):
+        if (
+            not journal.is_elsewhere(run.owner)
+            and not journal.is_gone(run.owner, run.seen_ms)
+            and not is_left(run)
+        ):
             return run
         close_gone(run)
     return None

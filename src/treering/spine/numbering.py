@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import InvalidInput, InvalidScope
+from treering.errors import InvalidInput, InvalidScope, OutcomeUnknown, TreeringError
+from treering.locks import Lock, Locks
 from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from threading import RLock
 
     from treering.model.events import Header, NewEvent
     from treering.spine.courses import Course
@@ -46,7 +44,7 @@ class Numbering:
 
     def _renew(self) -> None:
         self._pid = os.getpid()
-        self._locks = [threading.RLock() for _ in range(STRIPES)]
+        self._locks = [Lock() for _ in range(STRIPES)]
         self._last: dict[Place, int] = {}
 
     def append(self, events: Sequence[NewEvent], append: Append, *, fill: bool) -> list[Header]:
@@ -66,14 +64,24 @@ class Numbering:
         courses = self._courses_of(runs) if self._courses else ()
         if not courses and not (fill and runs):
             return append(events)
-        with contextlib.ExitStack() as held:
-            for lock in self._locks_of(runs, courses):
-                held.enter_context(lock)
+        held = self._locks_of(runs, courses)
+        with held, held:
+            held.take()
             own = {course.run_id: course for course in courses if course.is_open}
             last: dict[Place, int] = {}
             numbers = self._numbers(events, own, last, fill=fill)
-            headers = append(events, numbers=numbers)
-            self._note(headers, own, last)
+            before = {run: course.last_run_seq for run, course in own.items()}
+            self._reserve(own, last)
+            try:
+                headers = append(events, numbers=numbers)
+            except TreeringError as error:
+                if not isinstance(error, OutcomeUnknown):
+                    for run, course in own.items():
+                        course.note_numbers((), before[run])
+                raise
+            for run, course in own.items():
+                course.note_numbers([one for one in headers if one.run_id == run], before[run])
+            self._note(own, last)
             return headers
 
     def _append_one(
@@ -86,10 +94,12 @@ class Numbering:
         if self._pid != os.getpid():
             self._renew()
         last: dict[Place, int] = {}
-        with self._locks[hash(place[2]) % STRIPES]:
+        lock = self._locks[hash(place[2]) % STRIPES]
+        with lock.guard, lock:
             number = self._next(place, event, {}, last)
+            self._reserve({}, last)
             headers = append(events) if number is None else append(events, numbers=(number,))
-            self._note((), {}, last)
+            self._note({}, last)
             return headers
 
     def _courses_of(self, runs: set[str]) -> list[Course]:
@@ -97,15 +107,17 @@ class Numbering:
         here = [course for course in known if course is not None and course.is_here]
         return sorted(here, key=lambda course: course.run_id)
 
-    def _locks_of(self, runs: set[str], courses: Sequence[Course]) -> list[RLock]:
+    def _locks_of(self, runs: set[str], courses: Sequence[Course]) -> Locks:
         """Return what keeps others from numbering events of the same runs, in one order."""
         if self._pid != os.getpid():
             self._renew()  # A thread that is not here may hold what the parent had.
         stripes = sorted({hash(run) % STRIPES for run in runs})
-        return [
-            *(course.lock for course in courses),
-            *(self._locks[stripe] for stripe in stripes),
-        ]
+        return Locks(
+            [
+                *(course.lock for course in courses),
+                *(self._locks[stripe] for stripe in stripes),
+            ]
+        )
 
     def _numbers(
         self,
@@ -181,14 +193,17 @@ class Numbering:
         """Whether an event is appended again: then it keeps its number, whatever came since."""
         return event.event_id is not None and self._journal.is_known(scope, event.event_id)
 
-    def _note(
-        self, headers: Sequence[Header], own: Mapping[str, Course], last: Mapping[Place, int]
-    ) -> None:
+    def _reserve(self, own: Mapping[str, Course], last: Mapping[Place, int]) -> None:
+        """Have no number given twice, also if nobody is told that the events were recorded."""
+        for place, number in last.items():
+            if (course := own.get(place[2])) is not None:
+                course.reserve(number)
+            else:
+                self._last.pop(place, None)  # Looked up again, unless it is noted.
+
+    def _note(self, own: Mapping[str, Course], last: Mapping[Place, int]) -> None:
         if len(self._last) > RUNS_MAX:
             self._last.clear()
         for place, number in last.items():
             if place[2] not in own:
                 self._last[place] = number
-        for header in headers:
-            if header.run_id is not None and header.run_id in own:
-                own[header.run_id].note(header)

@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput
+from treering.locks import Lock
 from treering.model.codec import decode
 from treering.spine.carrying import safe_event, with_payload
 from treering.spine.handing import Hands, Overtime, in_words, wants_private
@@ -31,6 +32,8 @@ HUNG_THREADS_MAX: Final = 8
 GATHER_S: Final = 0.002
 """In a stream of events, how long more are let come before the next are handed over: to be woken
 for each costs whoever records them more than the sink does."""
+REST_S: Final = 5.0
+"""How long a worker rests at most before it looks by itself."""
 RETRY_PAUSE_S_MAX: Final = 5.0
 
 _log = logging.getLogger("treering.spine")
@@ -67,9 +70,9 @@ class Outlet:
         self._private = wants_private(sink)
         self._session_key = session_key
         # Reentrant, for a signal or a finalizer that records events in the middle of this.
-        self._lock = threading.RLock()
-        self._arrival = threading.Condition(self._lock)
-        self._rest = threading.Condition(self._lock)
+        self._lock = Lock()
+        self._arrival = threading.Condition(self._lock)  # type: ignore[arg-type]
+        self._rest = threading.Condition(self._lock)  # type: ignore[arg-type]
         self._waiting: deque[Parcel] = deque()
         self._under_way: Parcel | None = None
         """What is being handed over, or is to be tried again."""
@@ -89,7 +92,7 @@ class Outlet:
 
     def offer(self, header: Header, payload: bytes | None) -> None:
         """Put an event into the queue, or count it as lost. Never waits for the sink."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             held = len(self._waiting) + (self._under_way is not None)
             if self._stopped or self._closing or held >= self.delivery.queue_events_max:
                 self._lose(1)
@@ -103,7 +106,7 @@ class Outlet:
 
     def look(self) -> None:
         """See whether the sink is over its time, and go on without it if so."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             worker = self._worker
             if worker is None:
                 if self._waiting and not self._stopped:
@@ -121,13 +124,13 @@ class Outlet:
         """
         if threading.current_thread() is self._worker:
             return False
-        with self._lock:
+        with self._lock.guard, self._lock:
             return self._rest.wait_for(self._is_idle, min(timeout_s, threading.TIMEOUT_MAX))
 
     def close(self, timeout_s: float) -> None:
         """Let the sink have what waits, for a while, and stop."""
         self.flush(timeout_s)
-        with self._lock:
+        with self._lock.guard, self._lock:
             self._closing = True
             self._lose(len(self._waiting))
             self._waiting.clear()
@@ -137,7 +140,7 @@ class Outlet:
 
     def status(self) -> SinkStatus:
         """Return how the sink is doing."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             return SinkStatus(
                 name=self.sink.name,
                 scope=None,
@@ -153,6 +156,10 @@ class Outlet:
                 last_error=self._last_error,
             )
 
+    def note(self, text: str) -> None:
+        """Have ``text`` be what the status says went wrong last."""
+        self._last_error = text
+
     # What the worker does.
 
     def work(self, worker: _Worker) -> None:
@@ -165,7 +172,7 @@ class Outlet:
     def _next(self, worker: _Worker) -> Parcel | None:
         """Return what to hand over next, when there is something; None to end."""
         was_busy = True
-        with self._lock:
+        with self._lock.guard, self._lock:
             while worker is self._worker and not self._stopped:
                 if self._under_way is None and self._waiting:
                     self._under_way = self._waiting.popleft()
@@ -178,8 +185,9 @@ class Outlet:
                     was_busy = False
                     self._arrival.wait(GATHER_S)
                 else:
+                    # Looked at now and then: who was to wake it may have been interrupted.
                     self._is_resting = True
-                    self._arrival.wait()
+                    self._arrival.wait(REST_S)
                     self._is_resting = False
         return None
 
@@ -199,7 +207,7 @@ class Outlet:
 
     def _settle(self, worker: _Worker, answer: bool | BaseException) -> None:  # noqa: FBT001
         """Count what became of an event, and wait before it is tried again."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             if worker is not self._worker:
                 self._hung -= 1  # It was over its time, and others have gone on.
                 return

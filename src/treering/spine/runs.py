@@ -41,6 +41,7 @@ class Run:
 
     def __init__(self, course: Course, message: Message | None = None) -> None:
         self._course = course
+        course.belong_to(self)
         self._room_tokens: int | None = None
         """What there was for messages in the context that its model was shown last."""
         self.message = message
@@ -105,11 +106,16 @@ class Run:
     # Its life.
 
     def __enter__(self) -> Self:
-        if self.state == "new":
-            self.start()
-        elif not self.is_open:
-            raise self._course.closed_error()
-        return self
+        try:
+            if self.state == "new":
+                self.start()
+            else:
+                self._course.check_open()
+            return self  # noqa: TRY300  (an interrupt on the way out counts, too)
+        except BaseException as error:
+            # The body does not run now, so nobody else would end it.
+            self._course.withdraw(error)
+            raise
 
     def __exit__(
         self,
@@ -117,6 +123,13 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        try:
+            self._conclude(error)
+        except BaseException as cut:
+            self._course.withdraw(cut)
+            raise
+
+    def _conclude(self, error: BaseException | None) -> None:
         if not self._course.needs_end:
             return
         if error is None:
@@ -131,10 +144,11 @@ class Run:
 
     def start(self) -> Header:
         """Record that the run begins. Raises RunActive if the session is busy with another."""
-        headers = self._course.begin(list)
-        if headers is None:
-            raise AssertionError
-        return headers[0]
+        try:
+            return (self._course.begin(list) or [])[0]
+        except BaseException as error:
+            self._course.withdraw(error)
+            raise
 
     def end(self) -> Header:
         """Commit the run: it ended well. A run that is over stays as it is.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +17,7 @@ from treering.spine.conversion import to_json
 from treering.spine.entries import TOOL_LEDGER, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from treering.model.events import Header
     from treering.model.tools import Reason
@@ -100,7 +99,7 @@ class Tools:
         course = self._course
         if not course.is_doubtful:
             return
-        with course.lock:
+        with course.lock.guard, course.lock:
             for header in course.kernel.headers_of(course):
                 part = safe_part(header.kind, header.refs)
                 if isinstance(part, ToolCalled) and part.call_id and not self._knows(part.call_id):
@@ -110,6 +109,7 @@ class Tools:
                 elif isinstance(part, ToolReturned) and part.call_id in self._open:
                     call = self._open[part.call_id]
                     self._close(call, header, synthetic=part.status == "synthetic")
+                course.note_end(header)
             course.is_doubtful = False
 
     def settle(self, headers: Sequence[Header]) -> None:
@@ -146,11 +146,14 @@ class Tools:
         )
         if code is not None:
             self._deny(call, intent, code, why)
-        with self._course.lock:
-            self._check_fresh(call)
-            call.intent = self._course.record_all([intent])[0]
-            call.started_at = time.monotonic()
+
+        def note(headers: Sequence[Header]) -> None:
+            call.intent, call.started_at = headers[0], time.monotonic()
             self._open[call.call_id] = call
+
+        with self._course.lock.guard, self._course.lock:
+            self._check_fresh(call)
+            self._course.record_all([intent], note)
 
     def _check(self, call: ToolCall, given: Any) -> tuple[str | None, str | None, Any]:
         """Return why a call may not run: a code, and words for it; or what a gate made of it."""
@@ -184,11 +187,14 @@ class Tools:
         outcome = self.results.synthetic(
             self._course.occasion, call.name, call.call_id, 0, "denied"
         )
-        with self._course.lock:
-            self._check_fresh(call)
-            headers = self._course.record_all([intent, refusal, outcome])
+
+        def note(headers: Sequence[Header]) -> None:
             call.intent, call.started_at = headers[0], time.monotonic()
             self._close(call, headers[-1], synthetic=True)
+
+        with self._course.lock.guard, self._course.lock:
+            self._check_fresh(call)
+            self._course.record_all([intent, refusal, outcome], note)
         reason = f": {why}" if why else ""
         raise ToolDenied(
             f"{call.name} may not run in session {self._course.session.session_id}{reason}",
@@ -201,65 +207,67 @@ class Tools:
 
     def conclude(self, call: ToolCall, make: Callable[..., Entry], told: Any) -> Header:
         """Record a real outcome, once."""
-        with self._claimed(call):
+        self._check_started(call)
+        with call.lock.guard, call.lock:
+            self.reconcile()
             if call.is_settled:
                 raise _has_outcome(call.call_id)
             # Gates are asked without the run's lock: they may take their time, and record things.
             duration_ms = call.duration_ms
             entry = make(self._course.occasion, call.name, call.call_id, duration_ms, told)
-            with self._course.lock:
+            with self._course.lock.guard, self._course.lock:
                 if call.is_settled:  # By a gate.
                     raise _has_outcome(call.call_id)
-                header = self._record(call, entry)
-                self._close(call, call.outcome or header, synthetic=False)
-                return header
+                return self._record(call, entry)
 
     def replace(self, call: ToolCall, reason: Reason) -> Header:
         """Record a synthetic outcome, unless there is one."""
-        with self._claimed(call):
+        self._check_started(call)
+        with call.lock.guard, call.lock:
+            self.reconcile()
             if call.outcome is not None:
                 return call.outcome
             entry = self.results.synthetic(
                 self._course.occasion, call.name, call.call_id, call.duration_ms, reason
             )
-            with self._course.lock:
+            with self._course.lock.guard, self._course.lock:
                 # The run may have ended meanwhile, and the call with it.
                 header = call.outcome
                 if header is None:
-                    header = self._course.record_all([entry])[0]
-                    self._close(call, header, synthetic=True)
+                    header = self._course.record_all(
+                        [entry], lambda headers: self._close(call, headers[0], synthetic=True)
+                    )[0]
                 return header
 
     def _record(self, call: ToolCall, entry: Entry) -> Header:
         """Record an outcome in its run or, if that takes no more, as late."""
         if call.outcome is None:
             # Somebody else may have closed the run, and the call with it.
-            header = self._course.record_if_open(entry)
+            header = self._course.record_if_open(
+                entry, lambda headers: self._close(call, headers[0], synthetic=False)
+            )
             if header is not None:
                 return header
         counts = call.outcome.event_id if call.outcome else self._outcome_of(call)
         late = ToolReturned(late=True, run=self._course.run_id, outcome=counts).as_refs()
-        return self._course.record_apart(
+        header = self._course.record_apart(
             msgspec.structs.replace(
                 entry, summary=f"{entry.summary}, late", refs={**entry.refs, **late}
             )
         )
+        self._close(call, call.outcome or header, synthetic=False)
+        return header
 
     def _outcome_of(self, call: ToolCall) -> str | None:
         """Return the id of the event that is the outcome of a call, as the ledger has it."""
         return self._course.kernel.outcome_of(self._course, call.call_id)
 
-    @contextlib.contextmanager
-    def _claimed(self, call: ToolCall) -> Iterator[None]:
-        """Let others who conclude the same call wait. Raises RunClosed if it has not started."""
-        with self._course.lock:
+    def _check_started(self, call: ToolCall) -> None:
+        with self._course.lock.guard, self._course.lock:
             if call.intent is None:
                 raise RunClosed(
                     f"the call {call.call_id} has not started", hint="use it as a context manager"
                 )
-        with call.lock:
-            self.reconcile()
-            yield
 
     def _close(self, call: ToolCall, header: Header, *, synthetic: bool) -> None:
         self._open.pop(call.call_id, None)

@@ -7,9 +7,10 @@ connection is closed before the fork and reopened by whoever needs one.
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from typing import Protocol
+
+from treering.locks import Lock
 
 
 class Forkable(Protocol):
@@ -28,19 +29,19 @@ class Forkable(Protocol):
 _registered: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _waiting: list[Forkable] = []
 """Those who wait for a fork to be over."""
-_lock = threading.Lock()
+_lock = Lock()
 """Held while a fork is under way, and while the set of those to be told changes."""
 
 
 def register(one: Forkable) -> None:
     """Tell ``one`` of every fork as long as it lives."""
-    with _lock:
+    with _lock.guard, _lock:
         _registered.add(one)
 
 
 def _before_fork() -> None:
     # Two threads may fork at once: one after the other, or each would undo the other's locks.
-    _lock.acquire()
+    _lock.take()
     _waiting.extend(_registered)
     for one in _waiting:
         one.before_fork()
@@ -49,13 +50,13 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     while _waiting:
         _waiting.pop().after_fork_in_parent()
-    _lock.release()
+    _lock.drop()
 
 
 def _after_fork_in_child() -> None:
     while _waiting:
         _waiting.pop().after_fork_in_child()
-    _lock.release()
+    _lock.drop()
 
 
 if hasattr(os, "register_at_fork"):

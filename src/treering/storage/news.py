@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
+from queue import Empty, SimpleQueue
 
 
 class News:
@@ -14,26 +14,30 @@ class News:
 
     def spread(self) -> None:
         """Wake all who wait."""
-        if self._waiting and self._pid == os.getpid():
-            with self._condition:
-                self._condition.notify_all()
+        if self._bells and self._pid == os.getpid():
+            for bell in tuple(self._bells):
+                # One that is rung already is enough, and nobody may be there any more to hear it.
+                if bell.empty():
+                    bell.put(None)
 
     def wait(self, timeout_s: float) -> None:
         """Return when somebody spreads news, or after the timeout."""
         if self._pid != os.getpid():
             self._start()
-        with self._condition:
-            self._waiting += 1
-            try:
-                self._condition.wait(timeout_s)
-            finally:
-                self._waiting -= 1
+        bell: SimpleQueue[None] = SimpleQueue()
+        self._bells.append(bell)
+        try:
+            bell.get(timeout=timeout_s)
+        except Empty:
+            return
+        finally:
+            self._bells.remove(bell)
 
     def after_fork(self) -> None:
-        """Go on as the only thread of a child: one that is not there any more held the lock."""
+        """Go on as the only thread of a child."""
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._condition = threading.Condition()
-        self._waiting = 0
+        self._bells: list[SimpleQueue[None]] = []
+        """One for each who waits."""

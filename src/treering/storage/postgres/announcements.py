@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 
+from treering.locks import Lock
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treering.storage.news import News
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.server import Server
@@ -38,12 +42,9 @@ class Announcer:
         if not self._pending.is_set():
             self._pending.set()
         if self._thread is None:
-            with self._lock:
+            with self._lock.guard, self._lock:
                 if self._thread is None:
-                    self._thread = threading.Thread(
-                        target=self._run, name="treering-announcer", daemon=True
-                    )
-                    self._thread.start()
+                    self._thread = _started(self._run, "treering-announcer")
 
     def close(self) -> None:
         """Tell what has not been told yet, and end."""
@@ -58,7 +59,7 @@ class Announcer:
         self._start()
 
     def _start(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._pending = threading.Event()
         self._thread = None
         self._over = False
@@ -67,7 +68,9 @@ class Announcer:
     def _run(self) -> None:
         connection: Connection | None = None
         while True:
-            self._pending.wait()
+            # Looked at now and then: one that was not noted is not told that it is over.
+            if not self._pending.wait(LISTENING_S) and not self._over:
+                continue
             self._pending.clear()
             # A follower that is not told finds out by itself, a little later.
             with contextlib.suppress(psycopg.Error):
@@ -94,12 +97,9 @@ class Listener:
     def listen(self) -> None:
         """Listen from now on, in a thread of its own."""
         if self._thread is None:
-            with self._lock:
+            with self._lock.guard, self._lock:
                 if self._thread is None:
-                    self._thread = threading.Thread(
-                        target=self._run, name="treering-listener", daemon=True
-                    )
-                    self._thread.start()
+                    self._thread = _started(self._run, "treering-listener")
 
     def close(self) -> None:
         """Stop listening."""
@@ -109,7 +109,7 @@ class Listener:
 
     def after_fork(self) -> None:
         """Go on in a child: the thread stayed in the parent."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._thread = None
         self._over = threading.Event()
         self._heard = False
@@ -133,6 +133,13 @@ class Listener:
             while not self._over.is_set():
                 for _ in connection.notifies(timeout=LISTENING_S, stop_after=1):
                     self._news.spread()
+
+
+def _started(work: Callable[[], None], name: str) -> threading.Thread:
+    """Return a thread that runs: one that was not started cannot be waited for."""
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 def channel(server: Server) -> str:

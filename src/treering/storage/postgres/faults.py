@@ -58,6 +58,11 @@ _UNREACHABLE: Final = (
     "{shown} cannot be reached: {text}",
     "check host, port and that the server runs, then try again",
 )
+_CROWDED: Final = (
+    Busy,
+    "{shown} has no connection left: {text}",
+    "close programs that you do not need, raise max_connections, or put a pooler before the server",
+)
 _FORBIDDEN: Final = (
     NotPermitted,
     "{shown}: {text}",
@@ -73,10 +78,18 @@ _REFUSALS: Final = (
     ('FATAL:  role "', _LOGIN),
     ("permission denied", _FORBIDDEN),
     ("pg_hba.conf", _LOGIN),
+    ("too many clients", _CROWDED),
+    ("too many connections", _CROWDED),
+    ("connection slots are reserved", _CROWDED),
     ("password", _LOGIN),
     ("authentication", _LOGIN),
 )
 """What a server says that does not let us in: it sends no code then."""
+_TOO_SLOW: Final = (
+    Busy,
+    "{shown} was too slow for a time limit, nothing of this call was recorded: {text}",
+    "see treering db status for what it waits for; or ALTER ROLE … SET statement_timeout",
+)
 _EXTENSION: Final = (
     Unsupported,
     "{shown}: {text}",
@@ -101,7 +114,7 @@ _TRANSLATIONS: Final[
         _FORBIDDEN,
     ),
     (
-        (pg.DiskFull, pg.OutOfMemory),
+        (pg.DiskFull, pg.ConfigurationLimitExceeded),
         (
             StorageFull,
             "the server is out of room, nothing of this call was recorded: {text}",
@@ -109,11 +122,28 @@ _TRANSLATIONS: Final[
         ),
     ),
     (
+        (pg.OutOfMemory,),
+        (
+            StorageFull,
+            "the server is out of memory, nothing of this call was recorded: {text}",
+            "see the server's log; fewer connections or less work_mem leave it more",
+        ),
+    ),
+    ((pg.TooManyConnections,), _CROWDED),
+    (
         (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure),
         (
             Busy,
-            "{shown} is kept locked by another transaction",
+            "{shown} is kept locked by another transaction: {text}",
             "see treering db status for who holds it, then try again",
+        ),
+    ),
+    (
+        (pg.QueryCanceled,),
+        (
+            Busy,
+            "{shown} cancelled a statement, nothing of this call was recorded: {text}",
+            "somebody ended it on the server, with pg_cancel_backend for instance: try again",
         ),
     ),
     (
@@ -152,6 +182,8 @@ def translate(error: psycopg.Error, shown: str) -> TreeringError:
     found = next((said for kinds, said in _TRANSLATIONS if isinstance(error, kinds)), None)
     if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
         found = next((said for word, said in _REFUSALS if word in text), found)
+    elif isinstance(error, pg.QueryCanceled) and "timeout" in text:
+        found = _TOO_SLOW
     elif isinstance(error, pg.FeatureNotSupported | pg.UndefinedFile) and "extension" in text:
         found = _EXTENSION
     if found is None:

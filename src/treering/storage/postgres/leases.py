@@ -6,11 +6,11 @@ connection was lost. So a free lock says little by itself.
 
 from __future__ import annotations
 
-import threading
 import time
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.locks import Lock
 from treering.model.scopes import Scope
 from treering.storage.leases import Owner, disuse, is_gone_from_sight, is_running, new_owner, use
 from treering.storage.postgres.locks import Locks
@@ -60,13 +60,13 @@ class Leases:
         self._server = server
         self._locks = Locks(server)
         self._place = f"pg-{blake2b(server.lock_key, digest_size=4).hexdigest()}"
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._owner: str | None = None
         self._known_gone: set[str] = set()
 
     def owner(self) -> str:
         """Return the name under which this process holds its runs, held from now on."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             if self._owner is None:
                 owner = new_owner(self._place)
                 self._locks.take(owner)
@@ -109,14 +109,14 @@ class Leases:
     def close(self) -> None:
         """Let go of everything."""
         self._locks.close()
-        with self._lock:
+        with self._lock.guard, self._lock:
             if self._owner is not None:
                 disuse(self._owner)
                 self._owner = None
 
     def after_fork(self) -> None:
         """Go on in a child: all that was held stays with the parent."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._owner = None
         self._locks.after_fork()
 

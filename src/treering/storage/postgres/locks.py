@@ -18,6 +18,7 @@ import psycopg
 from psycopg.errors import ReadOnlySqlTransaction
 
 from treering.errors import Closed, ReadOnly
+from treering.locks import Lock
 from treering.storage.postgres.faults import is_passing, translate
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ BEAT_S: Final = 1.0
 """How often it is looked whether the connection is still there."""
 PATIENCE_S: Final = 30.0
 """How long a lost server is waited for."""
+CLOSING_S: Final = 5.0
+"""How long the thread is waited for that looks after the connection; it ends by itself."""
 
 # Nothing is ever asked, and that is no reason to hang up. A machine that lost its power says no
 # word: the server gives it up when silence has been borne long enough.
@@ -60,7 +63,7 @@ class Locks:
 
     def take(self, name: str) -> bool:
         """Lock ``name`` from now on; return False if another has it. Again: whether we still do."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             if self._server.read_only:
                 raise ReadOnly("the ledger was opened read-only", hint="open it with mode='rw'")
             if not self._persevere(name):
@@ -68,28 +71,28 @@ class Locks:
                 return False
             self._wanted.add(name)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._watch, name="treering-locks", daemon=True
-                )
-                self._thread.start()
+                # Noted once it runs. One that runs and is not noted ends with the other.
+                thread = threading.Thread(target=self._watch, name="treering-locks", daemon=True)
+                thread.start()
+                self._thread = thread
             return True
 
     def release(self, name: str) -> None:
         """Let go of ``name`` if it is locked."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             self._wanted.discard(name)
             if name not in self._held or self._connection is None:
                 return
-            self._held.discard(name)
             try:
                 self._connection.execute("SELECT pg_advisory_unlock(%s)", (self.key(name),))
             except psycopg.Error:
                 self._disconnect()  # The lock goes with it; the others are taken back.
+            self._held.discard(name)
 
     def close(self) -> None:
         """Let go of everything."""
         self._over.set()
-        with self._lock:
+        with self._lock.guard, self._lock:
             self._wanted.clear()
             with contextlib.suppress(psycopg.Error):
                 # Waited for: the server would find out a moment later.
@@ -97,7 +100,7 @@ class Locks:
                     self._connection.execute("SELECT pg_advisory_unlock_all()")
             self._disconnect()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(CLOSING_S)
 
     def after_fork(self) -> None:
         """Go on in a child: all that was locked stays with the parent."""
@@ -111,7 +114,7 @@ class Locks:
             self._over.set()
 
     def _start(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._over = threading.Event()
         self._thread = None
         self._wanted: set[str] = set()
@@ -138,10 +141,12 @@ class Locks:
             # Taken once, for the server counts. It is ours as long as the connection answers.
             connection.execute("SELECT 1")
             return True
+        # Noted before: an interrupt may come when the server has granted it.
+        self._held.add(name)
         row = connection.execute("SELECT pg_try_advisory_lock(%s)", (self.key(name),)).fetchone()
         if row is None or not row[0]:
+            self._held.discard(name)
             return False
-        self._held.add(name)
         return True
 
     def _connected(self) -> Connection:
@@ -179,7 +184,7 @@ class Locks:
 
     def _watch(self) -> None:
         while not self._over.wait(BEAT_S):
-            with self._lock:
+            with self._lock.guard, self._lock:
                 if not self._wanted:
                     continue
                 try:

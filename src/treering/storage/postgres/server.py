@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -15,6 +14,7 @@ from psycopg.errors import ReadOnlySqlTransaction, UndefinedFunction, UndefinedT
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from treering.errors import Closed, NotPermitted, OutcomeUnknown, ReadOnly, TreeringError
+from treering.locks import Lock
 from treering.storage.postgres import roles, schema
 from treering.storage.postgres.connections import (
     Connection,
@@ -64,9 +64,10 @@ class Server:
         self.address = address
         self.read_only = mode == "ro"
         self._durability = durability
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._pool: tuple[int, ConnectionPool[Connection]] | None = None
         """The process that made it, and the pool."""
+        self._loans: weakref.WeakSet[_Loan] = weakref.WeakSet()
         self._aside: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._closed = False
         self._started: str | None = None
@@ -115,14 +116,13 @@ class Server:
         self, scope: Scope | None = None, timeout_s: float = PATIENCE_S
     ) -> Iterator[Connection]:
         """Lend a connection that sees ``scope``."""
-        pool = self._open_pool()
-        connection = pool.getconn(timeout_s)
-        try:
+        loan = _Loan(self._open_pool())
+        self._loans.add(loan)
+        with loan, loan:
+            connection = loan.take(timeout_s)
             if self.walled:
                 enter_scope(connection, scope)
             yield connection
-        finally:
-            pool.putconn(connection)
 
     @contextlib.contextmanager
     def aside(self, scope: Scope) -> Iterator[Connection]:
@@ -141,7 +141,7 @@ class Server:
 
     def close(self) -> None:
         """Let go of every connection."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             self._closed = True
             made, self._pool = self._pool, None
         if made is not None and made[0] == os.getpid():
@@ -151,7 +151,7 @@ class Server:
 
     def after_fork(self) -> None:
         """Go on as the only thread of a child: with another lock, and connections of its own."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
         _abandoned.extend(self._aside)
         self._aside = weakref.WeakSet()
         self._abandon_pool()
@@ -193,6 +193,11 @@ class Server:
             self.connect().close()
         except psycopg.Error as reason:
             return reason
+        made = self._pool
+        if made is not None and len(self._loans) < made[1].get_stats()["pool_size"]:
+            # Callers were interrupted before they could note what the pool gave them.
+            self._pool = None
+            made[1].close(0)
         return error
 
     def _drop_dead(self, error: psycopg.Error) -> None:
@@ -265,7 +270,7 @@ class Server:
         made = self._pool
         if made is not None and made[0] == os.getpid():
             return made[1]
-        with self._lock:
+        with self._lock.guard, self._lock:
             if self._closed:
                 raise Closed("the ledger is closed", hint="open it again")
             if self._pool is not None and self._pool[0] != os.getpid():
@@ -309,6 +314,33 @@ class Server:
         if started != self._started:
             self._started = started
             self.on_loss()
+
+
+class _Loan:
+    """Gives a connection back at the end of a ``with``; entered twice, in any case."""
+
+    def __init__(self, pool: ConnectionPool[Connection]) -> None:
+        self._pool = pool
+        self._connection: Connection | None = None
+
+    def take(self, timeout_s: float) -> Connection:
+        """Return a connection of the pool."""
+        self._connection = self._pool.getconn(timeout_s)
+        return self._connection
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        if kind is not None and not issubclass(kind, TreeringError | psycopg.Error):
+            # Interrupted, so nobody knows what state it is in. The server takes back what was open.
+            connection.close()
+        with contextlib.suppress(ValueError):  # It is back, and we were interrupted then.
+            self._pool.putconn(connection)
+        self._connection = None
 
 
 _abandoned: list[ConnectionPool[Connection] | Connection] = []

@@ -1,18 +1,21 @@
 """Group commit: callers that append at the same time share one commit.
 
-A caller who is alone commits inline. While one commits, the others queue; the first of them then
-commits for all who are waiting, and so on.
+Every caller puts its job into the queue. Whoever gets the lock leads: it commits all that waits,
+its own job among them. The others sleep until their job is done, or it is their turn to lead. A
+leader that is interrupted leaves nobody waiting: the lock tells the others what became of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import threading
 import time
 from collections import deque
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import StorageError
+from treering.errors import Busy, OutcomeUnknown
+from treering.locks import LOOK_S, LOOKS_MIN, PATIENCE_S, Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,20 +25,26 @@ if TYPE_CHECKING:
 
 GROUP_EVENTS_MAX: Final = 10_000
 """One commit takes no more than this many events of several callers."""
+ASLEEP_S: Final = 0.5
+"""How long a caller sleeps before it looks by itself whether it can lead."""
 
 
 class Job:
     """One caller's append, and what became of it."""
 
-    __slots__ = ("drafts", "error", "expected_seq", "headers", "leads", "turn")
+    __slots__ = ("bell", "drafts", "error", "expected_seq", "headers", "is_carried_out", "is_done")
 
     def __init__(self, drafts: Sequence[Draft], expected_seq: int | None) -> None:
         self.drafts = drafts
         self.expected_seq = expected_seq
         self.headers: list[Header] = []
         self.error: BaseException | None = None
-        self.turn: threading.Lock | None = None
-        self.leads = False
+        self.is_carried_out = False
+        """Whether it has its headers or its error."""
+        self.is_done = False
+        """Whether nobody is at work on it any more."""
+        self.bell: SimpleQueue[None] | None = None
+        """Rung to wake its caller, if that is asleep."""
 
 
 class GroupCommit:
@@ -43,88 +52,141 @@ class GroupCommit:
 
     def __init__(self, carry_out: Callable[[list[Job]], None]) -> None:
         self._carry_out = carry_out
-        self._queue: deque[Job] = deque()
-        self._busy = False
         self._company = 1
         """How many callers shared the last commit."""
         self._start()
 
     def run(self, job: Job) -> None:
-        """Carry out ``job``, alone or with others; raise its error if it has one."""
+        """Carry out ``job``, alone or with others; raise its error if it has one.
+
+        Raises Busy from a signal handler that interrupted an append of the same thread.
+        """
         if self._pid != os.getpid():
             self._start()
-        with self._lock:
-            if self._busy:
-                job.turn = threading.Lock()
-                job.turn.acquire()
-                self._queue.append(job)
-            else:
-                self._busy = True
-                job.leads = True
-        if job.turn is not None:
-            try:
-                job.turn.acquire()
-            except BaseException:
-                self._withdraw(job)
-                raise
-        if job.leads:
-            self._lead(job)
+        try:
+            self._queue.append(job)
+            self._await(job)
+        except BaseException:
+            self._withdraw(job)
+            raise
         if job.error is not None:
             raise job.error
-
-    def _withdraw(self, job: Job) -> None:
-        """Leave the queue without holding up those behind: the caller was interrupted."""
-        with self._lock:
-            if job in self._queue:
-                self._queue.remove(job)
-        if job.leads:
-            self._hand_over([])
 
     def _start(self) -> None:
         # Also after a fork: the threads that were queueing are not there any more.
         self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._queue.clear()
-        self._busy = False
+        self._queue: deque[Job] = deque()
+        self._group: list[Job] = []
+        """The jobs of the commit that is under way."""
+        self._leading = Lock(self._disband)
 
-    def _lead(self, first: Job) -> None:
-        jobs = [first]
-        try:
-            if self._company > 1:
-                self._await_company()
-            with self._lock:
-                count = len(first.drafts)
-                while self._queue and count + len(self._queue[0].drafts) <= GROUP_EVENTS_MAX:
-                    jobs.append(self._queue.popleft())
-                    count += len(jobs[-1].drafts)
-            self._company = len(jobs)
-            self._carry_out(jobs)
-        except BaseException as error:  # noqa: BLE001  (raised again by the caller it belongs to)
-            for job in jobs[1:]:
-                job.error = job.error or StorageError(
-                    "the thread that was committing was stopped",
-                    hint="append again with the same event ids: nothing will be doubled",
-                )
-            first.error = error
-        finally:
-            self._hand_over(jobs[1:])
+    def _await(self, job: Job) -> None:
+        """Return when ``job`` is done, by another caller or by this one."""
+        if self._leading.is_held_here():
+            raise Busy(
+                "this thread was interrupted while it was recording, and cannot record more now",
+                hint="let the signal handler note it, and record it when the handler has returned",
+            )
+        deadline = time.monotonic() + PATIENCE_S
+        patience_s = 0.0
+        while True:
+            self._lead(patience_s)
+            if job.is_done:
+                return
+            if time.monotonic() > deadline:
+                raise self._overdue(job)
+            patience_s = 0.0 if self._sleep(job) else LOOK_S * (LOOKS_MIN + 1)
+
+    def _lead(self, patience_s: float) -> None:
+        """Commit all that waits, unless another caller is at it."""
+        leading = self._leading
+        with leading.guard, leading.guard:
+            try:
+                if not leading.take(patience_s):
+                    return
+            except Busy:
+                return  # It is still at it, and slow.
+            self._commit()
+        # After the lock is free, or it would be woken in vain. One that is not woken wakes up soon.
+        if self._queue:
+            with contextlib.suppress(IndexError):
+                _wake(self._queue[0])
+
+    def _commit(self) -> None:
+        if self._company > 1:
+            self._await_company()
+        group, events = self._group, 0
+        while self._queue:
+            job = self._queue[0]
+            events += len(job.drafts)
+            if group and events > GROUP_EVENTS_MAX:
+                break
+            # In the group before it leaves the queue: it is never in neither.
+            group.append(job)
+            self._leave_queue(job)
+            if job.is_done:
+                group.pop()  # Its caller was told that it failed.
+        self._company = len(group)
+        if group:
+            self._carry_out(group)
+        for job in group:
+            job.is_carried_out = True
+
+    def _disband(self) -> None:
+        """Tell all callers that it is over; a leader that was interrupted has not told them how."""
+        for job in self._group:
+            if not job.is_carried_out and job.error is None:
+                job.error = _stopped(job)
+            job.is_done = True
+            _wake(job)
+        self._group = []
 
     def _await_company(self) -> None:
         """Let those who were just served come back, as long as they do."""
         waiting = -1
-        while waiting < len(self._queue) < self._company - 1:
+        while waiting < len(self._queue) < self._company:
             waiting = len(self._queue)
             time.sleep(0)
 
-    def _hand_over(self, done: list[Job]) -> None:
-        with self._lock:
-            following = self._queue.popleft() if self._queue else None
-            if following is None:
-                self._busy = False
-            else:
-                following.leads = True
-        if following is not None and following.turn is not None:
-            following.turn.release()
-        for job in done:
-            if job.turn is not None:
-                job.turn.release()
+    def _sleep(self, job: Job) -> bool:
+        """Sleep until somebody wakes the caller of ``job``; return False if nobody did."""
+        if job.bell is None:
+            job.bell = SimpleQueue()
+            return True  # It may have been done a moment ago, when there was nothing to ring.
+        try:
+            job.bell.get(timeout=ASLEEP_S)
+        except Empty:
+            return False
+        return True
+
+    def _withdraw(self, job: Job) -> None:
+        """Leave the queue, if ``job`` is still in it: its caller was interrupted."""
+        self._leave_queue(job)
+        job.is_done = True
+
+    def _leave_queue(self, job: Job) -> None:
+        try:  # noqa: SIM105  (suppress is slower, and this is part of every append)
+            self._queue.remove(job)
+        except ValueError:
+            pass
+
+    def _overdue(self, job: Job) -> Exception:
+        if job in self._group:
+            return _stopped(job)
+        return Busy(
+            f"another thread of this process has been recording for {PATIENCE_S:g} s",
+            hint="look for a thread that is stuck in the ledger, then try again",
+        )
+
+
+def _wake(job: Job) -> None:
+    if job.bell is not None:
+        job.bell.put(None)
+
+
+def _stopped(job: Job) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "the thread that was committing was stopped: the events may or may not be kept",
+        event_ids=[draft.event_id for draft in job.drafts],
+        hint="append again with the same event ids: nothing will be doubled",
+    )

@@ -7,13 +7,14 @@ erased meanwhile.
 from __future__ import annotations
 
 import contextlib
-import threading
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import apsw
 
 from treering.errors import Busy, LedgerMoved
+from treering.locks import Lock
 from treering.storage.damage import UNREADABLE
 from treering.storage.sqlite.database import MEMORY, PATIENCE_S
 from treering.storage.sqlite.faults import translate
@@ -57,7 +58,7 @@ class CompanionFile:
         self._tables = tables
         self._in_memory = database.in_memory
         self.path = MEMORY if self._in_memory else database.path + suffix
-        self.lock = threading.RLock()
+        self.lock = Lock(self._tidy)
         self._connection: apsw.Connection | None = None
         self._guard = FileGuard(self.path, patience_s=PATIENCE_S)
         self._outdated = False
@@ -80,13 +81,13 @@ class CompanionFile:
         """Whether the file may be read and not written."""
         if not self._database.read_only:
             return False
-        with self.lock:
+        with self.lock.guard, self.lock:
             self._open()
             return not self._private
 
     def read(self, work: Callable[[apsw.Connection], Result]) -> Result | None:
         """Do ``work`` on one state of the file; None if it was unsound and is now made anew."""
-        with self.lock:
+        with self.lock.guard, self.lock:
             try:
                 return self._read(work)
             except (Unsound, apsw.Error) as error:
@@ -97,7 +98,7 @@ class CompanionFile:
         self, work: Callable[[apsw.Connection], Result], *, patience_s: float = PATIENCE_S
     ) -> Result:
         """Do ``work`` in one transaction, alone of all processes; on a fresh file if need be."""
-        with self.lock:
+        with self.lock.guard, self.lock:
             try:
                 return self._write(work, patience_s)
             except (Unsound, apsw.Error) as error:
@@ -111,7 +112,12 @@ class CompanionFile:
 
     def fold(self, patience_ms: int) -> bool:
         """Fold the log into the file and cut it; return False if somebody still reads it."""
-        with contextlib.suppress(Busy), self.lock, self._turn(patience_ms / 1_000):
+        with (
+            contextlib.suppress(Busy),
+            self.lock.guard,
+            self.lock,
+            self._turn(patience_ms / 1_000),
+        ):
             connection = self._open()
             if self._in_memory:
                 return True
@@ -124,7 +130,7 @@ class CompanionFile:
 
     def write_anew(self, patience_s: float) -> None:
         """Write every page anew, so that none has anything left of what was deleted."""
-        with self.lock, self._turn(patience_s):
+        with self.lock.guard, self.lock, self._turn(patience_s):
             self._open().execute("VACUUM")
 
     def link_at(self, position: int) -> bytes | None:
@@ -146,7 +152,7 @@ class CompanionFile:
 
     def remove(self) -> None:
         """Throw the file away."""
-        with self.lock, self._turn(PATIENCE_S):
+        with self.lock.guard, self.lock, self._turn(PATIENCE_S):
             self._close()
             if not self._in_memory:
                 for suffix in ("", "-wal", "-shm"):
@@ -154,7 +160,7 @@ class CompanionFile:
 
     def close(self) -> None:
         """Let go of the file."""
-        with self.lock:
+        with self.lock.guard, self.lock:
             self._close()
             self._turnstile.close()
             self._copy = None
@@ -196,6 +202,17 @@ class CompanionFile:
         try:
             yield
         finally:
+            self._turnstile.leave()
+
+    def _tidy(self) -> None:
+        """Undo what an interrupted call has left. Called whenever somebody lets go of ``lock``."""
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
+            try:
+                connection.execute("ROLLBACK")
+            except apsw.Error:
+                self._close()
+        if self._turnstile.is_entered:
             self._turnstile.leave()
 
     def _give_up(self, error: Exception) -> None:
@@ -277,7 +294,8 @@ class CompanionFile:
                 )
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
 
     def _check(self, connection: apsw.Connection) -> None:
@@ -305,26 +323,26 @@ class CompanionFile:
         return connection
 
     def _close(self) -> None:
-        self._guard.release([] if self._connection is None else [self._connection])
-        self._connection = None
+        connection, self._connection = self._connection, None
+        self._guard.release([] if connection is None else [connection])
         self._outdated = False
 
     # Forks. The ledger's own database tells us, before it lets go of its own.
 
     def before_fork(self) -> None:
         """Wait for what is under way, let go of the file, and keep every other thread out."""
-        self.lock.acquire()
+        self.lock.take(frame=sys._getframe(2))  # noqa: SLF001  (whoever tells all of the fork)
         if not self._in_memory and not self._private:
             self._close()
             self._turnstile.close()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        self.lock.release()
+        self.lock.drop()
 
     def after_fork_in_child(self) -> None:
         """Go on as the only thread there is."""
-        self.lock = threading.RLock()
+        self.lock = Lock(self._tidy)
 
 
 def _is_damage(error: apsw.Error) -> bool:

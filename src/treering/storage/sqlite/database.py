@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
+import sys
+import time
+import weakref
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 import apsw
 
 from treering.errors import Busy, Closed, Corrupt, LedgerMoved, NotFound, OutcomeUnknown, ReadOnly
+from treering.locks import Lock
 from treering.storage import forks
 from treering.storage.damage import UNREADABLE
+from treering.storage.news import News
 from treering.storage.sqlite import schema
 from treering.storage.sqlite.faults import damaged, translate
 from treering.storage.sqlite.file_guard import FileGuard
@@ -30,7 +35,8 @@ from treering.storage.sqlite.sql import fetch_value, is_sound
 from treering.storage.sqlite.turnstile import Turnstile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from types import FrameType
 
     from treering.storage.modes import Durability, Mode
     from treering.storage.sqlite.file_guard import Moved
@@ -40,6 +46,10 @@ PATIENCE_S: Final = 30.0
 """How long a writer waits for others before it gives up."""
 READERS_MAX: Final = 8
 RESCUE_PATIENCE_MS: Final = 2_000
+LOOK_S: Final = 0.01
+"""How often a reader that waits looks whether it can be served; it is woken as well."""
+PAUSE_S: Final = 0.001
+"""How often it is looked whether all that is lent has come back."""
 MEMORY: Final = ":memory:"
 
 _abandoned: list[apsw.Connection] = []
@@ -65,26 +75,17 @@ class Database:
         self._patience_s = patience_s
         self._copy: PrivateCopy | None = None
         self._closed = False
-        self.lock = threading.RLock()
-        """Held by whoever uses the writing connection."""
-        self._pool_lock = threading.Lock()
         self._writer: apsw.Connection | None = None
         self._suspect = False
         """Whether a sync has failed, so that the log may not be what it seems."""
-        self._readers: list[apsw.Connection] = []
-        self._lent = 0
-        self._lending = True
-        """False while a fork waits for what is lent to come back."""
-        # Entered by its lock: a signal in the condition's own Python code would leave it held.
-        self._returned = threading.Condition(self._pool_lock)
         self._pid = os.getpid()
-        self._guard = FileGuard(path, patience_s=patience_s)
         self.companions: list[forks.Forkable] = []
         """Files beside this one: told of a fork first, for whoever uses them reads from here."""
         self.epoch = 0
         """Counts reopenings: what was remembered of an earlier connection no longer holds."""
         lock_path = None if path == MEMORY or self.read_only else Path(path + ".lock")
         self.turnstile = Turnstile(lock_path, patience_s=patience_s)
+        self._start()
         forks.register(self)
         try:
             self._settle()
@@ -147,26 +148,9 @@ class Database:
                     hint="append again with the same event ids: nothing will be doubled",
                 )
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[apsw.Connection]:
+    def reading(self) -> AbstractContextManager[apsw.Connection]:
         """Lend a connection for a short read."""
-        connection = self._borrow()
-        try:
-            yield connection
-        except apsw.Error as error:
-            raise translate(error, self.path) from error
-        except UnicodeDecodeError as error:
-            raise Corrupt(
-                f"{self.path} is damaged: a text in it is no text ({error.reason})",
-                hint="keep a copy, then run treering verify and restore from an export",
-            ) from error
-        except UNREADABLE as error:
-            # Whose fault it is shows in the file: pages that were swapped or lost, or ours.
-            if is_sound(connection):
-                raise
-            raise damaged(self.path, error) from error
-        finally:
-            self._give_back(connection)
+        return _Reading(self)
 
     def ledger_id(self) -> str:
         """Return the name that the ledger was given when it was made; its backups share it."""
@@ -177,29 +161,43 @@ class Database:
         """Wait for other connections as long as usual again."""
         connection.set_busy_timeout(int(self._patience_s * 1_000))
 
-    @contextlib.contextmanager
-    def hurrying(self, patience_s: float) -> Iterator[None]:
-        """Let this thread write meanwhile, and wait for other writers no longer than told."""
-        with self.lock:
-            self._set_patience(min(self._patience_s, patience_s))
-            try:
-                yield
-            finally:
-                self._set_patience(self._patience_s)
+    def hurry(self, patience_s: float) -> None:
+        """Wait for other writers no longer than told, until the caller lets go of ``lock``."""
+        self._set_patience(min(self._patience_s, patience_s))
 
     def _set_patience(self, patience_s: float) -> None:
         self.turnstile.patience_s = patience_s
         if self._writer is not None:
             self._writer.set_busy_timeout(int(patience_s * 1_000))
 
+    def _tidy(self) -> None:
+        """Undo what an interrupted call has left: a transaction, a place in the turnstile.
+
+        Called whenever somebody lets go of ``lock``.
+        """
+        writer = self._writer
+        if writer is not None and writer.in_transaction:
+            self.epoch += 1  # What is remembered may have been in it.
+            try:
+                writer.execute("ROLLBACK")
+            except apsw.Error:
+                self.reopen()
+        turnstile = self.turnstile
+        if turnstile.patience_s != self._patience_s:
+            self._set_patience(self._patience_s)
+        if turnstile.is_entered:
+            turnstile.leave()
+        if not self._lending:
+            self._lend_again()
+
     def reopen(self) -> None:
         """Let go of the writing connection after the disk failed under it."""
-        with contextlib.suppress(apsw.Error):
-            if self._writer is not None and not self.in_memory:
-                self._writer.close(True)
-        if not self.in_memory:
-            self._writer = None
-            self._suspect = True
+        if self.in_memory:
+            return
+        writer, self._writer, self._suspect = self._writer, None, True
+        if writer is not None:
+            with contextlib.suppress(apsw.Error):
+                writer.close(True)
 
     def _moved(self) -> LedgerMoved:
         """Return the error for a file that is not at its path. The caller holds ``lock``."""
@@ -223,23 +221,20 @@ class Database:
 
     def _return_to_log(self) -> None:
         """Open the files again, with the log that is there now. The caller holds ``lock``."""
-        with self._pool_lock:
-            self._lending = False
-            try:
-                if not self._returned.wait_for(lambda: not self._lent, self._patience_s):
-                    raise Busy(
-                        f"the log of {self.path} was replaced, and reads of the old one go on",
-                        hint="let them end, then try again",
-                    )
-                lasting = self._guard.is_lasting and self._writer is not None
-                if lasting and self._guard.is_without_log():
-                    # What was acknowledged is in the log that we still have open, and nobody
-                    # else can have opened the file without making a new one.
-                    self.writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                self._let_go()
-            finally:
-                self._lending = True
-                self._returned.notify_all()
+        try:
+            if not self._await_readers():
+                raise Busy(
+                    f"the log of {self.path} was replaced, and reads of the old one go on",
+                    hint="let them end, then try again",
+                )
+            lasting = self._guard.is_lasting and self._writer is not None
+            if lasting and self._guard.is_without_log():
+                # What was acknowledged is in the log that we still have open, and nobody
+                # else can have opened the file without making a new one.
+                self.writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._let_go()
+        finally:
+            self._lend_again()
 
     def write_anew(self) -> None:
         """Write every page anew, so that none has anything left of what was there before.
@@ -257,7 +252,7 @@ class Database:
 
     def close(self) -> None:
         """Close every connection."""
-        with self.lock, self._pool_lock:
+        with self.lock.guard, self.lock:
             if self._guard.moved() == "ledger":
                 self._fold_elsewhere()
             self._closed = True
@@ -273,7 +268,7 @@ class Database:
             return
         if not self.in_memory:
             create_private(self.path)
-        with self.lock:
+        with self.lock.guard, self.lock:
             try:
                 # Looked at before the turnstile, which would leave its lock beside a foreign file.
                 connection = self.writer()
@@ -298,16 +293,13 @@ class Database:
             raise NotFound(f"there is no ledger at {self.path}", hint="check the path")
         if not shares_live_log(self.path):
             self._copy = PrivateCopy(self.path)
-        connection = self._borrow()
         try:
-            version = schema.stored_version(connection, self.path)
-            schema.check_version(version, self.path, upgradable=False)
+            with self.reading() as connection:
+                version = schema.stored_version(connection, self.path)
+                schema.check_version(version, self.path, upgradable=False)
         except BaseException:
-            self._lent -= 1
-            connection.close()
             self.close()
             raise
-        self._give_back(connection)
 
     # Connections.
 
@@ -374,44 +366,71 @@ class Database:
             raise
         self._suspect = False
 
-    def _borrow(self) -> apsw.Connection:
+    # Lending. What is lent is noted before it is taken, and given back before that is struck out:
+    # whoever stops lending and then finds nothing lent has all connections in the queue.
+
+    def borrow(self, reading: _Reading, frame: FrameType) -> apsw.Connection:
+        """Return a connection to read from, for ``frame``. Whoever drops it gives it back."""
         if self._pid != os.getpid():
             self._abandon()
         if self.in_memory:
-            self.lock.acquire()
+            self.lock.take(frame=frame)
             try:
                 return self.writer()
             except BaseException:
-                self.lock.release()
+                self.lock.let_go(frame)
                 raise
         if (moved := self._guard.moved()) is not None:
             self._return_to_read(moved)
-        with self._pool_lock:
+        return self._lend(reading) or self._wait_for_reader(reading)
+
+    def give_back(self, reading: _Reading, frame: FrameType) -> None:
+        """Take back what ``frame`` has borrowed."""
+        if self.in_memory:
+            self.lock.let_go(frame)
+            return
+        if reading.connection is not None:
+            self._idle.put(reading.connection)
+            reading.connection = None
+        self._lent.discard(reading)
+        self._returned.spread()
+        if self._closed:
+            with self.lock.guard, self.lock:
+                self._let_go()
+
+    def _lend(self, reading: _Reading) -> apsw.Connection | None:
+        """Return a connection that is idle, or another one; None if too many are lent."""
+        self._lent.add(reading)
+        try:
             if self._closed:
                 raise Closed("the ledger has been closed", hint="open it again")
-            if not self._returned.wait_for(self._can_lend, self._patience_s):
-                raise Busy(
-                    f"{READERS_MAX} reads of {self.path} went on for {self._patience_s:g} s",
-                    hint="let them end, then try again",
-                )
-            self._lent += 1
-            if self._readers:
-                return self._readers.pop()
-        try:
-            return self._connect_to_read()
-        except BaseException as error:
-            with self._pool_lock:
-                self._lent -= 1
-                self._returned.notify_all()
-            if isinstance(error, apsw.Error):
-                raise translate(error, self.path) from error
-            raise
+            if self._lending:
+                try:
+                    reading.connection = self._idle.get_nowait()
+                except Empty:
+                    if len(self._lent) <= READERS_MAX:
+                        reading.connection = self._connect_to_read()
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            if reading.connection is None:
+                self._lent.discard(reading)
+        return reading.connection
 
-    def _can_lend(self) -> bool:
-        return self._lending and (bool(self._readers) or self._lent < READERS_MAX)
+    def _wait_for_reader(self, reading: _Reading) -> apsw.Connection:
+        deadline = time.monotonic() + self._patience_s
+        while time.monotonic() < deadline:
+            self._returned.wait(LOOK_S)
+            connection = self._lend(reading)
+            if connection is not None:
+                return connection
+        raise Busy(
+            f"{READERS_MAX} reads of {self.path} went on for {self._patience_s:g} s",
+            hint="let them end, then try again",
+        )
 
     def _return_to_read(self, moved: Moved) -> None:
-        with self.lock:
+        with self.lock.guard, self.lock:
             if moved == "ledger":
                 raise self._moved()
             if self._writer is not None and self._writer.in_transaction:
@@ -423,21 +442,26 @@ class Database:
             finally:
                 self.turnstile.leave()
 
-    def _give_back(self, connection: apsw.Connection) -> None:
-        if self.in_memory:
-            self.lock.release()
-            return
-        with self._pool_lock:
-            self._lent -= 1
-            self._readers.append(connection)
-            if self._closed:
-                self._let_go()
-            self._returned.notify_all()
+    def _await_readers(self) -> bool:
+        """Lend nothing more; return whether all that is lent has come back in time."""
+        self._lending = False
+        deadline = time.monotonic() + self._patience_s
+        while self._lent:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(PAUSE_S)
+        return True
+
+    def _lend_again(self) -> None:
+        self._lending = True
+        self._returned.spread()
 
     def _let_go(self) -> None:
-        """Close what nobody has borrowed. The caller holds the pool's lock."""
-        connections = [*self._readers, *([] if self._writer is None else [self._writer])]
-        self._readers.clear()
+        """Close what nobody has borrowed. The caller holds ``lock``."""
+        connections = [] if self._writer is None else [self._writer]
+        with contextlib.suppress(Empty):
+            while True:
+                connections.append(self._idle.get_nowait())
         self._writer = None
         if self._lent:
             for connection in connections:
@@ -451,48 +475,92 @@ class Database:
         """Wait for what is under way, let go of the file, and keep every other thread out."""
         for companion in self.companions:
             companion.before_fork()
-        self.lock.acquire()
-        self._pool_lock.acquire()
+        self.lock.take(frame=sys._getframe(1))  # noqa: SLF001
         if self.in_memory:
             return
-        self._lending = False
-        while self._lent:
-            self._returned.wait()
+        # A read that takes longer keeps its connection, which the child leaves alone.
+        self._await_readers()
         self._let_go()
         self.turnstile.close()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        self._lending = True
-        self._returned.notify_all()
-        self._pool_lock.release()
-        self.lock.release()
+        self._lend_again()
+        self.lock.drop()
         for companion in self.companions:
             companion.after_fork_in_parent()
 
     def after_fork_in_child(self) -> None:
         """Go on as the only thread there is."""
         self._pid = os.getpid()
-        self._renew_locks()
+        self._leave_lent()
+        self._start()
         for companion in self.companions:
             companion.after_fork_in_child()
 
     def _abandon(self) -> None:
         """Leave connections of another process alone: closing them would break its locks."""
-        _abandoned.extend(self._readers)
+        with contextlib.suppress(Empty):
+            while True:
+                _abandoned.append(self._idle.get_nowait())
         if self._writer is not None:
             _abandoned.append(self._writer)
         self._writer = None
-        self._readers = []
-        self._guard = FileGuard(self.path, patience_s=self._patience_s)
+        self._leave_lent()
         self._pid = os.getpid()
         self.turnstile.close()
-        self._renew_locks()
+        self._start()
 
-    def _renew_locks(self) -> None:
-        self.lock = threading.RLock()
-        self._pool_lock = threading.Lock()
-        self._returned = threading.Condition(self._pool_lock)
-        self._lent = 0
+    def _leave_lent(self) -> None:
+        lent = (reading.connection for reading in self._lent)
+        _abandoned.extend(connection for connection in lent if connection is not None)
+
+    def _start(self) -> None:
+        """Make what a fork must not share."""
+        self.lock = Lock(self._tidy)
+        """Held by whoever uses the writing connection."""
+        self._guard = FileGuard(self.path, patience_s=self._patience_s)
+        self._idle: SimpleQueue[apsw.Connection] = SimpleQueue()
+        self._lent: weakref.WeakSet[_Reading] = weakref.WeakSet()
+        """Reads that are under way: one that an interrupted caller drops is no longer."""
+        self._returned = News()
         self._lending = True
+        """False while somebody with ``lock`` waits for what is lent to come back."""
         self.epoch += 1
+
+
+class _Reading:
+    """Lends a connection as long as a ``with`` lasts, and translates its errors."""
+
+    __slots__ = ("__weakref__", "_database", "connection")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.connection: apsw.Connection | None = None
+
+    def __enter__(self) -> apsw.Connection:
+        return self._database.borrow(self, sys._getframe(1))  # noqa: SLF001
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        try:
+            if error is not None:
+                self._explain(error)
+        finally:
+            self._database.give_back(self, sys._getframe(1))  # noqa: SLF001
+
+    def _explain(self, error: BaseException) -> None:
+        path = self._database.path
+        if isinstance(error, apsw.Error):
+            raise translate(error, path) from error
+        if isinstance(error, UnicodeDecodeError):
+            raise Corrupt(
+                f"{path} is damaged: a text in it is no text ({error.reason})",
+                hint="keep a copy, then run treering verify and restore from an export",
+            ) from error
+        if isinstance(error, UNREADABLE):
+            # Whose fault it is shows in the file: pages that were swapped or lost, or ours.
+            connection = self.connection or self._database.writer()
+            if not is_sound(connection):
+                raise damaged(path, error) from error

@@ -153,7 +153,7 @@ class Eraser:
         if any(physical == "pending" for physical, _ in finished):
             return "pending"
         through = min((last for _, last in finished if last is not None), default=None)
-        with database.lock:
+        with database.lock.guard, database.lock:
             try:
                 return self._drive_out(database, through)
             except (apsw.BusyError, apsw.FullError, Busy):

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import apsw
 
 from treering.errors import Busy, LedgerMoved
+from treering.locks import Lock
 from treering.storage.sqlite.lease_files import IS_SUPPORTED, PAUSE_S, lock_bytes
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class FileGuard:
         self._log = path + "-wal"
         self._memory = path + "-shm"
         self._patience_s = patience_s
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._file: _HeldFile | None = None
         self._shared: _HeldFile | None = None
         self._places: tuple[_Place, _Place, _Place] | None = None
@@ -68,10 +69,10 @@ class FileGuard:
 
     def hold(self) -> bool:
         """Keep others from deleting the log, before it is opened; return False if there is none."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             if self._file is None:
                 try:
-                    self._file = _open(self._path, _SHARED)
+                    self._file = _open(self._path, _SHARED, self)
                 except FileNotFoundError:
                     raise LedgerMoved(
                         f"{self._path} is no longer there",
@@ -88,19 +89,20 @@ class FileGuard:
 
     def pin(self) -> None:
         """Note which files are in use, as soon as a connection has read the log."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             if self._places is not None or self._file is None:
                 return
             try:
-                self._shared = self._shared or _open(self._memory, _IN_USE)
+                self._shared = self._shared or _open(self._memory, _IN_USE, self)
                 self._shared.lock(self._patience_s)
-                self._places = (self._file.place, _place(self._log), self._shared.place)
+                places = (self._file.place, _place(self._log), self._shared.place)
             except FileNotFoundError:
                 raise LedgerMoved(
                     f"the log of {self._path} was removed while it was open",
                     hint="close all that has the file open in this program, then open it again",
                 ) from None
             self.is_lasting = self._file.is_lasting and self._shared.is_lasting
+            self._places = places
 
     def moved(self) -> Moved | None:
         """Say what is no longer at its path, if anything."""
@@ -151,18 +153,15 @@ class FileGuard:
         """Close the last connections, and let go of the files."""
         # SQLite deletes the log by its name, whosever it is by now.
         spare_log = self._has_foreign_log()
-        with self._lock:
-            held = [file for file in (self._shared, self._file) if file is not None]
+        with self._lock.guard, self._lock:
             self._file = self._shared = self._places = self._unchanged = None
-        for file in held:
-            _let_go(file)
+        held = _let_go(self)
         for connection in connections:
             with contextlib.suppress(apsw.Error):
                 if spare_log:
                     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 connection.close(True)
-        for file in held:
-            _close(file)
+        _close(held)
 
     def _has_foreign_log(self) -> bool:
         try:
@@ -178,7 +177,8 @@ class _HeldFile:
         found = os.fstat(descriptor)
         self.place: _Place = (found.st_dev, found.st_ino)
         self.descriptors = [descriptor]
-        self.users = 0
+        self.users: weakref.WeakSet[FileGuard] = weakref.WeakSet()
+        """Counted by who they are: letting go can be repeated where it was interrupted."""
         self.is_locked = False
         self.is_lasting = False
         self._path = path
@@ -213,19 +213,20 @@ class _HeldFile:
 
     def unlock(self) -> None:
         """Let others have the stretch; a lock of the process is left to SQLite, who shares it."""
-        if self.is_locked and self.is_lasting:
+        self.is_locked = False
+        if self.is_lasting:
             lock_bytes(self.descriptors[0], fcntl.LOCK_UN, *self._stretch)
 
 
-_lock = threading.Lock()
+_lock = Lock()
 _files: dict[_Place, _HeldFile] = {}
 """What this process holds: one descriptor for all who use a file, since closing one drops the locks
 that SQLite has on it."""
 _owner = os.getpid()
 
 
-def _open(path: str, stretch: tuple[int, int]) -> _HeldFile:
-    with _lock:
+def _open(path: str, stretch: tuple[int, int], user: FileGuard) -> _HeldFile:
+    with _lock.guard, _lock:
         _close_inherited()
         file = _files.get(_place(path))
         if file is None:
@@ -233,30 +234,31 @@ def _open(path: str, stretch: tuple[int, int]) -> _HeldFile:
             file = _files.setdefault(opened.place, opened)
             if file is not opened:  # It took this place just now.
                 file.descriptors += opened.descriptors
-        file.users += 1
+        file.users.add(user)
         return file
 
 
-def _let_go(file: _HeldFile) -> None:
-    with _lock:
+def _let_go(user: FileGuard) -> list[_HeldFile]:
+    """Let go of what ``user`` has, also of what it could not note; return the files."""
+    with _lock.guard, _lock:
         _close_inherited()
-        file.users -= 1
-        if not file.users and _files.get(file.place) is file:
-            del _files[file.place]
-            file.unlock()
+        held = [file for file in _files.values() if user in file.users]
+        for file in held:
+            file.users.discard(user)
+            if not file.users:
+                file.unlock()
+        return held
 
 
-def _close(file: _HeldFile) -> None:
-    with _lock:
-        if file.users:
-            return
-        if (again := _files.get(file.place)) is not None:
-            # In use again: closing it would drop the locks of whoever uses it.
-            again.descriptors += file.descriptors
-        else:
-            for descriptor in file.descriptors:
-                os.close(descriptor)
-        file.descriptors = []
+def _close(files: Iterable[_HeldFile]) -> None:
+    """Close those of ``files`` that nobody has begun to use again."""
+    with _lock.guard, _lock:
+        for file in files:
+            if not file.users and _files.get(file.place) is file:
+                del _files[file.place]
+                descriptors, file.descriptors = file.descriptors, []
+                for descriptor in descriptors:
+                    os.close(descriptor)
 
 
 def _close_inherited() -> None:

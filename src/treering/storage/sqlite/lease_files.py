@@ -10,12 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import struct
-import threading
+import sys
 import time
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import StorageError
+from treering.locks import Lock
 from treering.storage import forks
 from treering.storage.leases import disuse
 
@@ -79,9 +80,9 @@ class LeaseFile:
         """Let go of what stores held that were not closed and are no more."""
         for name, holder in list(self.holders.items()):
             if holder() is None:
-                del self.holders[name]
-                disuse(name)
                 self.unlock(name)
+                disuse(name)
+                self.holders.pop(name, None)
 
     def is_free(self, name: str) -> bool:
         """Whether no process holds ``name``. Those who look at once are not in each other's way."""
@@ -92,25 +93,12 @@ class LeaseFile:
 
 
 class LeaseFiles:
-    """The files of leases that this process has open. Enter before use, one at a time."""
+    """The files of leases that this process has open. Hold ``lock`` while they are used."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._open: dict[tuple[int, int], LeaseFile] = {}
+        self.lock = Lock(self._tidy)
         forks.register(self)
-
-    def __enter__(self) -> None:
-        """Keep every other thread out, and let go of what nobody can use any more."""
-        self._lock.acquire()
-        for file in self._open.values():
-            file.forget_lost()
-
-    def __exit__(self, *_: object) -> None:
-        """Close the files of which nothing is held, and let others in."""
-        try:
-            self._close_unused()
-        finally:
-            self._lock.release()
 
     def at(self, path: str, *, create: bool) -> LeaseFile | None:
         """Return the file at ``path``; None if it is not there and not to be made."""
@@ -122,6 +110,7 @@ class LeaseFiles:
                     return None
             else:
                 if (known := self._open.get((found.st_dev, found.st_ino))) is not None:
+                    known.forget_lost()
                     return known
             flags = os.O_CREAT | os.O_RDWR if create else os.O_RDONLY
             try:
@@ -141,8 +130,10 @@ class LeaseFiles:
             f"{path} is replaced again and again", hint="leave it where it is while in use"
         )
 
-    def _close_unused(self) -> None:
+    def _tidy(self) -> None:
+        """Let go of what nobody can use any more, and close the files of which nothing is held."""
         for key, file in list(self._open.items()):
+            file.forget_lost()
             if not file.holders:
                 del self._open[key]
                 for descriptor in file.descriptors:
@@ -150,18 +141,18 @@ class LeaseFiles:
 
     def before_fork(self) -> None:
         """Keep every other thread out."""
-        self._lock.acquire()
+        self.lock.take(frame=sys._getframe(1))  # noqa: SLF001
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        self._lock.release()
+        self.lock.drop()
 
     def after_fork_in_child(self) -> None:
         """Go on with nothing held: what is locked is the parent's, and closing leaves it so."""
-        self._lock = threading.Lock()
+        self.lock = Lock(self._tidy)
         for file in self._open.values():
             file.holders.clear()
-        self._close_unused()
+        self._tidy()
 
 
 FILES: Final = LeaseFiles()

@@ -32,7 +32,7 @@ class Leases:
 
     def owner(self) -> str:
         """Return the name under which this process holds its runs, held from now on."""
-        with FILES:
+        with FILES.lock.guard, FILES.lock:
             self._enter()
             if self._owner is None:
                 file = self._settle()
@@ -53,7 +53,7 @@ class Leases:
             return self._process != os.getpid() or owner != self._owner
         if named.process == os.getpid() and is_running(named):
             return False
-        with FILES:
+        with FILES.lock.guard, FILES.lock:
             free = self._is_free(named)
         if free is None:
             return is_gone_from_sight(named, time.time_ns() // 1_000_000 - seen_ms)
@@ -70,19 +70,19 @@ class Leases:
 
     def hold(self, name: str) -> bool:
         """Hold ``name`` alone; return False if another store has it."""
-        with FILES:
+        with FILES.lock.guard, FILES.lock:
             self._enter()
             return self._take(self._settle(), _HOLD + name)
 
     def let_go(self, name: str) -> None:
         """Let go of ``name`` if it is held."""
-        with FILES:
+        with FILES.lock.guard, FILES.lock:
             if self._process == os.getpid():
                 self._release(_HOLD + name)
 
     def close(self) -> None:
         """Let go of everything."""
-        with FILES:
+        with FILES.lock.guard, FILES.lock:
             self._closed = True
             if self._process != os.getpid():
                 return
@@ -131,9 +131,9 @@ class Leases:
             raise AssertionError
         before, self._file = self._file, file
         for name in list(self._held):
-            if before is not None:
-                del before.holders[name]
-            if name not in file.holders and file.lock_again(name):
+            if before is not None and before is not file:
+                before.holders.pop(name, None)
+            if self._may_hold(file, name) and file.lock_again(name):
                 file.holders[name] = weakref.ref(self)
             else:
                 self._held.discard(name)
@@ -142,20 +142,23 @@ class Leases:
     def _take(self, file: LeaseFile | None, name: str) -> bool:
         if file is None:  # Nobody else can see it, or nothing tells.
             return True
-        holder = file.holders.get(name)
-        if holder is not None:
-            return holder() is self
-        taken = file.lock(name)
-        if taken:
-            file.holders[name] = weakref.ref(self)
-            self._held.add(name)
-        return taken
+        if not self._may_hold(file, name) or not file.lock(name):
+            return False
+        file.holders[name] = weakref.ref(self)
+        self._held.add(name)
+        return True
 
     def _release(self, name: str) -> None:
-        if name in self._held and self._file is not None:
-            self._held.discard(name)
-            del self._file.holders[name]
+        # Also what is not noted as held: whoever took it may have been interrupted.
+        if self._file is not None and self._may_hold(self._file, name):
             self._file.unlock(name)
+            self._file.holders.pop(name, None)
+        self._held.discard(name)
+
+    def _may_hold(self, file: LeaseFile, name: str) -> bool:
+        """Whether no other store of this process holds ``name``."""
+        holder = file.holders.get(name)
+        return holder is None or holder() is self
 
     def _is_free(self, owner: Owner) -> bool | None:
         """Whether nobody holds the lock of ``owner``; None if the file cannot tell."""

@@ -73,7 +73,7 @@ class Neighbours:
         self, scope: int, shelf: Shelf, vector: bytes, *, embedder: str, limit: int
     ) -> list[tuple[int, float]] | None:
         """Return numbers of documents and cosines, the nearest first; None if there is no index."""
-        with self._file.lock:
+        with self._file.lock.guard, self._file.lock:
             held = self._file.read(lambda c: memory_shelves.holdings(c, scope, shelf))
             if held is None or held.count < HNSW_DOCUMENTS:
                 return None

@@ -169,10 +169,9 @@ class SqliteStore(MemoryKeeper):
                 batch.dirty = True
 
         # Whoever reads loses nothing without it.
-        with (
-            contextlib.suppress(Busy, StorageFull, ReadOnly),
-            self._database.hurrying(SNAPSHOT_PATIENCE_S),
-        ):
+        lock = self._database.lock
+        with contextlib.suppress(Busy, StorageFull, ReadOnly), lock.guard, lock:
+            self._database.hurry(SNAPSHOT_PATIENCE_S)
             self._writer.transact(work, None)
 
     def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:  # noqa: ARG002

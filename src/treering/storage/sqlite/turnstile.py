@@ -11,6 +11,7 @@ import os
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Final
 
 import msgspec
@@ -37,6 +38,9 @@ class Turnstile:
         self._path = path if fcntl is not None else None
         self.patience_s = patience_s
         self._file: int | None = None
+        self._waiting: _Waiting | None = None
+        self.is_entered = False
+        """Whether the lock may be ours: noted before it is asked for."""
 
     def enter(self) -> None:
         """Wait for the turn. Raises Busy when patience runs out."""
@@ -44,32 +48,39 @@ class Turnstile:
             return
         if self._file is None:
             self._file = _open(self._path)
+        self.is_entered = True
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._queue()
 
     def leave(self) -> None:
-        """Let the next one through."""
+        """Let the next one through; if we are still in the queue, leave that."""
+        if self._waiting is not None:
+            self._waiting.abandon(kept=self._file)
+            self._waiting = None
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
+        self.is_entered = False
 
     def close(self) -> None:
         """Let go of the lock file."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        file, self._file, self.is_entered = self._file, None, False
+        if file is not None:
+            os.close(file)
 
     def _queue(self) -> None:
         # A waiting flock keeps our place in the kernel's queue but knows no time-out, so a thread
         # waits in it, on a file of its own that outlives our patience if need be.
         assert self._path is not None  # noqa: S101  (narrowing for the type checker)
-        waiting = _Waiting(self._path)
+        waiting = self._waiting = _Waiting(self._path)
         if not waiting.wait(self.patience_s):
+            self.leave()
             raise busy(str(self._path).removesuffix(_SUFFIX), self.patience_s)
-        if self._file is not None:
-            os.close(self._file)
-        self._file = waiting.file
+        before, self._file = self._file, waiting.file
+        self._waiting = None
+        if before is not None:
+            os.close(before)
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,33 +157,38 @@ def _describe(process: int, ledger: str) -> Holder:
 
 
 class _Waiting:
-    """One place in the kernel's queue."""
+    """One place in the kernel's queue, with a thread that stands there."""
 
     def __init__(self, path: Path) -> None:
         self.file = _open(path)
-        self._lock = threading.Lock()
-        self._abandoned = False
-        self._arrived = threading.Event()
-        threading.Thread(target=self._stand, name="treering-turnstile", daemon=True).start()
+        self._arrival: SimpleQueue[None] = SimpleQueue()
+        self._outcome: dict[str, bool] = {}
+        """Whether it has arrived or was abandoned: what is said first counts."""
 
     def wait(self, timeout_s: float) -> bool:
-        if self._arrived.wait(timeout_s):
-            return True
-        with self._lock:
-            if self._arrived.is_set():
-                return True
-            self._abandoned = True
-        return False
+        """Stand in the queue; return False if it has not moved up to us in time."""
+        threading.Thread(target=self._stand, name="treering-turnstile", daemon=True).start()
+        try:
+            self._arrival.get(timeout=timeout_s)
+        except Empty:
+            return False
+        return True
+
+    def abandon(self, *, kept: int | None) -> None:
+        """Let go of the lock, now or as soon as the thread has it; close the file unless kept."""
+        if self._outcome.setdefault("arrived", False):
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+            if self.file != kept:
+                os.close(self.file)
 
     def _stand(self) -> None:
         fcntl.flock(self.file, fcntl.LOCK_EX)
-        with self._lock:
-            if self._abandoned:
-                # Unlocked by name: a forked child may still hold a copy of this file.
-                fcntl.flock(self.file, fcntl.LOCK_UN)
-                os.close(self.file)
-                return
-            self._arrived.set()
+        if self._outcome.setdefault("arrived", True):
+            self._arrival.put(None)
+        else:
+            # Unlocked by name: a forked child may still hold a copy of this file.
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+            os.close(self.file)
 
 
 def _open(path: Path) -> int:

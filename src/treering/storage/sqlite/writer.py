@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import apsw
 
-from treering.errors import OutcomeUnknown, TreeringError
+from treering.errors import Busy, OutcomeUnknown, TreeringError
 from treering.storage.damage import UNREADABLE
 from treering.storage.sqlite.batch import Batch
 from treering.storage.sqlite.faults import damaged, translate, translate_commit
@@ -57,7 +57,8 @@ class Writer:
 
     def transact(self, work: Callable[[Batch, Arguments], None], arguments: Arguments) -> bool:
         """Do ``work`` inside one write transaction; return False if it tore its batch."""
-        with self.database.lock:
+        lock = self.database.lock
+        with lock.guard, lock:
             try:
                 batch = self._begin()
                 try:
@@ -81,14 +82,19 @@ class Writer:
 
     def _cause_of(self, error: Exception) -> Exception:
         """Return what an unforeseen error comes from: the file, if that is damaged."""
-        with self.database.lock:
+        lock = self.database.lock
+        with lock.guard, lock:
             if is_sound(self.database.writer()):
                 return error
         return damaged(self.database.path, error)
 
     def _begin(self) -> Batch:
         database = self.database
-        database.writer()
+        if database.writer().in_transaction:
+            raise Busy(
+                "this thread was interrupted while it was recording, and cannot record more now",
+                hint="let the signal handler note it, and record it when the handler has returned",
+            )
         database.turnstile.enter()
         try:
             connection = database.present_writer()

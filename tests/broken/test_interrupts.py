@@ -1,0 +1,304 @@
+"""Interrupts: wherever an exception comes from outside, the ledger stays sound and usable."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import treering
+from broken.injection import LIMIT_S, Steps, in_another_thread, within
+from builders import HERE, said
+from treering.errors import Busy, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from treering import Ledger
+
+    Work = Callable[[Ledger, str], object]
+
+SAMPLES_MAX: Final = 10
+"""How many lines of each piece of work the short version interrupts."""
+
+
+def append(ledger: Ledger, name: str) -> None:
+    ledger.append([said(event_id=name)])
+
+
+def append_several(ledger: Ledger, name: str) -> None:
+    ledger.append([said(str(n), session_id=f"{name}-{n % 2}") for n in range(4)])
+
+
+def append_missing(ledger: Ledger, name: str) -> None:
+    ledger.append_missing([said(event_id=name, session_id=name)])
+
+
+def turn(ledger: Ledger, name: str) -> None:
+    session = ledger.session(f"turn-{int(name) % 3}", scope=HERE, agent="lyria", user="u1")
+    with session.turn() as run:
+        run.user("hello")
+        with run.tool("git_log", {"n": 1}) as call:
+            call.finish("done")
+        run.assistant("there")
+
+
+def start_and_end(ledger: Ledger, name: str) -> None:
+    session = ledger.session(f"run-{int(name) % 3}", scope=HERE, agent="lyria", user="u1")
+    run = ledger.spine().run(session)
+    run.start()
+    try:
+        call = run.tools.started("git_log")
+        call.finish("done")
+        run.end()
+    except BaseException:
+        run.interrupt()
+        raise
+
+
+def leases(ledger: Ledger, name: str) -> None:
+    store: Any = ledger._store
+    store.owner()
+    assert store.hold("here")
+    assert store.hold("here")
+    store.let_go("here")
+
+
+def read(ledger: Ledger, name: str) -> None:
+    ledger.query(HERE, first=3)
+    next(iter(ledger.session("turn-0", scope=HERE, agent="lyria", user="u1").turns()), None)
+
+
+WORKS: Final[tuple[Work, ...]] = (
+    append, append_several, append_missing, turn, start_and_end, leases, read,
+)  # fmt: skip
+ERRORS: Final = (KeyboardInterrupt, SystemExit, TimeoutError)
+
+names = itertools.count(1)
+
+
+@pytest.fixture(params=["file", "postgres"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return where a fresh ledger can be, on either database that processes share."""
+    if request.param == "file":
+        return str(tmp_path / "ledger.db")
+    place: str = request.getfixturevalue("postgres").fresh()
+    return place
+
+
+@pytest.fixture
+def ledgers(location: str) -> Iterator[tuple[Ledger, Ledger]]:
+    """Return the same ledger, opened twice."""
+    with treering.open(location) as one, treering.open(location) as other:
+        yield one, other
+
+
+def steps_of(work: Work, ledger: Ledger, *, bytecodes: bool = False) -> int:
+    """Return how many steps ``work`` takes once all that is done once is done."""
+    for _ in range(3):
+        steps = Steps(bytecodes=bytecodes)
+        with steps.traced():
+            work(ledger, str(next(names)))
+    return steps.count
+
+
+def interrupt(
+    work: Work, ledger: Ledger, at: int, error: type[BaseException], *, bytecodes: bool = False
+) -> Steps:
+    """Do ``work`` and raise ``error`` in it; what comes out of it is that error."""
+    steps = Steps(error, at=at, bytecodes=bytecodes)
+    try:
+        with steps.traced():
+            work(ledger, str(next(names)))
+    except error as raised:
+        assert "injected" in str(raised)  # noqa: PT017  (it may also have gone unnoticed)
+    return steps
+
+
+def check(one: Ledger, other: Ledger) -> None:
+    """Assert that this thread, another one and another holder of the file can go on at once."""
+    with within():
+        append(one, f"after-{next(names)}")
+        in_another_thread(lambda: append(one, f"after-{next(names)}"))
+        in_another_thread(lambda: append(other, f"after-{next(names)}"))
+        store: Any = other._store
+        in_another_thread(lambda: store.hold("here") and store.let_go("here"))
+
+
+def check_runs(ledger: Ledger) -> None:
+    """Assert that every run began once and ended once, and that the chain holds."""
+    assert ledger.verify().intact
+    kinds: dict[str, list[str]] = {}
+    cursor = None
+    while True:
+        page = ledger.query(HERE, first=500, after=cursor)
+        for header in page.items:
+            if header.run_id is not None and header.kind.startswith("run."):
+                kinds.setdefault(header.run_id, []).append(header.kind)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    for found in kinds.values():
+        assert sorted(kind == "run.started" for kind in found) == [False, True]
+
+
+def hunt(
+    work: Work, ledgers: tuple[Ledger, Ledger], error: type[BaseException], *, bytecodes: bool,
+    samples: int | None,
+) -> None:  # fmt: skip
+    one, other = ledgers
+    total = steps_of(work, one, bytecodes=bytecodes)
+    stride = 1 if samples is None else max(total // samples, 1)
+    for at in range(1, total + 1, stride):
+        steps = interrupt(work, one, at, error, bytecodes=bytecodes)
+        try:
+            check(one, other)
+            if work in {turn, start_and_end}:
+                with within():
+                    work(one, "0"), work(one, "1"), work(one, "2")
+        except BaseException as failure:
+            failure.add_note(f"interrupted at {steps.place}, step {at} of {total}")
+            raise
+    with within():
+        one.close()
+    check_runs(other)
+
+
+@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.__name__)
+def test_an_interrupt_at_any_line_leaves_a_ledger_that_all_can_use(
+    work: Work, ledgers: tuple[Ledger, Ledger]
+) -> None:
+    hunt(work, ledgers, KeyboardInterrupt, bytecodes=False, samples=SAMPLES_MAX)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.__name__)
+def test_an_interrupt_at_every_line_leaves_a_ledger_that_all_can_use(
+    work: Work, ledgers: tuple[Ledger, Ledger], error: type[BaseException]
+) -> None:
+    hunt(work, ledgers, error, bytecodes=False, samples=None)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.__name__)
+def test_an_interrupt_at_every_bytecode_leaves_a_ledger_that_all_can_use(
+    work: Work, ledgers: tuple[Ledger, Ledger]
+) -> None:
+    hunt(work, ledgers, KeyboardInterrupt, bytecodes=True, samples=None)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_closing_that_is_interrupted_can_be_done_again(
+    location: str, error: type[BaseException]
+) -> None:
+    with treering.open(location) as other:
+        steps = Steps()
+        first = treering.open(location)
+        turn(first, "0")
+        with steps.traced():
+            first.close()
+        for at in range(1, steps.count + 1, max(steps.count // 8, 1)):
+            ledger = treering.open(location)
+            session = ledger.session(f"closed-{at}", scope=HERE, agent="lyria")
+            run = session.turn()
+            run.start()
+            interrupt(lambda one, _: one.close(), ledger, at, error)
+            with within():
+                ledger.close()
+                in_another_thread(lambda: append(other, f"closed-{next(names)}"))
+                with other.session(f"closed-{at}", scope=HERE, agent="lyria").turn() as again:
+                    again.user("hello")
+        check_runs(other)
+
+
+def test_followers_of_a_leader_that_is_interrupted_get_their_result_or_an_error(
+    tmp_path: Path,
+) -> None:
+    outcomes: list[str] = []
+    unknown: list[bool] = []
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        total = steps_of(append, ledger)
+
+        def follow(text: str, ready: threading.Barrier) -> None:
+            ready.wait(LIMIT_S)
+            for n in range(5):
+                try:
+                    header = ledger.append([said(event_id=f"{text}-{n}")])[0]
+                    outcomes.append(header.event_id)
+                except OutcomeUnknown as error:
+                    # To append it again tells.
+                    unknown.append(error.event_ids == (f"{text}-{n}",))
+                    outcomes.append(ledger.append([said(event_id=f"{text}-{n}")])[0].event_id)
+
+        for at in range(1, total + 1, max(total // 10, 1)):
+            ready = threading.Barrier(4)
+            followers = [
+                threading.Thread(target=follow, args=(f"{at}-{n}", ready), daemon=True)
+                for n in range(3)
+            ]
+            for follower in followers:
+                follower.start()
+            ready.wait(LIMIT_S)
+            interrupt(append, ledger, at, KeyboardInterrupt)
+            for follower in followers:
+                follower.join(LIMIT_S)
+                assert not follower.is_alive()
+        assert all(unknown)
+        kept = {header.event_id for header in ledger.query(HERE, first=1_000).items}
+        assert kept.issuperset(outcomes)
+        assert len(outcomes) == len(set(outcomes)) == 15 * len(range(1, total + 1, total // 10))
+        assert ledger.verify().intact
+
+
+def test_one_who_leads_and_leaves_without_a_word_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """However often it is interrupted while it cleans up."""
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        append(ledger, "first")
+        store: Any = ledger._store
+
+        def leave() -> None:
+            # What is left when every step of the cleaning up is interrupted as well.
+            store._commits._leading.take()
+            store._database.lock.take()
+            store._database.turnstile.enter()
+            store._database.writer().execute("BEGIN IMMEDIATE")
+
+        leave()
+        in_another_thread(lambda: append(ledger, "another thread"))
+        leave()
+        with within():
+            append(ledger, "the same thread")
+            ledger.close()
+    with treering.open(tmp_path / "ledger.db") as again:
+        assert again.verify().intact
+
+
+def test_a_signal_handler_that_appends_amid_an_append_is_refused(tmp_path: Path) -> None:
+    refused: list[Busy] = []
+
+    def handle(*_: object) -> None:
+        try:
+            append(ledger, "second")
+        except Busy as error:
+            refused.append(error)
+
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        append(ledger, "first")
+        store: Any = ledger._store
+        store._database.writer().set_update_hook(lambda *_: signal.raise_signal(signal.SIGUSR1))
+        before = signal.signal(signal.SIGUSR1, handle)
+        try:
+            with within():
+                append(ledger, "third")
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+            store._database.writer().set_update_hook(None)
+        append(ledger, "fourth")
+        ids = [header.event_id for header in ledger.query(HERE).items]
+    assert refused
+    assert ids == ["first", "third", "fourth"]
