@@ -8,17 +8,20 @@ import sys
 import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
+import psycopg
 import pytest
 
 import treering
 from builders import HERE, said
 from effort import PATIENCE_S
 from postgres_places import Place
+from postgres_server import Places
 from surfaces.command_line import CommandLine
 from treering import TreeringError, app
 from treering.app import administer
-from treering.errors import NotPermitted, Unavailable, Unsupported
+from treering.errors import Busy, NotPermitted, StorageFull, Unavailable, Unsupported
 from treering.storage.postgres import schema
 
 if TYPE_CHECKING:
@@ -395,3 +398,62 @@ def test_a_broken_row_is_corruption_and_names_the_ledger(place: Place) -> None:
         assert "treering verify" in str(refused.value.hint)
         with suppress(treering.Corrupt):
             assert not ledger.verify().intact
+
+
+# Limits of the server.
+
+
+def test_a_statement_that_runs_into_its_time_limit(server: Server) -> None:
+    url = Places(server.url("treering")).fresh()
+    with treering.open(url) as ledger, psycopg.connect(server.url("treering")) as other:
+        ledger.append([said("first")])
+        schema_name = ledger._store._server.address.schema  # type: ignore[attr-defined]
+        with treering.open(f"{url}&options={quote('-c statement_timeout=300')}") as hurried:
+            other.execute(f"LOCK TABLE {schema_name}.events IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(Busy, match=r"too slow for a time limit.*statement timeout") as slow:
+                hurried.append([said("second", event_id="second")])
+            other.rollback()
+            # Nothing was recorded, and it goes on.
+            assert len(ledger.query(HERE).items) == 1
+            hurried.append([said("second", event_id="second")])
+    assert "statement_timeout" in str(slow.value.hint)
+    assert "reached" not in str(slow.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "expected"),
+    [
+        ("57014", "canceling statement due to user request", (Busy, "cancelled", "try again")),
+        ("57014", "canceling statement due to statement timeout", (Busy, "too slow", "db status")),
+        ("55P03", "canceling statement due to lock timeout", (Busy, "lock timeout", "db status")),
+        ("53100", "could not extend file", (StorageFull, "out of room", "free some space")),
+        ("53200", "out of memory", (StorageFull, "out of memory", "work_mem")),
+        ("53400", "temporary file size exceeds", (StorageFull, "out of room", "free some space")),
+    ],
+)
+def test_what_the_server_says_is_told_with_what_to_do(
+    server: Server, code: str, text: str, expected: Case
+) -> None:
+    error, message, hint = expected
+
+    def fail(connection: Any) -> None:
+        connection.execute(f"DO $$ BEGIN RAISE EXCEPTION '{text}' USING ERRCODE = '{code}'; END $$")
+
+    with treering.open(Places(server.url("treering")).fresh()) as ledger:
+        store: Any = ledger._store
+        with pytest.raises(error, match=message) as raised:
+            store._server.read(fail)
+    assert hint in str(raised.value.hint)
+    assert "cannot be reached" not in str(raised.value)
+
+
+def test_a_server_without_a_connection_left(server: Server, login: str) -> None:
+    url = server.tcp_url("treering", user=login, password=PASSWORD)
+    with psycopg.connect(server.url("treering"), autocommit=True) as owner:
+        owner.execute(f"ALTER ROLE {login} CONNECTION LIMIT 0")
+        try:
+            with pytest.raises(Busy, match=r"no connection left: .*too many connections") as raised:
+                treering.open(url)
+        finally:
+            owner.execute(f"ALTER ROLE {login} CONNECTION LIMIT -1")
+    assert "max_connections" in str(raised.value.hint)

@@ -7,7 +7,6 @@ its place, until it has been tried often enough; then it is set aside and report
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import Conflict, RunActive
+from treering.locks import Lock
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import InboxTaken, Noted, safe_part
 from treering.model.runs import Message
@@ -58,7 +58,7 @@ class Inbox:
         self._waiting: dict[str, _Waiting] = {}
         self._by_run: dict[str, str] = {}
         self._read_to: int | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def take(
         self,
@@ -85,7 +85,7 @@ class Inbox:
 
         Those that were tried too often are set aside: that is recorded with it.
         """
-        with self._lock:
+        with self._lock.guard, self._lock:
             return self._next()
 
     def _take(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from treering.errors import Corrupt, KeyMissing, StorageError
+from treering.errors import Busy, Corrupt, KeyMissing, StorageError
 from treering.ledger.records import KeyRecord
 from treering.storage.sealing import KEY_BYTES, AesKey, cipher
 
@@ -34,6 +35,9 @@ SUFFIX: Final = ".key"
 IDS: Final = "ids.secret"
 """The file of the key that ids made from words, and ids of what was erased, are hashed under."""
 LOCK: Final = "lock"
+PATIENCE_S: Final = 30.0
+"""How long another process that changes the folder is waited for."""
+PAUSE_S: Final = 0.02
 ATTEMPTS_MAX: Final = 5
 """How often a file is read that is being replaced meanwhile."""
 
@@ -415,10 +419,26 @@ def _alone(folder: Path) -> Iterator[None]:
     file = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            _lock(file, folder)
         yield
     finally:
         os.close(file)
+
+
+def _lock(file: int, folder: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise Busy(
+                    f"another process has been changing the keys in {folder} for {PATIENCE_S:g} s",
+                    hint="look for one that is stuck, then try again",
+                ) from None
+            time.sleep(PAUSE_S)
+        else:
+            return
 
 
 def _unusable(path: str, error: OSError) -> StorageError:

@@ -73,8 +73,9 @@ class LeaseFile:
         return False
 
     def unlock(self, name: str) -> None:
-        """Let go of the byte of ``name``."""
-        _set(self.descriptors[0], fcntl.LOCK_UN, name)
+        """Let go of the byte of ``name``. With the file closed, nothing is locked in it."""
+        if self.descriptors:
+            _set(self.descriptors[0], fcntl.LOCK_UN, name)
 
     def forget_lost(self) -> None:
         """Let go of what stores held that were not closed and are no more."""
@@ -136,7 +137,8 @@ class LeaseFiles:
             file.forget_lost()
             if not file.holders:
                 del self._open[key]
-                for descriptor in file.descriptors:
+                descriptors, file.descriptors = file.descriptors, []
+                for descriptor in descriptors:
                     os.close(descriptor)
 
     def before_fork(self) -> None:
