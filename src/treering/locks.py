@@ -36,7 +36,9 @@ LOOKS_MIN: Final = 3
 class Lock:
     """A reentrant lock. The outermost function that took it is its holder, and lets go of it."""
 
-    __slots__ = ("__weakref__", "_holder", "_inner", "_replaceable", "_thread", "_tidy", "_untidy")
+    __slots__ = (
+        "__weakref__", "_holder", "_inner", "_replaceable", "_thread", "_tidy", "_untidy", "guard",
+    )  # fmt: skip
 
     def __init__(self, tidy: Callable[[], None] | None = None) -> None:
         """Have ``tidy`` called, with the lock held, whenever its holder leaves. It can be repeated.
@@ -50,11 +52,8 @@ class Lock:
         """The inner lock, until somebody takes it upon them to replace it."""
         self._holder: FrameType | None = None
         self._thread = 0
-
-    @property
-    def guard(self) -> Guard:
-        """Return what lets go of the lock at the end of a ``with``, if the lock has not."""
-        return Guard(self)
+        self.guard = Guard(self)
+        """Lets go of the lock at the end of a ``with``, if the lock has not."""
 
     def __enter__(self) -> None:
         self.take(frame=sys._getframe(1))  # noqa: SLF001
@@ -73,7 +72,7 @@ class Lock:
             if _is_in(self._holder, caller):
                 return True
             self._replace(self._inner)
-        if not self._inner.acquire(blocking=False):
+        if not self._inner.acquire(False):
             if not patience_s:
                 return False
             self._wait(patience_s)
@@ -165,7 +164,9 @@ class Guard:
         pass
 
     def __exit__(self, *_: object) -> None:
-        self._lock.let_go(sys._getframe(1))  # noqa: SLF001
+        lock = self._lock
+        if lock._inner._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
+            lock.let_go(sys._getframe(1))  # noqa: SLF001
 
 
 class Locks:

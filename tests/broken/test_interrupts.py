@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import random
 import signal
+import subprocess
+import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -302,3 +306,63 @@ def test_a_signal_handler_that_appends_amid_an_append_is_refused(tmp_path: Path)
         ids = [header.event_id for header in ledger.query(HERE).items]
     assert refused
     assert ids == ["first", "third", "fourth"]
+
+
+AGENT: Final = """
+import signal, sys
+import treering
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+ledger = None
+count = interrupts = 0
+while True:
+    try:
+        if ledger is None:
+            ledger = treering.open(sys.argv[1])
+            print("ready", flush=True)
+        if interrupts >= int(sys.argv[2]):
+            break
+        session = ledger.session(f"agent-{count % 5}", scope="acme/app", agent="lyria", user="u1")
+        with session.turn() as run:
+            run.user("hello")
+            with run.tool("git_log", {"n": 1}) as call:
+                call.finish("done")
+            run.assistant("there")
+        count += 1
+    except KeyboardInterrupt:
+        interrupts += 1
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+ledger.close()
+print("over", interrupts, flush=True)
+"""
+
+
+@pytest.mark.long
+def test_an_agent_that_is_interrupted_all_the_time_goes_on_and_locks_nobody_out(
+    location: str,
+) -> None:
+    """With real signals, which reach into the libraries below us, too."""
+    pauses = random.Random(7)
+    with (
+        treering.open(location) as other,
+        subprocess.Popen(
+            [sys.executable, "-c", AGENT, location, "300"], stdout=subprocess.PIPE, text=True
+        ) as agent,
+    ):
+        try:
+            assert agent.stdout is not None
+            assert agent.stdout.readline() == "ready\n"
+            deadline = time.monotonic() + 240
+            while agent.poll() is None:
+                assert time.monotonic() < deadline
+                time.sleep(pauses.uniform(0.001, 0.05))
+                agent.send_signal(signal.SIGINT)
+                if pauses.random() < 0.1:
+                    in_another_thread(lambda: append(other, f"other-{next(names)}"))
+            said_last = agent.stdout.read().split()
+        finally:
+            agent.kill()
+        assert agent.returncode == 0
+        assert said_last[0] == "over"
+        assert int(said_last[1]) > 0
+        check_runs(other)

@@ -84,6 +84,10 @@ class Course:
         self._clock = self._looked = 0.0
         self._pid = os.getpid()
         self._run: weakref.ref[object] | None = None
+        self._is_ending = False
+        """Whether its author has begun to end it."""
+        self._ending = Lock()
+        """Held by whoever ends it, if only to show that somebody does."""
 
     def belong_to(self, run: object) -> None:
         """Note what the author has in hand; without it, nobody can end the run."""
@@ -91,8 +95,25 @@ class Course:
 
     @property
     def is_left(self) -> bool:
-        """Whether it is open, and its author has dropped it."""
-        return self.is_open and self._run is not None and self._run() is None
+        """Whether its author was interrupted, and nobody is going to end it.
+
+        Its author has dropped it, or was interrupted when it began or ended.
+        """
+        if self._is_over or not self.is_here:
+            return False
+        if self.is_open and self._run is not None and self._run() is None:
+            return True
+        if self.is_open and not self._is_ending:
+            return False
+        at_work = self._ending if self.is_open else self._lock
+        if at_work.is_held_here() or not at_work.take(0):
+            return False
+        at_work.drop()
+        return True
+
+    @property
+    def _is_over(self) -> bool:
+        return self.state not in {"new", "open"}
 
     @property
     def run_id(self) -> str:
@@ -181,10 +202,13 @@ class Course:
         boundary: str | None = None,
     ) -> Header:
         """Record how the run ended, its open calls closed before. One that is over stays so."""
-        header = self._close(state, reason, error, boundary)
-        if header is None:
-            raise AssertionError
-        return header
+        with self._ending.guard, self._ending.guard:
+            self._is_ending = True
+            self._ending.take(0)
+            header = self._close(state, reason, error, boundary)
+            if header is None:
+                raise AssertionError
+            return header
 
     def interrupt_from_outside(self, reason: str, *, boundary: str | None = None) -> bool:
         """Abort the run on somebody else's behalf; its author hears of it at the next step.
@@ -385,13 +409,19 @@ class Course:
 
     def withdraw(self, error: BaseException) -> None:
         """End the run if ``error`` may have kept its author from hearing that it began or ended."""
-        if not _is_doubtful(error) or not self.is_here:
-            return
+        if not _is_doubtful(error):
+            self.kernel.forget_new(self)
+        elif self.is_here:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """End a run that nobody else is going to end, if the ledger has it."""
         with contextlib.suppress(TreeringError):
             if not self.kernel.is_over(self):
                 if self.state == "new":
                     self.state, self._clock = "open", time.monotonic()
                 self.close("interrupted", "interrupted")
+            self.kernel.forget_new(self)
 
     def check_open(self) -> None:
         """Raise RunClosed if it takes no events from here, as far as this process knows."""

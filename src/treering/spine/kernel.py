@@ -138,7 +138,8 @@ class Kernel:
         for course in list(self._courses.values()):
             if course.is_here:
                 try:
-                    course.interrupt_from_outside("closed")
+                    if not course.interrupt_from_outside("closed") and course.is_left:
+                        course.abandon()
                 except Exception as error:  # noqa: BLE001  (the others are to be closed as well)
                     # The next one who opens the ledger closes it then.
                     _log.warning("run %s stays open: %s", course.run_id, error)
@@ -212,19 +213,24 @@ class Kernel:
             # Once more by scope: whoever is held to scopes sees nothing without naming one.
             self._recovered.add(session.scope)
             self.recover(session.scope)
+        # Before it is recorded: if that is interrupted, the next one who begins finds it here.
+        self._courses[course.run_id] = course
         headers = begin(
             self._journal, self.record, self.close_gone,
             place=(session.scope, session.session_id), make=make, wait_s=wait_s,
             lock=self._lock_of(session.scope, session.session_id), is_left=self._is_left,
         )  # fmt: skip
-        if headers is not None:
-            self._courses[course.run_id] = course
+        if headers is None:
+            self.forget(course)
         return headers
 
     def _is_left(self, run: OpenRun) -> bool:
-        """Whether a run was begun here, and its author was interrupted and has dropped it."""
+        """Whether a run was begun here, and its author was interrupted and will not end it."""
         own = self._courses.get(run.run_id)
-        return own is not None and own.is_here and own.is_left
+        if own is None or not own.is_left:
+            return False
+        self.forget(own)
+        return True
 
     def _lock_of(self, scope: str, session_id: str) -> Lock:
         """Return what those hold who begin a run in a session; it goes when nobody does."""
@@ -241,12 +247,18 @@ class Kernel:
         """Take note that a run is over."""
         self._courses.pop(course.run_id, None)
 
+    def forget_new(self, course: Course) -> None:
+        """Take note that a run has not begun."""
+        if course.state == "new":
+            self.forget(course)
+
     def course_in(self, scope: Scope, session_id: str) -> Course | None:
         """Return the run that this process carries out in a session, if there is one."""
         for course in list(self._courses.values()):
             session = course.session
-            if (session.scope, session.session_id) == (scope, session_id) and course.is_here:
-                return course if course.is_open else None
+            here = (session.scope, session.session_id) == (scope, session_id) and course.is_here
+            if here and course.is_open:  # Others may wait for it to end.
+                return course
         return None
 
     def is_over(self, course: Course) -> bool:

@@ -87,12 +87,11 @@ class GroupCommit:
                 "this thread was interrupted while it was recording, and cannot record more now",
                 hint="let the signal handler note it, and record it when the handler has returned",
             )
-        deadline = time.monotonic() + PATIENCE_S
+        self._lead(0.0)
+        deadline = 0.0 if job.is_done else time.monotonic() + PATIENCE_S
         patience_s = 0.0
-        while True:
+        while not job.is_done:
             self._lead(patience_s)
-            if job.is_done:
-                return
             if time.monotonic() > deadline:
                 raise self._overdue(job)
             patience_s = 0.0 if self._sleep(job) else LOOK_S * (LOOKS_MIN + 1)
@@ -100,7 +99,8 @@ class GroupCommit:
     def _lead(self, patience_s: float) -> None:
         """Commit all that waits, unless another caller is at it."""
         leading = self._leading
-        with leading.guard, leading.guard:
+        guard = leading.guard
+        with guard, guard:
             try:
                 if not leading.take(patience_s):
                     return
