@@ -33,8 +33,6 @@ LOOK_S: Final = 1.0
 State = Literal["new", "open", "ended", "failed", "interrupted"]
 Note = Callable[["Sequence[Header]"], None]
 """Is told of what was recorded."""
-_ENDS: Final[dict[str, State]] = {"run.ended": "ended", "run.failed": "failed"}
-"""How a run ends that its author ends."""
 _CLOSING: Final[dict[str, Reason]] = {"ended": "missing_result", "failed": "aborted"}
 """Why calls that are open when a run is over get a synthetic result."""
 
@@ -289,8 +287,8 @@ class Course:
 
     def note_end(self, header: Header) -> None:
         """Go by the end that the ledger has, if ``header`` is one that its author recorded."""
-        state = _ENDS.get(header.kind)
-        if state is not None:
+        state = RUN_ENDS.get(header.kind)
+        if state is not None and state != "interrupted":
             self.state, self._terminal = state, header
             self.kernel.forget(self)
 

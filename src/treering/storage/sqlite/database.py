@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import FrameType
 
+    from treering.model.events import Header
     from treering.storage.modes import Durability, Mode
     from treering.storage.sqlite.file_guard import Moved
 
@@ -118,25 +119,25 @@ class Database:
     def present_writer(self) -> apsw.Connection:
         """Return the writing connection to the files at the path.
 
-        The caller holds ``lock`` and has passed the turnstile. Raises LedgerMoved if the file is
-        not there any more.
+        The caller holds ``lock``, has passed the turnstile and asked for the ``writer`` before.
+        Raises LedgerMoved if the file is not there any more.
         """
-        connection = self.writer()
-        if self.in_memory:
-            return connection
-        if not self._guard.is_lasting:
-            self._guard.renew()
-        match self._guard.moved():
-            case "ledger":
-                raise self._moved()
-            case "log":
-                self._return_to_log()
-                return self.writer()
-        return connection
+        guard = self._guard
+        if not (guard.is_lasting or self.in_memory):
+            guard.renew()
+        moved = guard.moved()
+        if moved == "ledger":
+            raise self._moved()
+        if moved == "log":
+            self._return_to_log()
+        return self._writer or self.writer()
 
-    def confirm(self, event_ids: list[str]) -> None:
+    def confirm(self, headers: list[Header]) -> None:
         """Raise if what was just committed is not in the files at the path."""
-        match self._guard.moved():
+        moved = self._guard.moved()
+        if moved is None:
+            return
+        match moved:
             case "ledger":
                 raise self._moved()
             case "log" if self._guard.is_lasting and self._guard.is_without_log():
@@ -144,7 +145,7 @@ class Database:
             case "log":
                 raise OutcomeUnknown(
                     f"the log of {self.path} was replaced during the commit",
-                    event_ids=event_ids,
+                    event_ids=[header.event_id for header in headers],
                     hint="append again with the same event ids: nothing will be doubled",
                 )
 

@@ -39,8 +39,10 @@ _MODE_AT: Final = 18
 _WITH_LOG: Final = b"\x02\x02"
 """What a file that is written through a log has there."""
 
-_COARSE_NS: Final = 3_000_000_000
+_FINE_S, _COARSE_S = 0.1, 3.0
 """Two changes of a folder within this time may bear the same time: some disks count in seconds."""
+_FINE_NS: Final = 10_000_000
+"""A disk with times that are no multiples of this counts in smaller steps."""
 
 _Place: TypeAlias = tuple[int, int]
 """The device and the inode of a file."""
@@ -64,6 +66,9 @@ class FileGuard:
         self._folder = None if is_link else os.path.dirname(path) or "."  # noqa: PTH120
         self._unchanged: tuple[int, int] | None = None
         """The folder, and when it was last changed, if nothing has moved since then."""
+        self._seen: tuple[int, int] | None = None
+        """The same as it was last seen, and since when by the clock of this process."""
+        self._seen_at = 0.0
         self.is_lasting = False
         """Whether only a program that removes files by name can take the log away."""
 
@@ -106,29 +111,33 @@ class FileGuard:
 
     def moved(self) -> Moved | None:
         """Say what is no longer at its path, if anything."""
-        if self._places is None:
+        places = self._places  # Readers ask without a lock, and others may let go meanwhile.
+        if places is None:
             return None
         # Whoever adds, removes or renames a file changes its folder: one look instead of three.
-        folder = self._look_at_folder()
+        folder = None
+        if self._folder is not None:
+            try:
+                found = os.stat(self._folder)  # noqa: PTH116  (the path is text)
+                folder = (found.st_ino, found.st_ctime_ns)
+            except OSError:
+                pass
         if folder is not None and folder == self._unchanged:
             return None
-        moved = self._moved()
-        is_old = folder is not None and time.time_ns() - folder[1] > _COARSE_NS
-        self._unchanged = folder if moved is None and is_old else None
+        moved = self._compare(places)
+        self._unchanged = folder if moved is None and self._is_old(folder) else None
         return moved
 
-    def _look_at_folder(self) -> tuple[int, int] | None:
-        if self._folder is None:
-            return None
-        try:
-            found = os.stat(self._folder)  # noqa: PTH116  (the path is text)
-        except OSError:
-            return None
-        return found.st_ino, found.st_ctime_ns
+    def _is_old(self, folder: tuple[int, int] | None) -> bool:
+        """Whether the next change of the folder is going to show in its time."""
+        if folder is None or folder != self._seen:
+            self._seen, self._seen_at = folder, time.monotonic()
+            return False
+        coarse_s = _FINE_S if folder[1] % _FINE_NS else _COARSE_S
+        return time.monotonic() - self._seen_at > coarse_s
 
-    def _moved(self) -> Moved | None:
-        assert self._places is not None  # noqa: S101  (narrowing for the type checker)
-        file, log, memory = self._places
+    def _compare(self, places: tuple[_Place, _Place, _Place]) -> Moved | None:
+        file, log, memory = places
         try:
             if _place(self._path) != file:
                 return "ledger"
@@ -164,8 +173,9 @@ class FileGuard:
         _close(held)
 
     def _has_foreign_log(self) -> bool:
+        places = self._places
         try:
-            return self._places is not None and _place(self._log) != self._places[1]
+            return places is not None and _place(self._log) != places[1]
         except OSError:
             return False
 

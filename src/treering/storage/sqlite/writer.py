@@ -139,8 +139,7 @@ class Writer:
             raise translate_commit(error, self.database.path, ids) from error
         self._assured = self.database.epoch
         self.known.settle(connection)
-        if not self.database.in_memory:
-            self.database.confirm([header.event_id for header in batch.added])
+        self.database.confirm(batch.added)
 
     def _undo(self, connection: apsw.Connection, error: BaseException | None) -> None:
         self.known.forget()
