@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 import warnings
 from random import Random
@@ -60,7 +61,10 @@ class Colleague:
     def kill(self) -> None:
         """End it at once."""
         self._process.kill()
-        self._process.join(PATIENCE_S)
+        # Not by join(), which waits for its children, too: they have its pipes.
+        deadline = time.monotonic() + PATIENCE_S
+        while self._process.exitcode is None and time.monotonic() < deadline:
+            time.sleep(0.005)
         self._pipe.close()
 
     def join(self) -> None:
