@@ -54,8 +54,10 @@ class FileGuard:
 
     def __init__(self, path: str, *, patience_s: float) -> None:
         self._path = path
-        self._log = path + "-wal"
-        self._memory = path + "-shm"
+        # SQLite has them beside the file itself, wherever a link to it is.
+        self._beside = os.path.realpath(path)
+        self._log = self._beside + "-wal"
+        self._memory = self._beside + "-shm"
         self._patience_s = patience_s
         self._lock = Lock()
         self._file: _HeldFile | None = None
@@ -90,7 +92,7 @@ class FileGuard:
     def _is_settled(self, file: _HeldFile) -> bool:
         # Whoever switches a file over to a log, or takes back a switch that was cut off, needs it
         # unlocked.
-        return file.has_log() and not os.path.exists(self._path + "-journal")  # noqa: PTH110
+        return file.has_log() and not os.path.exists(self._beside + "-journal")  # noqa: PTH110
 
     def pin(self) -> None:
         """Note which files are in use, as soon as a connection has read the log."""
