@@ -82,6 +82,7 @@ def test_writing_again_keeps_what_is_not_given(tmp_path: Path) -> None:
     put(tmp_path, f"{V2}/meta.json", {"id": "conv_1", "name": "Tides", "created": 5,
                                       "lastUsed": 6, "version": 2, "pinned": True})  # fmt: skip
     put(tmp_path, f"{V2}/events.jsonl", lines(voyage()))
+    workspace.read("conv_1")
 
     workspace.write(log_of(voyage()[:3]), "conv_1", model="large")
 

@@ -12,8 +12,9 @@ what lies there is never changed.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -91,14 +92,8 @@ class Workspace:
         Raises NotFound if there is none, Corrupt if none of its files can be read.
         """
         name = _safe_name(conversation_id, "conversation_id")
-        levels: list[tuple[Path, Callable[[Path], Conversation]]] = [
-            *((folder / _CONVERSATIONS / name, read_folder) for folder in self._folders),
-            *((folder / _CONVERSATIONS / f"{name}.json", read_blob) for folder in self._folders),
-            (self._root / "clawser_conversations" / f"{name}.bin", read_checkpoint_v1),
-            (self._root / "clawser_checkpoints" / self._id / f"{name}.bin", read_checkpoint_v0),
-        ]
         self._seen.setdefault(name, set())
-        found, passed_over = _first_readable(levels, f"conversation {name}")
+        found, passed_over = _first_readable(self._levels(name), f"conversation {name}")
         self._seen[name] |= set(map(stringify, found.log.events))
         return msgspec.structs.replace(found, passed_over=(*found.passed_over, *passed_over))
 
@@ -109,8 +104,12 @@ class Workspace:
         set aside.
         """
         found = self.read(conversation_id)
-        if found.version != "v2":
-            with locked(self._folder(found.card.id)):
+        if found.version == "v2":
+            return found
+        with locked(self._folder(found.card.id)):
+            # Another process may have restored it meanwhile, and gone on from there.
+            found = self.read(conversation_id)
+            if found.version != "v2":
                 set_aside(self._folder(found.card.id) / "events.jsonl")
                 self._put(found.card, found.log)
         return found
@@ -127,8 +126,8 @@ class Workspace:
     ) -> Card:
         """Write a conversation as v2; what is not given stays as it was, or is as the events say.
 
-        Each file is replaced as a whole, the events first. Events that others have written since
-        the conversation was read here stay.
+        Each file is replaced as a whole, the events first. Events that were never read here stay:
+        those that others have written since, and all of them if the conversation was not read.
         """
         name = _safe_name(conversation_id, "conversation_id")
         with locked(self._folder(name)):
@@ -146,8 +145,11 @@ class Workspace:
         updated: int | None,
         model: str | None,
     ) -> Card:
-        log = self._with_others(log, name)
-        old = card_at(self._folder(name), log, name)[0]
+        found = self._on_disk(name)
+        log = self._with_others(log, name, found)
+        folder = self._folder(name)
+        is_elsewhere = found is not None and found.path.parent != folder
+        old = found.card if found and is_elsewhere else card_at(folder, log, name)[0]
         card = Card(
             id=name,
             title=old.title if title is None else title,
@@ -199,19 +201,40 @@ class Workspace:
     def _folder(self, name: str) -> Path:
         return self._folders[0] / _CONVERSATIONS / name
 
-    def _with_others(self, log: EventLog, name: str) -> EventLog:
-        """Return ``log`` with the events that others have written since it was read."""
-        path, seen = self._folder(name) / "events.jsonl", self._seen.get(name)
-        own = set(map(stringify, log.events))
-        self._seen[name] = own | (seen or set())
-        if seen is None or not path.exists():
+    def _levels(self, name: str) -> list[tuple[Path, Callable[[Path], Conversation]]]:
+        """Return where a conversation may lie and how it is read there, the newest first."""
+        return [
+            *((folder / _CONVERSATIONS / name, read_folder) for folder in self._folders),
+            *((folder / _CONVERSATIONS / f"{name}.json", read_blob) for folder in self._folders),
+            (self._root / "clawser_conversations" / f"{name}.bin", read_checkpoint_v1),
+            (self._root / "clawser_checkpoints" / self._id / f"{name}.bin", read_checkpoint_v0),
+        ]
+
+    def _on_disk(self, name: str) -> Conversation | None:
+        """Return a conversation as it lies on disk now; None if nothing of it can be read."""
+        try:
+            return _first_readable(self._levels(name), f"conversation {name}")[0]
+        except (NotFound, Corrupt):
+            return None
+
+    def _with_others(self, log: EventLog, name: str, found: Conversation | None) -> EventLog:
+        """Return ``log`` with the events on disk that were neither read nor written here."""
+        own, seen = Counter(map(stringify, log.events)), self._seen.get(name, set())
+        self._seen[name] = seen | set(own)
+        written = [] if found is None else [(stringify(one), one) for one in found.log.events]
+        if all(line in own or line in seen for line, _ in written):
             return log
-        written = read_jsonl(read_bytes(path)).log.events
-        others = [event for event in written if stringify(event) not in own | seen]
-        if not others:
-            return log
+        # What is on disk keeps its order; what is new here comes behind it.
+        kept = [(line, one) for line, one in written if line in own or line not in seen]
+        fresh = own - Counter(line for line, _ in kept)
+        behind: list[Any] = []
+        for event in reversed(log.events):
+            line = stringify(event)
+            if fresh[line]:
+                fresh[line] -= 1
+                behind.append(event)
         joined = EventLog()
-        joined.load([*log.events, *others])
+        joined.load([*(one for _, one in kept), *reversed(behind)])
         return joined
 
     def _put(self, card: Card, log: EventLog) -> None:
