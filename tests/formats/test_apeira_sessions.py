@@ -270,7 +270,7 @@ def test_a_tool_that_failed_or_took_nothing_is_told_in_text(session: Session) ->
 
     assert [item.get("arguments") or item["output"] for item in items] == [
         "{}",
-        "no such port",
+        "Error: no such port",
         "{}",
         "[1,2]",
     ]

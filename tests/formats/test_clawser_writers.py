@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from formats.clawser_logs import log_of, voyage
 from treering.formats.clawser import EventLog, Workspace
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 EVENTS_EACH: Final = 20
 SECONDS_MAX: Final = 60
 
-WRITER: Final = """
+WRITER: Final = f"""
 import sys
 from treering.errors import NotFound
 from treering.formats.clawser import EventLog, Workspace
@@ -25,7 +27,7 @@ root, name, way = sys.argv[1:]
 workspace, log = Workspace(root, "ws"), EventLog()
 print("ready", flush=True)
 sys.stdin.readline()
-for number in range({events}):
+for number in range({EVENTS_EACH}):
     if way == "reads":
         try:
             log = workspace.read("conv_1").log
@@ -33,7 +35,7 @@ for number in range({events}):
             log = EventLog()
     log.append("user_message", {{"content": f"{{name}} {{number}}"}}, "user")
     workspace.write(log, "conv_1")
-""".format(events=EVENTS_EACH)
+"""
 
 
 def said(log: EventLog) -> list[str]:
@@ -52,7 +54,7 @@ def test_two_processes_on_one_conversation_keep_all_that_both_wrote(
     tmp_path: Path, ways: tuple[str, str]
 ) -> None:
     writers = [
-        subprocess.Popen(  # noqa: S603  (our own interpreter)
+        subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path), name, way],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import InvalidInput
 from treering.model.codec import canonical, encode
@@ -13,9 +14,13 @@ from treering.model.events import NAME_CHARACTERS_MAX
 from treering.model.fields import TIME_MS_MAX
 from treering.spine.words import shorten
 
+if TYPE_CHECKING:
+    from pathlib import PurePath
+
 STATE_BYTES_MAX: Final = 64 * 1024
 """What a reader may keep between two readings of a file."""
 _DIGEST_DIGITS: Final = 16
+_ENDING: Final = re.compile(r"\.jsonl|\.(?:json|bin)(?=\.|$)")
 _HINTS: Final = (
     "command", "cmd", "path", "file_path", "filePath", "file", "url", "query", "pattern", "prompt",
     "message", "text", "name", "action",
@@ -37,6 +42,11 @@ def name(value: Any) -> str | None:
     """Return a text that can name something in a ledger, None for whatever cannot."""
     text = word(value)
     return text if text and len(text) <= NAME_CHARACTERS_MAX and text.isprintable() else None
+
+
+def stem(path: PurePath | None) -> str | None:
+    """Return what a file is called without its ending, if that can name something in a ledger."""
+    return None if path is None else name(_ENDING.split(path.name)[0])
 
 
 def count(value: Any) -> int:

@@ -8,6 +8,8 @@ import msgspec
 
 FAULTS_MAX: Final = 100
 """Faults that a receipt names; all are counted."""
+OTHERS_MAX: Final = 100
+"""Files that a receipt names because they are no logs; all are counted."""
 
 SourceState = Literal["read", "grown", "unchanged", "refused"]
 """read: from its beginning; grown: from where it was left; refused: nothing of it was taken."""
@@ -82,3 +84,7 @@ class IntakeReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """The first so many things that could not be taken in."""
     sources: list[SourceReceipt]
     """File by file, those that told something or were refused."""
+    others: dict[str, int] = {}
+    """Files in the folders that were not looked into, being no logs by their names: by ending."""
+    others_named: list[str] = []
+    """The first so many of them."""

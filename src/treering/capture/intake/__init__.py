@@ -6,7 +6,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from treering.capture.intake.finding import find_files
+import msgspec
+
+from treering.capture.intake.finding import look_through
 from treering.capture.intake.homes import NotesInMind
 from treering.capture.intake.pasts import Pasts
 from treering.capture.intake.readings import Reading
@@ -63,7 +65,11 @@ def take_logs(
         rows=rows,
         progress=progress,
     )
-    return intake.take(find_files([Path(path) for path in paths]), since_ms=since_ms)
+    files = look_through([Path(path) for path in paths])
+    receipt = intake.take(list(files.found.values()), since_ms=since_ms)
+    return msgspec.structs.replace(
+        receipt, others=dict(files.others.most_common()), others_named=files.named
+    )
 
 
 class Intake:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from treering.errors import InvalidInput
+from treering.formats.clawser.workspaces import CONVERSATION, is_conversation, repeats
 from treering.formats.openclaw import passed_over
+from treering.model.intakes import OTHERS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 FILES_MAX: Final = 200_000
 """Files that one call takes in."""
@@ -22,6 +25,8 @@ _LOG: Final = re.compile(
     r"\.(?:jsonl|json|ndjson|sqlite|sqlite3|db)(?:\.zst|\.gz|\.(?:reset|deleted)\..*)?$"
 )
 """Names of files in a folder that are looked into; what they are is told by their content."""
+_COMPANION: Final = re.compile(r"-(?:wal|shm|journal)$")
+"""Files that belong to a database, and are read with it."""
 _OURS: Final = re.compile(r"\.treering-(?:extract|state)\.json$|\.treering-backup-")
 """Files that Treering keeps beside the logs of others."""
 
@@ -36,16 +41,42 @@ class Found(msgspec.Struct, frozen=True):
     """Whether somebody named this very file, and not a folder that it lies in."""
 
 
+class Files(msgspec.Struct, kw_only=True):
+    """What is under some paths: files that may be logs, and those that are none by their names."""
+
+    found: dict[Path, Found] = {}
+    others: Counter[str] = msgspec.field(default_factory=Counter)
+    """How many are none, by the endings of their names."""
+    named: list[str] = []
+    """The first of them."""
+
+    def pass_over(self, folder: str, name: str) -> None:
+        """Count a file that is no log by its name."""
+        self.others[os.path.splitext(name)[1] or name] += 1  # noqa: PTH122  (no path for each)
+        if len(self.named) < OTHERS_MAX:
+            self.named.append(str(Path(folder, name)))
+
+
 def find_files(paths: Sequence[Path]) -> list[Found]:
     """Return the files that ``paths`` stand for; in a folder, those that may be logs.
 
     A file that is named itself is always among them. Raises InvalidInput if one is not there.
     """
-    found: dict[Path, Found] = {}
+    return list(look_through(paths).found.values())
+
+
+def repeats_others(path: Path) -> str | None:
+    """Return what a file is that only repeats others, by its name and its place."""
+    return passed_over(path.name) or repeats(path)
+
+
+def look_through(paths: Sequence[Path]) -> Files:
+    """Return what ``paths`` stand for, as ``find_files`` does, with what is passed over."""
+    files = Files()
+    found = files.found
     for path in paths:
         if path.is_dir():
-            for one in _inside(path):
-                found.setdefault(one.path, one)
+            _look_inside(path, files)
         elif path.exists():
             found[path] = Found(path, is_named=True)
         else:
@@ -54,13 +85,23 @@ def find_files(paths: Sequence[Path]) -> list[Found]:
             raise InvalidInput(
                 f"{path} holds more than {FILES_MAX:,} files", hint="name a smaller folder"
             )
-    return list(found.values())
+    return files
 
 
-def _inside(folder: Path) -> Iterator[Found]:
-    for root, folders, files in os.walk(folder):
+def _look_inside(folder: Path, files: Files) -> None:
+    for root, folders, names in os.walk(folder):
         folders.sort()
-        for name in sorted(files):
-            left_out = passed_over(name)
-            if left_out is not None or (_LOG.search(name) and not _OURS.search(name)):
-                yield Found(Path(root) / name, left_out)
+        for name in sorted(names):
+            is_log = _LOG.search(name) is not None
+            if not is_log and passed_over(name) is None and not name.endswith(CONVERSATION):
+                if _COMPANION.search(name) is None:
+                    files.pass_over(root, name)
+                continue
+            path = Path(root, name)
+            left_out = repeats_others(path)
+            if left_out is not None or is_conversation(path):
+                files.found.setdefault(path, Found(path, left_out))
+            elif not is_log:
+                files.pass_over(root, name)
+            elif _OURS.search(name) is None:
+                files.found.setdefault(path, Found(path))

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 OWN_FIELD: Final = "apeira"
 """The field of a payload that says what the ledger's own fields do not."""
+CONTEXT: Final = "context"
+"""What an event holds that tells the context of a stored state, and is no episode."""
 
 _LEDGER_SOURCES: Final = {
     "user": "user", "agent": "agent", "model": "agent", "tool": "tool", "runtime": "system",
@@ -78,6 +80,8 @@ def episode_of(event: Event) -> Episode | None:
     payload = event.payload if isinstance(event.payload, dict) else {}
     own = payload.get(OWN_FIELD)
     own = own if isinstance(own, dict) else {}
+    if own.get(CONTEXT):
+        return None
     try:
         if isinstance(own.get("line"), str):
             return parse_episode(own["line"])
@@ -87,6 +91,14 @@ def episode_of(event: Event) -> Episode | None:
     source = event.origin if known else _SOURCES[event.source]
     rebuilt = _rebuild(event.kind, event.summary, payload, source, event.turn_id)
     return rebuilt | {"id": own["id"]} if rebuilt is not None and known else rebuilt
+
+
+def context_of(event: Event) -> dict[str, Any] | None:
+    """Return the context of a stored state, if ``event`` tells one."""
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    own, context = payload.get(OWN_FIELD), payload.get(CONTEXT)
+    told = isinstance(own, dict) and own.get(CONTEXT) and isinstance(context, dict)
+    return context if told else None
 
 
 def name_in(value: Mapping[str, Any], field: str) -> str | None:
@@ -258,6 +270,14 @@ def _output(payload: dict[str, Any]) -> Any:
         output = payload["error"].get("message")
     parts = output if isinstance(output, list) else [None]
     # A list goes as it is only if it is one of parts, as models take them.
-    if isinstance(output, str) or all(isinstance(one, dict) and "type" in one for one in parts):
+    if all(isinstance(one, dict) and "type" in one for one in parts):
         return output
-    return stringify(copy(output))
+    text = output if isinstance(output, str) else stringify(copy(output))
+    if payload.get("status") not in _FAILURES or text.lstrip()[:5].lower() == "error":
+        return text
+    # Apeira has no field for a failure, so the text says it, as contexts for OpenAI's models do.
+    return f"Error: {text}"
+
+
+_FAILURES: Final = frozenset({"failed", "synthetic", "error"})
+"""Statuses of calls that gave no result."""

@@ -1,6 +1,7 @@
 """Apeira's logs read line by line: what ``to_session`` records, of whichever session it is.
 
-Each line is kept whole beside what it says, so that ``from_session`` gives the log back.
+Each line is kept whole beside what it says, so that ``from_session`` gives the log back. A stored
+state, which is one JSON value with the log in it, gives the same events as the log by itself.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import InvalidInput
-from treering.formats.apeira.events import OWN_FIELD, entry_of, item_in, name_in
-from treering.formats.apeira.json import NotJson, copy, stringify
+from treering.formats.apeira.events import CONTEXT, OWN_FIELD, entry_of, item_in, name_in
+from treering.formats.apeira.json import BLANKS, NotJson, copy, parse, stringify
 from treering.formats.apeira.reading import TYPES, next_after, parse_episode
-from treering.formats.loose import bounded, digest, fields_of, name
+from treering.formats.loose import bounded, digest, fields_of, stem
 from treering.formats.sayings import observation
 from treering.formats.telling import Opening, Outcome, Told, of_words
 
@@ -26,9 +27,9 @@ NAME: Final = "apeira"
 
 
 def recognises(values: Sequence[Any]) -> bool:
-    """Whether these are episodes."""
+    """Whether these are episodes, or a stored state with some."""
     found = [value for value in values if isinstance(value, dict)]
-    ours = sum(_is_episode(value) for value in found)
+    ours = sum(_is_episode(value) or _is_state(value) for value in found)
     return ours > 0 and ours * 2 > len(found)
 
 
@@ -43,24 +44,24 @@ class ApeiraReader:
     times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None) -> None:
-        self._session = (name(path.name.split(".jsonl")[0]) if path else None) or NAME
-        self.sessions: dict[str, Opening] = {
-            self._session: Opening(session=self._session, agent=NAME)
-        }
-        self._upcoming = 1
-        self._key = ""
-        """The key of the last line."""
+        self._name = stem(path) or NAME
+        self.sessions: dict[str, Opening] = {}
+        self._states = 0
+        """How many stored states were read; each is a session of its own."""
         self._tools: dict[str, str] = {}
+        self._begin(self._name)
 
     def read(self, record: Record) -> list[Outcome]:
         """Return the outcome of ``record``: each is settled at once."""
+        value = record.value
+        if isinstance(value, dict) and _is_state(value):
+            events = self._read_state(value)
+            skipped = None if events else "a state without episodes"
+            return [Outcome(record=record, events=events, skipped=skipped)]
         try:
-            episode = parse_episode(stringify(copy(record.value)))
+            episode = parse_episode(stringify(copy(value)))
         except (InvalidInput, NotJson):
-            return [Outcome(record=record, events=[self._other(record.value)])]
-        # As Apeira reads them: ids only ever rise.
-        episode["id"] = max(episode["id"], self._upcoming)
-        self._upcoming = next_after(episode["id"])
+            return [Outcome(record=record, events=[self._other(value)])]
         return [Outcome(record=record, events=[self._told(episode)])]
 
     def finish(self) -> list[Outcome]:
@@ -68,7 +69,12 @@ class ApeiraReader:
         return []
 
     def state(self) -> Any:
-        """Return the numbers, and the tools by their calls; None if these are too many."""
+        """Return the numbers, and the tools by their calls; None if these are too many.
+
+        A stored state is replaced as a whole, so there is nothing to go on from.
+        """
+        if self._states:
+            return None
         return bounded({"upcoming": self._upcoming, "key": self._key, "tools": self._tools})
 
     def resume(self, state: Any) -> None:
@@ -76,9 +82,45 @@ class ApeiraReader:
         if not isinstance(state, dict) or type(state.get("upcoming")) is not int:
             raise ValueError("no state of this format")
         self._upcoming, self._key = state["upcoming"], str(state.get("key"))
-        self._tools = fields_of(state.get("tools"))
+        self._tools.update(fields_of(state.get("tools")))
+
+    def _begin(self, session: str) -> None:
+        self._session = session
+        self.sessions[session] = Opening(session=session, agent=NAME)
+        self._upcoming = 1
+        self._key = ""
+        """The key of the last line."""
+        self._tools = {}
+
+    def _read_state(self, state: dict[str, Any]) -> list[Told]:
+        """Return what a stored state tells: its log, line by line, and its context behind it."""
+        self._states += 1
+        if self._states > 1:
+            self._begin(f"{self._name}-{self._states}")
+        events: list[Told] = []
+        for number, line in enumerate(state["episodic"].split("\n"), start=1):
+            text = line.strip(BLANKS)
+            if not text:
+                continue
+            try:
+                events.append(self._told(parse_episode(text)))
+            except NotJson as error:
+                # It is not in the chain of keys: the log by itself has it as a fault, if at all.
+                key = of_words(f"{NAME}:{digest([self._key, number, text])}")
+                told = {"line": number, "text": text, "fault": str(error)}
+                events.append(self._observation(key, "line", told))
+        context = state["context"]
+        if context:
+            first = events[0].key if events else self._session
+            key = of_words(f"{NAME}:{digest([first, CONTEXT, context])}")
+            own = {OWN_FIELD: {CONTEXT: True}}
+            events.append(self._observation(key, CONTEXT, {CONTEXT: context, **own}))
+        return events
 
     def _told(self, episode: Episode) -> Told:
+        # As Apeira reads them: ids only ever rise.
+        episode["id"] = max(episode["id"], self._upcoming)
+        self._upcoming = next_after(episode["id"])
         entry = entry_of(episode, self._tools)
         item = item_in(episode)
         call_id, tool = name_in(item, "call_id"), name_in(item, "name")
@@ -101,10 +143,13 @@ class ApeiraReader:
         return of_words(self._key)
 
     def _other(self, value: Any) -> Told:
-        saying = observation("line", {"value": value})
+        return self._observation(self._next_key(value), "line", {"value": value})
+
+    def _observation(self, key: str, observed: str, record: dict[str, Any]) -> Told:
+        saying = observation(observed, record)
         return Told(
             session=self._session,
-            key=self._next_key(value),
+            key=key,
             kind=saying.kind,
             summary=saying.summary,
             ts_ms=1,
@@ -123,3 +168,15 @@ def _is_episode(value: dict[str, Any]) -> bool:
         and isinstance(value.get("payload"), dict | list)
         and isinstance(value.get("meta"), dict | list)
     )
+
+
+def _is_state(value: dict[str, Any]) -> bool:
+    """Whether this is a state as Apeira stores it: a context, and a log that begins as one."""
+    log = value.get("episodic")
+    if not isinstance(value.get("context"), dict) or not isinstance(log, str):
+        return False
+    first = next((text for line in log.split("\n", 100) if (text := line.strip(BLANKS))), None)
+    try:
+        return first is None or isinstance(parse(first), dict)
+    except NotJson:
+        return first is not None and first.startswith("{")  # A torn line.

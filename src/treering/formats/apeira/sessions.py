@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.derive.visible import visible
 from treering.errors import DuplicateEvent
 from treering.formats.apeira.episodic import Episodic
-from treering.formats.apeira.events import entry_of, episode_of, item_in, name_in
+from treering.formats.apeira.events import (
+    context_of,
+    entry_of,
+    episode_of,
+    item_in,
+    name_in,
+)
 from treering.formats.apeira.reading import next_after
+from treering.formats.apeira.states import SessionState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +75,13 @@ def from_session(session: Session) -> Episodic:
         upcoming = max(upcoming, next_after(episode["id"]))
         episodes.append(episode)
     return Episodic(episodes)
+
+
+def state_from_session(session: Session) -> SessionState:
+    """Return ``session`` as Apeira stores it: its log, and the context it was imported with."""
+    contexts = [context_of(event) for event in session.events(kinds=["ops.observation"])]
+    latest = next((one for one in reversed(contexts) if one is not None), None)
+    return SessionState(context=latest or {}, episodic=from_session(session))
 
 
 def _event(session: Session, episode: Episode, entry: Entry, event_id: str) -> NewEvent:

@@ -20,6 +20,11 @@ _SHAPES: Final = (
     ("session_history", "active_goals", "scheduler_snapshot"),
 )
 """What each shape calls the messages, the goals and the jobs."""
+_MARKS: Final = frozenset(
+    {"goals", "schedulerJobs", "goalIdCounter"}
+    | {"active_goals", "scheduler_jobs", "scheduler_snapshot", "agent_state"}
+)
+"""Fields of a checkpoint that tell it from other things with a history."""
 _NUMBERED: Final = re.compile(r"([0-9]{1,18})\Z")
 
 
@@ -71,6 +76,19 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
             goal_id_counter=counter if type(counter) is int else _next_goal(goals),
             timestamp=timestamp if type(timestamp) is int else None,
         )
+
+
+def is_checkpoint(value: Any) -> bool:
+    """Whether ``value`` is a checkpoint, in any of its shapes, and nothing else with a history."""
+    try:
+        found = _unwrapped(value)
+    except InvalidInput:
+        return False
+    return (
+        isinstance(found, dict)
+        and any(isinstance(found.get(shape[0]), list) for shape in _SHAPES)
+        and not _MARKS.isdisjoint(found)
+    )
 
 
 def checkpoint_of(log: EventLog) -> Checkpoint:
@@ -161,7 +179,7 @@ def _some(fields: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def _unwrapped(value: Any) -> Any:
     """Return ``value``, out of the bytes in which it may lie: a list, or an object of numbers."""
-    if isinstance(value, dict) and value and all(key.isdigit() for key in value):
+    if isinstance(value, dict) and value and all(key.isdecimal() for key in value):
         value = [value[key] for key in sorted(value, key=int)]
     if isinstance(value, list) and value:
         try:

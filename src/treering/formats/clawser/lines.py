@@ -1,4 +1,8 @@
-"""Clawser's event logs read line by line: what ``to_session`` records, under the same ids."""
+"""Clawser's event logs read line by line: what ``to_session`` records, under the same ids.
+
+A conversation of an older version is one JSON value with a checkpoint in it, or the checkpoint by
+itself. It gives the events that ``Workspace.restore`` makes of it, and its system messages besides.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.formats.clawser.checkpoints import Checkpoint, events_of, is_checkpoint
 from treering.formats.clawser.kinds import NOTE, state
 from treering.formats.clawser.sessions import event_id_of, known_by
 from treering.formats.clawser.text import truthy
-from treering.formats.loose import bounded, digest, fields_of, name, without_none, word
-from treering.formats.telling import Opening, Outcome, Told
+from treering.formats.loose import bounded, digest, fields_of, name, stem, without_none, word
+from treering.formats.sayings import observation
+from treering.formats.telling import Opening, Outcome, Told, of_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import PurePath
 
     from treering.formats.telling import Record
@@ -27,14 +33,17 @@ NAME: Final = "clawser"
 _OWN_ID: Final = re.compile(r"evt_[0-9]+_[0-9]+")
 _FIELDS: Final = frozenset({"id", "type", "timestamp", "data", "source"})
 _CONVERSATIONS: Final = ".conversations"
+_OLDER: Final = "clawser_checkpoints"
 _CARD: Final = "meta.json"
+NO_TIME_MS: Final = 1
+"""The time of events when nothing says it: the intake gives them that of the file."""
 CARD_BYTES_MAX: Final = 1024 * 1024
 
 
 def recognises(values: Sequence[Any]) -> bool:
-    """Whether these are events of Clawser's."""
+    """Whether these are events of Clawser's, or a conversation of an older version."""
     found = [value for value in values if isinstance(value, dict)]
-    ours = sum(_is_event(value) for value in found)
+    ours = sum(_is_event(value) or _is_older(value) for value in found)
     return ours > 0 and ours * 2 > len(found)
 
 
@@ -46,48 +55,36 @@ class ClawserReader:
     times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None, title: str | None = None) -> None:
-        parts = path.parts if path else ()
-        lies_in = len(parts) > 2 and parts[-3] == _CONVERSATIONS
-        stem = parts[-2] if lies_in else path.name.split(".jsonl")[0] if path else None
-        workspace = name(parts[-4]) if lies_in and len(parts) > 3 else None
-        self._session = name(stem) or NAME
+        session, workspace = _place_of(path)
+        self._session = session or NAME
         about = without_none(workspace=workspace)
         self.sessions: dict[str, Opening] = {
             self._session: Opening(session=self._session, agent=NAME, title=title, about=about)
         }
         self._seen: Counter[str] = Counter()
         """How often each event came, by digests of what it is known by."""
+        self._is_replaced_whole = False
+        """Whether the file is of an older version, which has no end to go on from."""
 
     def read(self, record: Record) -> list[Outcome]:
         """Return the outcome of ``record``: each is settled at once."""
         event = record.value
         if not truthy(event):
             return [Outcome(record=record, skipped="says nothing")]
-        known = known_by(event)
-        self._seen[digest(known)] += 1
-        stated = state(event)
-        noted = stated.payload[NOTE]
-        if "line" not in noted:
-            # The event's origin, which would say it, is the format's name here.
-            noted = {**noted, "source": fields_of(event).get("source")}
-        told = Told(
-            session=self._session,
-            key=event_id_of(self._session, known, self._seen[digest(known)]),
-            kind=stated.kind,
-            summary=stated.summary,
-            ts_ms=stated.ts_ms,
-            payload={**stated.payload, NOTE: noted},
-            refs=stated.refs,
-            source=stated.source,
-        )
-        return [Outcome(record=record, events=[told])]
+        if isinstance(event, dict) and _is_older(event):
+            events = self._read_older(event)
+            skipped = None if events else "a conversation in which nothing was said"
+            return [Outcome(record=record, events=events, skipped=skipped)]
+        return [Outcome(record=record, events=[self._told(event)])]
 
     def finish(self) -> list[Outcome]:
         """Return nothing: nothing is held back."""
         return []
 
     def state(self) -> Any:
-        """Return which events came, None if they are too many."""
+        """Return which events came, None if they are too many or the file is replaced whole."""
+        if self._is_replaced_whole:
+            return None
         often = {at: times for at, times in self._seen.items() if times > 1}
         return bounded({"seen": " ".join(self._seen), "often": often})
 
@@ -97,6 +94,58 @@ class ClawserReader:
             raise ValueError("no state of this format")  # noqa: TRY004  (one error for all)
         self._seen = Counter(dict.fromkeys(state["seen"].split(), 1))
         self._seen |= Counter(fields_of(state.get("often")))
+
+    def _told(self, event: Any) -> Told:
+        known = known_by(event)
+        self._seen[digest(known)] += 1
+        stated = state(event)
+        noted = stated.payload[NOTE]
+        if "line" not in noted:
+            # The event's origin, which would say it, is the format's name here.
+            noted = {**noted, "source": fields_of(event).get("source")}
+        return Told(
+            session=self._session,
+            key=event_id_of(self._session, known, self._seen[digest(known)]),
+            kind=stated.kind,
+            summary=stated.summary,
+            ts_ms=stated.ts_ms,
+            payload={**stated.payload, NOTE: noted},
+            refs=stated.refs,
+            source=stated.source,
+        )
+
+    def _read_older(self, value: dict[str, Any]) -> list[Told]:
+        """Return what a conversation of an older version tells."""
+        self._is_replaced_whole = True
+        card, checkpoint = _taken_apart(value)
+        opening = self.sessions[self._session]
+        title = word(card.get("title")) or word(card.get("name"))
+        about = without_none(
+            **opening.about, model=name(card.get("model")), next_goal=checkpoint.goal_id_counter
+        )
+        self.sessions[self._session] = msgspec.structs.replace(
+            opening, title=title or opening.title, about=about
+        )
+        times = (checkpoint.timestamp, card.get("lastUsed"), card.get("created"))
+        at_ms = next((time for time in times if type(time) is int), NO_TIME_MS)
+        events = [self._told(event) for event in events_of(checkpoint, at_ms=at_ms).events]
+        return [*self._system_messages(checkpoint, at_ms), *events]
+
+    def _system_messages(self, checkpoint: Checkpoint, at_ms: int) -> Iterator[Told]:
+        """Give the messages that Clawser's own migration leaves out."""
+        for number, message in enumerate(checkpoint.history):
+            if fields_of(message).get("role") == "system":
+                saying = observation("message", message)
+                yield Told(
+                    session=self._session,
+                    key=of_words(f"{NAME}:{digest([self._session, 'system', number, message])}"),
+                    kind=saying.kind,
+                    summary=saying.summary,
+                    ts_ms=at_ms,
+                    payload=saying.payload,
+                    refs=saying.refs,
+                    source="system",
+                )
 
 
 def beside_card(path: PurePath | None) -> ClawserReader:
@@ -112,6 +161,28 @@ def beside_card(path: PurePath | None) -> ClawserReader:
 
 
 READER: Final = beside_card
+
+
+def _place_of(path: PurePath | None) -> tuple[str | None, str | None]:
+    """Return the conversation that a file is of, and its workspace, as far as its place tells."""
+    parts = ("", "", "", *path.parts) if path else ("",) * 4
+    if parts[-3] == _CONVERSATIONS:
+        return name(parts[-2]), name(parts[-4])
+    if parts[-2] == _CONVERSATIONS:
+        return stem(path), name(parts[-3])
+    return stem(path), name(parts[-2]) if parts[-3] == _OLDER else None
+
+
+def _is_older(value: dict[str, Any]) -> bool:
+    """Whether this is a conversation of v1 or v0: a checkpoint, or what holds one."""
+    return is_checkpoint(value) or is_checkpoint(value.get("checkpoint"))
+
+
+def _taken_apart(value: dict[str, Any]) -> tuple[dict[str, Any], Checkpoint]:
+    """Return what is said of a conversation of an older version, and its checkpoint."""
+    if is_checkpoint(value):
+        return {}, Checkpoint.from_json(value)
+    return value, Checkpoint.from_json(value["checkpoint"])
 
 
 def _is_event(value: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from treering.errors import Corrupt, InvalidInput, NotFound
+from treering.errors import Corrupt, InvalidInput, NotFound, TooLarge
 from treering.formats.clawser.checkpoints import Checkpoint, checkpoint_of
 from treering.formats.clawser.conversations import (
     GOAL_COUNTER,
@@ -46,9 +46,50 @@ if TYPE_CHECKING:
 DEFAULT_WORKSPACE: Final = "default"
 _LAYOUTS: Final = ("clawser_workspaces", "clawser/workspaces")
 _CONVERSATIONS: Final = ".conversations"
+_OLDER: Final = "clawser_conversations"
+_OLDEST: Final = "clawser_checkpoints"
+CONVERSATION: Final = ".bin"
+"""How a conversation of v1 or v0 ends that is a file by itself."""
 _UNSAFE: Final = re.compile(r"[/\\]|\A\.{1,2}\Z")
 
+_CARD: Final = "a card, which is read with its conversation"
+_CHECKPOINT: Final = "a checkpoint, which repeats a conversation"
+_SUPERSEDED: Final = "an older version of a conversation"
+
 Found = TypeVar("Found")
+
+
+def repeats(path: Path) -> str | None:
+    """Return what a file of a workspace is, if it only repeats a conversation; by its place."""
+    folder = path.parent
+    if path.name == "meta.json" and folder.parent.name == _CONVERSATIONS:
+        return _CARD
+    if path.name == "latest.bin" and _is_checkpoints(folder):
+        return _CHECKPOINT
+    is_older = path.suffix == ".json" and folder.name == _CONVERSATIONS
+    if not is_older and not is_conversation(path):
+        return None
+    try:
+        if is_older:
+            read_folder(path.with_suffix(""))
+            return _SUPERSEDED
+        root, workspace_id = folder.parent, DEFAULT_WORKSPACE
+        if root.name == _OLDEST:
+            root, workspace_id = root.parent, folder.name
+        newest = Workspace(root, workspace_id).read(path.stem).path
+    except (InvalidInput, NotFound, Corrupt, TooLarge, OSError):
+        return None
+    return None if newest == path else _SUPERSEDED
+
+
+def is_conversation(path: Path) -> bool:
+    """Whether a file that is no log by its name lies where a conversation of v1 or v0 does."""
+    folder = path.parent
+    return path.suffix == CONVERSATION and (folder.name == _OLDER or folder.parent.name == _OLDEST)
+
+
+def _is_checkpoints(folder: Path) -> bool:
+    return folder.name in {".checkpoints", _OLDEST} or folder.parent.name == _OLDEST
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,9 +120,9 @@ class Workspace:
         for folder in self._folders:
             names |= {path.name for path in (folder / _CONVERSATIONS).glob("*/")}
             names |= {path.stem for path in (folder / _CONVERSATIONS).glob("*.json")}
-        older = [self._root / "clawser_checkpoints" / self._id]
+        older = [self._root / _OLDEST / self._id]
         if self._id == DEFAULT_WORKSPACE:
-            older.append(self._root / "clawser_conversations")  # It says nothing of workspaces.
+            older.append(self._root / _OLDER)  # It says nothing of workspaces.
         for folder in older:
             names |= {path.stem for path in folder.glob("*.bin") if path.stem != "latest"}
         return sorted(names)
@@ -169,14 +210,14 @@ class Workspace:
         given; only then are older versions tried. Raises NotFound or Corrupt as ``read`` does.
         """
         v2 = [folder / ".checkpoints" / "latest.bin" for folder in self._folders]
-        older = self._root / "clawser_checkpoints"
+        older = self._root / _OLDEST
         levels: list[tuple[Path, Callable[[Path], Restored]]] = [
             (path, _restored("v2")) for path in v2
         ]
         if conversation_id is not None:
             name = _safe_name(conversation_id, "conversation_id")
             levels += [(f / _CONVERSATIONS / name, _rebuilt) for f in self._folders]
-            levels.append((self._root / "clawser_conversations" / f"{name}.bin", _restored("v1")))
+            levels.append((self._root / _OLDER / f"{name}.bin", _restored("v1")))
         levels.append((older / self._id / "latest.bin", _restored("v0")))
         if self._id == DEFAULT_WORKSPACE:
             levels.append((older / "latest.bin", _restored("v0")))
@@ -206,8 +247,8 @@ class Workspace:
         return [
             *((folder / _CONVERSATIONS / name, read_folder) for folder in self._folders),
             *((folder / _CONVERSATIONS / f"{name}.json", read_blob) for folder in self._folders),
-            (self._root / "clawser_conversations" / f"{name}.bin", read_checkpoint_v1),
-            (self._root / "clawser_checkpoints" / self._id / f"{name}.bin", read_checkpoint_v0),
+            (self._root / _OLDER / f"{name}.bin", read_checkpoint_v1),
+            (self._root / _OLDEST / self._id / f"{name}.bin", read_checkpoint_v0),
         ]
 
     def _on_disk(self, name: str) -> Conversation | None:

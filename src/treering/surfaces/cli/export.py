@@ -20,11 +20,15 @@ from treering.surfaces.cli.projects import find_scope, project_scope_options
 if TYPE_CHECKING:
     from treering.surfaces.cli.export_formats import Exported
 
-FORMATS: Final = ("jsonl", "markdown", "html", "claude-code", "openai")
-_SPOKEN: Final = frozenset({"claude-code", "openai"})
-"""Formats that are nothing without what was said."""
 _SUFFIXES: Final = {"jsonl": "jsonl", "markdown": "md", "html": "html", "claude-code": "jsonl",
-                    "openai": "json"}  # fmt: skip
+                    "openai": "json", "apeira": "jsonl", "apeira-state": "json",
+                    "clawser": "jsonl"}  # fmt: skip
+FORMATS: Final = tuple(_SUFFIXES)
+_SPOKEN: Final = frozenset({"claude-code", "openai", "apeira", "apeira-state", "clawser"})
+"""Formats that are nothing without what was said."""
+_NOUNS: Final = {"jsonl": "event", "openai": "message", "claude-code": "line", "apeira": "episode",
+                 "apeira-state": "episode", "clawser": "event"}  # fmt: skip
+"""What a file consists of; one for people, of entries."""
 
 
 class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +40,8 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
     out: str
     payloads: str
     items: int
-    """Events of jsonl, messages of openai, lines of claude-code, entries of the others."""
+    """Events of jsonl and clawser, messages of openai, lines of claude-code, episodes of apeira,
+    entries of the others."""
     masked: int
     """How many texts held a secret, which is masked in the file."""
     withheld: int
@@ -65,8 +70,8 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--payloads",
     type=click.Choice(("included", "withheld")),
-    help="What was said and what tools took and gave. Default: withheld; always in openai and"
-    " claude-code.",
+    help="What was said and what tools took and gave. Default: withheld; always included in"
+    " formats of other agents.",
 )
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @keys_option
@@ -85,9 +90,10 @@ def export(
     """Write SESSION as a file; it appears when it is whole, readable by you alone.
 
     markdown and html are for people, openai is a list of messages as chat completions take it,
-    claude-code a log as Claude Code writes it, jsonl an exact copy that treering episodes import
-    takes in. In all but jsonl, secrets are masked. When the export goes to standard output, the
-    receipt goes to standard error.
+    claude-code a log as Claude Code writes it, apeira and clawser are logs as these write them,
+    apeira-state is what Apeira stores of a session; jsonl is an exact copy that treering episodes
+    import takes in. In all but jsonl, secrets are masked. When the export goes to standard output,
+    the receipt goes to standard error.
     """
     from treering.surfaces.cli.export_formats import write_session  # noqa: PLC0415  (not for --help)
     from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
@@ -134,7 +140,7 @@ def _check_target(out: str, form: str, *, force: bool) -> None:
 
 
 def _told(receipt: SessionExport, done: Exported) -> list[str]:
-    noun = {"jsonl": "event", "openai": "message", "claude-code": "line"}.get(receipt.format)
+    noun = _NOUNS.get(receipt.format)
     size = counted(done.items, noun) if noun else _entries(done.items)
     lines = [f"exported session {receipt.session_id} to {receipt.out}: {size}"]
     if receipt.payloads == "withheld":

@@ -40,6 +40,10 @@ def write_session(
             return _write_messages(session, stream)
         case "claude-code":
             return _write_claude_code(session, stream)
+        case "apeira" | "apeira-state":
+            return _write_apeira(session, stream, as_state=form == "apeira-state")
+        case "clawser":
+            return _write_clawser(session, stream)
         case _:
             return _write_page(ledger, session, stream, form, with_payloads=with_payloads)
 
@@ -100,6 +104,36 @@ def _write_claude_code(session: Session, stream: IO[bytes]) -> Exported:
         stream.write(line)
         lines += 1
     return Exported(items=lines, masked=mask.masked)
+
+
+def _write_apeira(session: Session, stream: IO[bytes], *, as_state: bool) -> Exported:
+    """Write what counts of a session as a log of episodes, or as the state that holds one."""
+    from treering.formats.apeira import (  # noqa: PLC0415  (only where it is asked for)
+        Episodic,
+        SessionState,
+        save_state,
+        state_from_session,
+    )
+
+    mask = Mask()
+    state = state_from_session(session)
+    episodic = Episodic([mask.value(one) for one in state.episodic.read(from_id=float("-inf"))])
+    if as_state:
+        context = mask.value(state.context)
+        stream.write(save_state(SessionState(context=context, episodic=episodic)).encode())
+    else:
+        stream.write(episodic.to_jsonl().encode())
+    return Exported(items=len(episodic), masked=mask.masked)
+
+
+def _write_clawser(session: Session, stream: IO[bytes]) -> Exported:
+    """Write what counts of a session as Clawser's log of events."""
+    from treering.formats.clawser import EventLog, from_session  # noqa: PLC0415
+
+    mask, log = Mask(), EventLog()
+    log.load(mask.value(event) for event in from_session(session).events)
+    stream.write(log.to_jsonl().encode())
+    return Exported(items=log.size, masked=mask.masked)
 
 
 def _masked(event: Event, mask: Mask) -> Event:

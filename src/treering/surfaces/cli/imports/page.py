@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from treering.formats.openclaw import passed_over
+from treering.capture.intake.finding import repeats_others
 from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.output import counted, note
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FAULTS_SHOWN: Final = 10
 REFUSED_SHOWN: Final = 5
 SCOPES_SHOWN: Final = 8
+ENDINGS_SHOWN: Final = 5
 
 
 def keep_faults(receipt: IntakeReceipt) -> None:
@@ -45,7 +46,7 @@ def warn(receipt: IntakeReceipt) -> None:
     refused = [
         one
         for one in receipt.sources
-        if one.state == "refused" and passed_over(Path(one.file).name) != one.reason
+        if one.state == "refused" and repeats_others(Path(one.file)) != one.reason
     ]
     for one in refused[:REFUSED_SHOWN]:
         note(f"{one.file} was left out: {one.reason}")
@@ -85,12 +86,23 @@ def report(receipt: IntakeReceipt) -> Iterator[str]:
 
 
 def _left_out(receipt: IntakeReceipt) -> Iterator[str]:
-    """Return the line on files that only repeat others, by what their names say they are."""
+    """Return the lines on files that only repeat others, or are no logs, as their names say."""
     reasons = Counter(
         one.reason
         for one in receipt.sources
-        if one.state == "refused" and one.reason and passed_over(Path(one.file).name) == one.reason
+        if one.state == "refused" and one.reason and repeats_others(Path(one.file)) == one.reason
     )
     if reasons:
         sorts = (f"{reason} ({count:,})" for reason, count in reasons.most_common())
         yield f"files left out, which only repeat others: {', '.join(sorts)}"
+    if receipt.others:
+        endings = [f"{ending} ({count:,})" for ending, count in receipt.others.items()]
+        more = ["…"] if len(endings) > ENDINGS_SHOWN else []
+        told = ", ".join([*endings[:ENDINGS_SHOWN], *more])
+        yield f"files skipped, which are no logs by their names: {told}"
+        yield f"  such as {receipt.others_named[0]}; --json names {_so_many(receipt)}"
+
+
+def _so_many(receipt: IntakeReceipt) -> str:
+    named = len(receipt.others_named)
+    return "them" if named == sum(receipt.others.values()) else f"the first {named:,}"
