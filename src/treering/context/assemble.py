@@ -14,6 +14,7 @@ from treering.context.fitting import Earlier, fit
 from treering.context.pairing import pair
 from treering.context.shortening import shorten_to
 from treering.context.summaries import summarise
+from treering.context.texts import role_in
 from treering.context.tokens import counter_name, estimate
 from treering.errors import InvalidInput
 from treering.model.codec import canonical, encode
@@ -38,6 +39,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """What a compaction said of all that went before."""
     summary_id: str | None = None
     """The event that says it."""
+    asides: list[Event] = []
+    """Messages of a log that are neither the user's nor the model's, in order: never shown."""
     opening: Event | None = None
     """The words that began the turn of ``events``, if it began before what was read."""
     cut: bool = False
@@ -147,7 +150,7 @@ def assemble(
         ),
     )
     shown = fitted.messages
-    repairs = [*mended, *fitted.repairs, *repairs]
+    repairs = [*mended, *map(_left_out, window.asides), *fitted.repairs, *repairs]
     event_ids = [event_id for message in shown for event_id in message.event_ids]
     placed = _placed(shown, added)
     if placed:
@@ -250,6 +253,14 @@ def _fixed(
         cost += needs
         text = f"{text}\n\n{one.system}".strip()
     return text, added, cost, repairs
+
+
+def _left_out(event: Event) -> Repair:
+    role = role_in(event)
+    is_system = role in {"system", "developer"}
+    why = "the system text is the caller's" if is_system else "the agent's program wrote it"
+    detail = f"a message of role {role}; {why}"
+    return Repair(code="left_out_message", event_id=event.event_id, detail=detail)
 
 
 def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> Earlier | None:

@@ -43,6 +43,31 @@ def marked_in(event: Event) -> str:
     return event.summary if told is None else _text(told)
 
 
+def role_in(event: Event) -> str | None:
+    """Return the role of the message that an observation holds, such as system or developer.
+
+    Readers of logs keep messages this way that neither the user nor the model said.
+    """
+    payload = event.payload
+    if event.kind != "ops.observation" or not isinstance(payload, dict):
+        return None
+    for message in (payload, payload.get("payload"), _item_of_line(payload)):
+        role = message.get("role") if isinstance(message, dict) else None
+        if isinstance(role, str) and role:
+            return role
+    # A tape has system entries, which need no role.
+    return "system" if payload.get("record") == payload.get("kind") == "system" else None
+
+
+def _item_of_line(payload: dict[str, Any]) -> Any:
+    """Return the item of an episode of Apeira's, which is kept as its line."""
+    own = payload.get("apeira")
+    line = own.get("line") if isinstance(own, dict) and "item" in payload else None
+    episode = _parsed(line) if isinstance(line, str) else None
+    content = episode.get("payload") if isinstance(episode, dict) else None
+    return content.get("item") if isinstance(content, dict) else None
+
+
 def names_in(event: Event) -> tuple[str, str]:
     """Return the call id and the tool that a tool event names; empty and unknown if it does not."""
     payload = event.payload if isinstance(event.payload, dict) else {}

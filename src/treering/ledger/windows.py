@@ -9,7 +9,14 @@ from treering.context.budgets import MESSAGE_TOKENS
 from treering.context.calibration import ratio
 from treering.context.pairing import MESSAGE_KINDS
 from treering.context.shortening import OUTPUT_CHARACTERS_MAX
-from treering.context.texts import arguments_in, marked_in, names_in, output_in, said_in
+from treering.context.texts import (
+    arguments_in,
+    marked_in,
+    names_in,
+    output_in,
+    role_in,
+    said_in,
+)
 from treering.derive.visible import Hidden
 from treering.ledger.lineage import ENDLESS
 from treering.model.codec import encode
@@ -21,8 +28,11 @@ if TYPE_CHECKING:
 
 WHOLE_KINDS: Final = MESSAGE_KINDS | {"session.undone", "session.redone"}
 """What is read of the whole past: messages, and what hides them."""
-SHOWN_KINDS: Final = WHOLE_KINDS | {"context.compacted", "context.assembled", "usage.reported"}
-"""What is read for a model: also what replaces messages, and what they turned out to cost."""
+SHOWN_KINDS: Final = WHOLE_KINDS | {
+    "context.compacted", "context.assembled", "usage.reported", "ops.observation",
+}  # fmt: skip
+"""What is read for a model: also what replaces messages, what they turned out to cost, and what
+may be a message that is left out."""
 OPENING_KINDS: Final = frozenset(
     {"conversation.user", "session.undone", "session.redone", "context.compacted"}
 )
@@ -122,6 +132,7 @@ class _Reading:
         self._characters = 0
         self._events: list[Event] = []
         self._costs: list[Event] = []
+        self._asides: list[Event] = []
         self._compaction: Event | None = None
 
     @property
@@ -156,6 +167,8 @@ class _Reading:
                 self.restart(event)
             elif event.kind in {"context.assembled", "usage.reported"}:
                 self._costs.append(event)
+            elif role_in(event) is not None:
+                self._asides.append(event)
 
     def window(
         self, *, cut: bool, opening: Event | None, until_seq: int, model: str | None
@@ -169,6 +182,7 @@ class _Reading:
             lead=events[:start],
             summary=None if compaction is None else compaction.payload["summary"],
             summary_id=None if compaction is None else compaction.event_id,
+            asides=self._asides[::-1],
             opening=opening,
             cut=cut,
             until_seq=until_seq,

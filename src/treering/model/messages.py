@@ -78,6 +78,7 @@ RepairCode = Literal[
     "duplicate_call_id",
     "missing_call_id",
     "empty_message",
+    "left_out_message",
     "erased",
     "shortened_output",
     "restarted",

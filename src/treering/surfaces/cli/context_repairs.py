@@ -27,6 +27,7 @@ MEANINGS: Final[dict[RepairCode, str]] = {
     " else given another id",
     "missing_call_id": "a call without an id: it was given one",
     "empty_message": "nothing was said in it: left out",
+    "left_out_message": "a message of a log that neither its user nor its model said: left out",
     "erased": "its content was redacted or has expired: a placeholder stands for it",
     "shortened_output": "the output of a tool was cut in the middle",
     "restarted": "all before this checkpoint or interrupt was left out, to fit",
