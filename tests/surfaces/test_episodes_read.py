@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import treering
 from surfaces.command_line import SCHEMA
 
 if TYPE_CHECKING:
@@ -278,3 +279,20 @@ def test_asking_a_ledger_that_is_not_there_makes_none(cli: CommandLine) -> None:
     assert said.err == f"note: there is no ledger at {cli.database} yet\n"
     assert (receipt.status, receipt.receipt["count"], receipt.err) == (0, 0, "")
     assert not cli.database.exists()
+
+
+def test_a_query_can_keep_to_one_turn(cli: CommandLine) -> None:
+    with treering.open(cli.database) as ledger:
+        session = ledger.session("tides", scope="s", agent="lyria")
+        for text in ("Tide?", "Wind?"):
+            with session.turn() as turn:
+                turn.user(text)
+        turn_id = list(session.turns())[1].turn_id
+
+    found = cli("episodes", "query", "--scope", "s", "--turn", str(turn_id), "--json").body
+    nothing = cli("episodes", "query", "--scope", "s", "--turn", "none such")
+
+    said = [one["summary"] for one in found["items"] if one["type"] == "conversation.user"]
+    assert said == ["Wind?"]
+    assert found["filters"]["turn"] == turn_id
+    assert "drop a filter" in nothing.out

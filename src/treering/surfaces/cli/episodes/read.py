@@ -51,6 +51,7 @@ REPLAY_ITEMS: Final = 200
 )
 @scope_options
 @click.option("--session-id", metavar="ID", help="Of this session only.")
+@click.option("--turn", metavar="ID", help="Of this turn only.")
 @click.option("--types", multiple=True, metavar="TYPE,…", help="Of these types only; repeatable.")
 @click.option("--from-ts-ms", metavar="MS", help="From this time on, inclusive.")
 @click.option("--to-ts-ms", metavar="MS", help="Up to this time, inclusive.")
@@ -65,6 +66,7 @@ def query(
     scope: str | None,
     is_global: bool,
     session_id: str | None,
+    turn: str | None,
     types: Sequence[str],
     from_ts_ms: str | None,
     to_ts_ms: str | None,
@@ -79,9 +81,11 @@ def query(
     if since is not None and until is not None and since > until:
         raise InvalidInput("from_ts_ms must be <= to_ts_ms", hint="swap the two times")
     kinds = parse_kinds(types)
+    turn = None if turn is None else require(turn, "turn")
     page = _read(
         name,
         session,
+        turn=turn,
         kinds=kinds,
         since=since,
         until=until,
@@ -96,10 +100,11 @@ def query(
         "types": kinds,
         "limit": clamp(limit),
         "include_payload": include_payload,
+        **({} if turn is None else {"turn": turn}),
     }
     nothing = (
         f"no events of scope {name} match: drop a filter, or check the names"
-        if any((session, since, until, kinds, cursor))
+        if any((session, turn, since, until, kinds, cursor))
         else f"nothing is recorded in scope {name}: check its name,"
         " or record something with treering episodes append"
     )
@@ -180,6 +185,7 @@ def _read(
     limit: int,
     cursor: str | None,
     include_payload: bool,
+    turn: str | None = None,
     kinds: Sequence[str] = (),
     since: int | None = None,
     until: int | None = None,
@@ -189,6 +195,7 @@ def _read(
         return ask(
             scope,
             session_id=session_id,
+            turn_id=turn,
             kinds=kinds,
             since=since,
             until=until,
