@@ -555,7 +555,7 @@ def test_every_command_works_on_a_server(site: Site, tmp_path: Path) -> None:
         (recorded("a"), "recorded tool.call"),
         (recorded("b", "--ts-ms", "1000"), "recorded tool.call"),
         (["episodes", "query", "--scope", "s"], "1970-01-01 00:00:01  tool.call"),
-        (["episodes", "replay", "a", "--scope", "s", "--include-payload"], "20"),
+        (["episodes", "replay", "a", "--scope", "s", "--include-payload"], "1  20"),
         (["anchor", "--out", str(anchor)], "anchored 3 events of 2 sessions"),
         (
             ["episodes", "redact", "--event-id", "e1", "--scope", "s"],
