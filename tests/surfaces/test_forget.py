@@ -97,8 +97,8 @@ class _Terminal(io.TextIOWrapper):
 def test_a_person_types_the_name_again(
     told: CommandLine, monkeypatch: pytest.MonkeyPatch, typed: str, status: int
 ) -> None:
-    def stdin(content: io.BytesIO) -> _Terminal:
-        return _Terminal(content)
+    def stdin(content: io.BytesIO, encoding: str) -> _Terminal:
+        return _Terminal(content, encoding=encoding)
 
     monkeypatch.setattr(io, "TextIOWrapper", stdin)
 

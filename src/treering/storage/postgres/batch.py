@@ -292,7 +292,10 @@ class Batch:
             if scope in boxless:
                 return False
             found = self.connection.execute(_LAST_BOX, (scope, SALT_BYTES), binary=True)
-            return found.fetchone() is not None
+            if found.fetchone() is None:
+                return False
+            # Somebody may have sealed the scope since its mark was looked for, and waits for us.
+            return self.connection.execute(_SEALED, (scope,), binary=True).fetchone() is None
 
         check_unsealed(scope, has_key=self._has_key[scope], has_boxes=has_boxes)
         boxless.add(scope)
