@@ -127,7 +127,7 @@ def test_one_scope_is_copied_alone(source: Ledger, target: Ledger) -> None:
     receipt = source.copy_to(target, scope=HERE)
 
     assert (receipt.scopes, receipt.sessions, receipt.complete) == (1, 2, True)
-    assert target.verify() == source.verify(HERE)
+    assert target.verify(HERE) == source.verify(HERE)
     assert contents(target, ELSEWHERE) == []
 
 
