@@ -79,3 +79,32 @@ def test_a_ledger_with_nothing_to_remove_takes_any_clock(dated: Ledger, clock: C
     clock.wait(3_650)
 
     assert dated.expire(HERE).deleted_total == 0
+
+
+@pytest.mark.parametrize("days", [3_650, 100])
+def test_a_clock_far_ahead_prunes_and_closes_nothing(
+    dated: Ledger, clock: Clock, days: int
+) -> None:
+    clock.wait(days)
+
+    with pytest.raises(InvalidInput, match="nothing was removed"):
+        dated.sweep(HERE)
+    with pytest.raises(InvalidInput, match="nothing was removed"):
+        dated.prune(HERE, older_than_days=90)
+
+    assert [one.summary for one in dated.query(HERE).items] == ["one"]
+    assert dated.sweep(HERE, dry_run=True).pruned == ["s1"]
+
+
+def test_whoever_says_what_time_it_is_has_old_sessions_pruned(dated: Ledger) -> None:
+    later_ms = NOON + 3_650 * DAY
+
+    assert dated.prune(HERE, older_than_days=90, now_ms=later_ms).pruned == ["s1"]
+
+
+def test_old_sessions_are_pruned_while_the_ledger_is_in_use(dated: Ledger, clock: Clock) -> None:
+    clock.wait(100)
+    dated.append([said("elsewhere", scope="acme/other", ts_ms=clock.now_ms)])
+    clock.wait(2)
+
+    assert dated.sweep(HERE).pruned == ["s1"]

@@ -148,7 +148,7 @@ def test_a_session_that_was_idle_for_half_an_hour_is_closed(
     take_turn(late)
     calendar.turn(minutes=29)
 
-    receipt = ledger.sweep(HERE)
+    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
 
     assert (receipt.closed, receipt.pruned, receipt.count) == (["early"], [], 0)
     assert (state(early), state(late)) == ("closed", "open")
@@ -156,7 +156,7 @@ def test_a_session_that_was_idle_for_half_an_hour_is_closed(
     assert (last.kind, last.refs) == ("session.closed", {"reason": "idle"})
     assert told.kind == "episode.written"
     assert len(early.history()) == 4
-    assert ledger.sweep(HERE).closed == []
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).closed == []
 
 
 @pytest.mark.parametrize("idle_minutes", [5, 60])
@@ -165,18 +165,18 @@ def test_how_long_is_idle_can_be_said(
 ) -> None:
     take_turn(session_of(ledger))
     calendar.turn(minutes=idle_minutes - 1)
-    assert ledger.sweep(HERE, idle_minutes=idle_minutes).closed == []
+    assert ledger.sweep(HERE, now_ms=ledger._clock(), idle_minutes=idle_minutes).closed == []
 
     calendar.turn(minutes=1)
 
-    assert ledger.sweep(HERE, idle_minutes=None).closed == []
-    assert ledger.sweep(HERE, idle_minutes=idle_minutes).closed == ["s1"]
+    assert ledger.sweep(HERE, now_ms=ledger._clock(), idle_minutes=None).closed == []
+    assert ledger.sweep(HERE, now_ms=ledger._clock(), idle_minutes=idle_minutes).closed == ["s1"]
 
 
 def test_a_session_with_a_turn_under_way_is_not_idle(ledger: Ledger, calendar: Calendar) -> None:
     with session_of(ledger).turn():
         calendar.turn(minutes=100)
-        assert ledger.sweep(HERE).closed == []
+        assert ledger.sweep(HERE, now_ms=ledger._clock()).closed == []
 
 
 @pytest.fixture
@@ -197,7 +197,9 @@ def sweep_while(ledger: Ledger, does: Callable[[Session], object]) -> SweepRecei
         does(session_of(ledger, outline.session_id))
         return session_of(ledger, outline.session_id)
 
-    return sweep(ledger._store, ledger._drafter, open_session, OURS, now_ms=ledger._clock())
+    return sweep(
+        ledger._store, ledger._drafter, open_session, OURS, now_ms=ledger._clock(), is_clock=False
+    )
 
 
 def test_a_session_that_somebody_resumes_meanwhile_is_left_to_them(idle_and_old: Ledger) -> None:
@@ -240,7 +242,7 @@ def test_an_old_session_is_told_in_an_episode_then_closed_then_expired(
     take_turn(session)
     calendar.turn(days=90)
 
-    receipt = ledger.prune(HERE, older_than_days=90)
+    receipt = ledger.prune(HERE, older_than_days=90, now_ms=ledger._clock())
 
     assert (receipt.count, receipt.pruned, receipt.closed) == (1, ["s1"], [])
     assert (receipt.events_expired, receipt.physical) == (4, "done")
@@ -259,7 +261,7 @@ def test_the_episode_says_who_spoke_of_what_and_for_how_long(
     take_turn(session, "two")
     calendar.turn(days=91)
 
-    ledger.sweep(HERE)
+    ledger.sweep(HERE, now_ms=ledger._clock())
 
     told = next(event for event in session.events() if event.kind == "episode.written").payload
     assert (told["user"], told["duration_minutes"]) == ("u1", 15.0)
@@ -276,7 +278,7 @@ def test_a_younger_session_is_not_pruned(ledger: Ledger, calendar: Calendar) -> 
     take_turn(session_of(ledger, "elsewhere", scope=ELSEWHERE))
     calendar.turn(days=89.5)
 
-    assert ledger.sweep(HERE).pruned == ["old"]
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["old"]
     assert len(session_of(ledger, "young").history()) == 4
     assert len(session_of(ledger, "elsewhere", scope=ELSEWHERE).history()) == 4
 
@@ -285,12 +287,12 @@ def test_pruning_twice_does_nothing_more(ledger: Ledger, calendar: Calendar) -> 
     session = session_of(ledger)
     take_turn(session)
     calendar.turn(days=100)
-    ledger.sweep(HERE)
+    ledger.sweep(HERE, now_ms=ledger._clock())
     before = kinds(session)
 
     for days in (0, 100):
         calendar.turn(days=days)
-        receipt = ledger.sweep(HERE)
+        receipt = ledger.sweep(HERE, now_ms=ledger._clock())
         assert (receipt.pruned, receipt.closed, receipt.events_expired) == ([], [], 0)
 
     assert kinds(session) == before
@@ -305,12 +307,12 @@ def test_a_dry_run_tells_and_does_nothing(ledger: Ledger, calendar: Calendar) ->
     calendar.turn(minutes=31)
     before = ledger.verify().events
 
-    receipt = ledger.sweep(HERE, dry_run=True)
+    receipt = ledger.sweep(HERE, now_ms=ledger._clock(), dry_run=True)
 
     assert receipt.dry_run
     assert (receipt.closed, sorted(receipt.pruned)) == (["idle"], ["branch", "old"])
     assert ledger.verify().events == before
-    done = ledger.sweep(HERE)
+    done = ledger.sweep(HERE, now_ms=ledger._clock())
     assert (done.closed, done.pruned, done.kept) == (receipt.closed, receipt.pruned, receipt.kept)
 
 
@@ -321,7 +323,7 @@ def test_a_session_with_a_turn_under_way_is_never_pruned(
     with session.turn() as turn:
         turn.user("one?")
         calendar.turn(days=1_000)
-        receipt = ledger.sweep(HERE)
+        receipt = ledger.sweep(HERE, now_ms=ledger._clock())
 
     assert (receipt.pruned, receipt.kept) == ([], {"s1": "running"})
     assert len(session.history()) == 1
@@ -332,13 +334,13 @@ def test_a_session_with_unread_messages_is_never_pruned(ledger: Ledger, calendar
     queue.post("one?")
     calendar.turn(days=1_000)
 
-    assert ledger.sweep(HERE).kept == {"s1": "unread"}
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).kept == {"s1": "unread"}
 
     run = queue.take()
     assert run is not None
     run.end()
     calendar.turn(days=100)
-    assert ledger.sweep(HERE).pruned == ["s1"]
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["s1"]
     assert queue.take() is None
 
 
@@ -351,7 +353,7 @@ def test_unread_messages_are_kept_whatever_is_known_of_the_session(
     ledger.redact(HERE, event_id=opening.event_id)
     calendar.turn(days=1_000)
 
-    assert ledger.sweep(HERE).kept == {"s1": "unread"}
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).kept == {"s1": "unread"}
     assert session_of(ledger, mode="queue").take() is not None
 
 
@@ -367,7 +369,7 @@ def test_a_session_is_not_pruned_while_a_fork_of_it_stays(
     take_turn(grandchild)
     calendar.turn(days=20)
 
-    receipt = ledger.sweep(HERE)
+    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
 
     assert receipt.pruned == []
     assert receipt.kept == {"parent": "forked", "child": "forked"}
@@ -384,7 +386,7 @@ def test_a_family_that_is_old_is_pruned_from_its_youngest(
     take_turn(child.fork("grandchild"))
     calendar.turn(days=100)
 
-    receipt = ledger.sweep(HERE)
+    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
 
     assert receipt.pruned == ["grandchild", "child", "parent"]
     assert ledger.verify().intact
@@ -400,12 +402,12 @@ def test_a_fork_that_was_pruned_before_keeps_its_parent_no_longer(
     calendar.turn(days=50)
     take_turn(parent, "two")
     calendar.turn(days=50)
-    assert ledger.sweep(HERE).pruned == ["child"]
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["child"]
 
     calendar.turn(days=50)
 
-    assert ledger.sweep(HERE, dry_run=True).pruned == ["parent"]
-    assert ledger.sweep(HERE).pruned == ["parent"]
+    assert ledger.sweep(HERE, now_ms=ledger._clock(), dry_run=True).pruned == ["parent"]
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["parent"]
 
 
 def test_a_fork_of_a_pruned_fork_keeps_the_past_that_it_shares(
@@ -417,12 +419,12 @@ def test_a_fork_of_a_pruned_fork_keeps_the_past_that_it_shares(
     calendar.turn(days=50)
     take_turn(parent, "two")
     calendar.turn(days=50)
-    assert ledger.sweep(HERE).pruned == ["child"]
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["child"]
     grandchild = child.fork("grandchild")
     calendar.turn(days=50)
     take_turn(grandchild, "three")
 
-    receipt = ledger.sweep(HERE)
+    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
 
     assert receipt.kept == {"parent": "forked"}
     assert len(grandchild.history()) == 8
@@ -435,7 +437,7 @@ def test_what_is_remembered_outlives_the_session(ledger: Ledger, calendar: Calen
     session.record("goal.added", "wanted", payload={"id": "g1", "description": "win"})
     calendar.turn(days=100)
 
-    ledger.sweep(HERE)
+    ledger.sweep(HERE, now_ms=ledger._clock())
 
     assert session.memory_refs == ["m1"]
     assert session.goals() == []
@@ -449,13 +451,13 @@ def test_a_pruned_session_can_be_resumed_and_pruned_again(
     session = session_of(ledger)
     take_turn(session, "one")
     calendar.turn(days=100)
-    ledger.sweep(HERE)
+    ledger.sweep(HERE, now_ms=ledger._clock())
 
     take_turn(session, "two")
     assert (state(session), len(session.history())) == ("open", 4)
     calendar.turn(days=100)
 
-    assert ledger.sweep(HERE).pruned == ["s1"]
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["s1"]
     episodes = [event.payload for event in session.events() if event.kind == "episode.written"]
     assert [told["message_count"] for told in episodes] == [3, 3]
     assert "one?" not in episodes[1]["summary"]
@@ -469,9 +471,9 @@ def test_a_session_in_which_nothing_was_said_is_pruned_without_an_episode(
     session.open()
     calendar.turn(days=100)
 
-    assert ledger.sweep(HERE).pruned == ["s1"]
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["s1"]
     assert kinds(session) == ["session.opened", "session.closed"]
-    assert ledger.sweep(HERE).pruned == []
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == []
 
 
 def test_erasures_do_not_keep_a_session_young(ledger: Ledger, calendar: Calendar) -> None:
@@ -480,7 +482,7 @@ def test_erasures_do_not_keep_a_session_young(ledger: Ledger, calendar: Calendar
     assert ledger.expire(HERE).deleted_total > 0
     calendar.turn(days=20)
 
-    assert ledger.sweep(HERE).pruned == ["s1"]
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == ["s1"]
 
 
 def test_a_long_session_is_pruned_in_rounds_and_stays_pruned(
@@ -490,9 +492,9 @@ def test_a_long_session_is_pruned_in_rounds_and_stays_pruned(
     session = session_of(ledger)
     calendar.turn(days=100)
 
-    assert ledger.sweep(HERE).events_expired == 4_500
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).events_expired == 4_500
     assert state(session) == "pruned"
-    assert ledger.sweep(HERE).pruned == []
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == []
     assert ledger.verify().intact
 
 
@@ -508,7 +510,7 @@ def test_a_sweep_that_died_after_the_episode_is_finished_by_the_next(
     session.write_episode()
 
     calendar.turn(minutes=60)
-    receipt = ledger.sweep(HERE)
+    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
 
     assert receipt.pruned == ["s1"]
     assert kinds(session).count("episode.written") == 1
@@ -527,13 +529,16 @@ def test_a_sweep_that_died_after_the_closing_is_finished_by_the_next(
         erase_some(ledger, erased)
 
     calendar.turn(minutes=60)
-    foreseen, receipt = ledger.sweep(HERE, dry_run=True), ledger.sweep(HERE)
+    foreseen, receipt = (
+        ledger.sweep(HERE, now_ms=ledger._clock(), dry_run=True),
+        ledger.sweep(HERE, now_ms=ledger._clock()),
+    )
 
     assert foreseen.pruned == receipt.pruned == ["s1"]
     assert receipt.events_expired == 4 - erased
     assert kinds(session).count("episode.written") == 1
     assert content(session) == []
-    assert ledger.sweep(HERE).pruned == []
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == []
     assert ledger.verify().intact
 
 
@@ -542,7 +547,7 @@ def test_a_sweep_that_prunes_nothing_finishes_nothing(ledger: Ledger, calendar: 
     take_turn(session)
     session.close(PRUNED)
 
-    assert ledger.sweep(HERE, prune_days=None).pruned == []
+    assert ledger.sweep(HERE, now_ms=ledger._clock(), prune_days=None).pruned == []
     assert len(content(session)) == 4
 
 
@@ -556,7 +561,7 @@ def test_what_a_sweep_that_died_left_is_not_taken_from_a_fork(
     child = session.fork("child")
     take_turn(child)
 
-    receipt = ledger.sweep(HERE)
+    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
 
     assert receipt.kept == {"s1": "forked"}
     assert len(child.history()) == 8
@@ -668,4 +673,4 @@ def test_runs_without_an_end_keep_a_session_as_they_do_in_retention(
     ledger.append(run_of("lost", "hello?")[:-1])
     calendar.turn(days=100)
 
-    assert ledger.sweep(HERE).kept == {"s1": "running"}
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).kept == {"s1": "running"}

@@ -197,7 +197,7 @@ def expire(
     sessions: set[str] = set()
     erased = shared = 0
     if is_clock and by_kind and not dry_run:
-        _check_clock(store, scope, now_ms)
+        check_clock(store, scope, now_ms)
     if not dry_run:
         counted: Counter[str] = Counter()
         vouch = voucher(drafter, scope, "ledger.expired", "expired", "expired")
@@ -226,7 +226,7 @@ def expire(
     )
 
 
-def _check_clock(store: EventStore, scope: Scope, now_ms: int) -> None:
+def check_clock(store: EventStore, scope: Scope, now_ms: int) -> None:
     """Refuse a clock that cannot be right by when events were recorded. Raises InvalidInput."""
     latest = store.headers(Query(scope=scope, backwards=True, limit=1))
     recorded_ms = latest[0].recorded_ms if latest else now_ms
@@ -242,7 +242,7 @@ def _check_clock(store: EventStore, scope: Scope, now_ms: int) -> None:
     raise InvalidInput(
         f"the clock says {instant(now_ms)}, but the last events were recorded at"
         f" {instant(recorded_ms)}: nothing was removed",
-        hint="check the clock; if it is right, use --trust-clock, or expire(now_ms=…) in Python",
+        hint="check the clock; if it is right, use --trust-clock, or give now_ms in Python",
     )
 
 

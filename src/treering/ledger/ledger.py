@@ -301,7 +301,8 @@ class Ledger(Archive):
 
         Pruning writes an episode, closes the session, then expires its events. A session with an
         open run, an unread inbox or a fork that stays is left alone, and so is one that was
-        imported, unless ``include_imported`` says otherwise.
+        imported, unless ``include_imported`` says otherwise. Raises InvalidInput, and prunes
+        nothing, if the clock cannot be right; ``now_ms`` is believed.
         """
         return sweep(
             self._store,
@@ -311,6 +312,7 @@ class Ledger(Archive):
             ),
             parse_scope(scope),
             now_ms=self._clock() if now_ms is None else check_time(now_ms),
+            is_clock=now_ms is None,
             idle_minutes=idle_minutes,
             prune_days=prune_days,
             include_imported=include_imported,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from treering.errors import Conflict, InvalidInput, KeyMissing, RunActive
-from treering.ledger.erasure import KEPT, expire_session
+from treering.ledger.erasure import KEPT, check_clock, expire_session
 from treering.ledger.inbox import Inbox
 from treering.ledger.outlines import Sketch, head_of, heads
 from treering.ledger.titles import Titles
@@ -59,12 +59,16 @@ def sweep(
     scope: Scope,
     *,
     now_ms: int,
+    is_clock: bool,
     idle_minutes: float | None = IDLE_MINUTES,
     prune_days: float | None = PRUNE_DAYS,
     include_imported: bool = False,
     dry_run: bool = False,
 ) -> SweepReceipt:
-    """Close idle sessions and prune old ones; None leaves either alone. Raises InvalidInput."""
+    """Close idle sessions and prune old ones; None leaves either alone. Raises InvalidInput.
+
+    If ``now_ms`` is what the clock says, it has to be plausible before anything is pruned.
+    """
     idle_ms = _before(now_ms, idle_minutes, MINUTE_MS)
     old_ms = _before(now_ms, prune_days, DAY_MS)
     sketch = Sketch(store, scope, now_ms, title_of=Titles(store, scope).of_many)
@@ -73,18 +77,19 @@ def sweep(
     kept: dict[str, str] = {}
     gone: set[str] = set()
     expired = 0
+    has_to_check = is_clock and not dry_run
     for listed in _youngest_first(store, scope):
         # Others may have written since the list was made, and may until it is closed.
         head = head_of(store, scope, listed.session_id) or listed
         name, outline = head.session_id, sketch.outline(head)
         quiet_ms = sketch.quiet_ms(head)
-        verdict = _verdict(store, outline, quiet_ms, gone, old_ms=old_ms, idle_ms=idle_ms)
-        if (
-            verdict.deed == "prune"
-            and not include_imported
-            and _has_kind(store, scope, name, IMPORTED)
-        ):
-            verdict = Verdict("keep", "imported")
+        verdict = _verdict(
+            store, outline, quiet_ms, gone,
+            old_ms=old_ms, idle_ms=idle_ms, include_imported=include_imported,
+        )  # fmt: skip
+        if has_to_check and verdict.deed in {"prune", "finish"}:
+            check_clock(store, scope, now_ms)
+            has_to_check = False
         if not dry_run and verdict.deed in {"close", "prune"}:
             verdict = _put_away(open_session(outline), verdict, head.head_seq)
             if verdict.deed == "prune" and not _forks_gone(store, scope, name, gone):
@@ -151,6 +156,7 @@ def _verdict(
     *,
     old_ms: int | None,
     idle_ms: int | None,
+    include_imported: bool,
 ) -> Verdict:
     """Return what is to become of a session that was last written to at ``quiet_ms``."""
     scope, name = Scope(outline.scope), outline.session_id
@@ -165,7 +171,11 @@ def _verdict(
             return Verdict("keep", "unread")
         if not _forks_gone(store, scope, name, gone):
             return Verdict("keep", "forked")
-        return Verdict("finish" if is_pruned else "prune")
+        if is_pruned:
+            return Verdict("finish")
+        if not include_imported and _has_kind(store, scope, name, IMPORTED):
+            return Verdict("keep", "imported")
+        return Verdict("prune")
     if idle_ms is not None and quiet_ms <= idle_ms and outline.state in {"open", "idle"}:
         return Verdict("close")
     return Verdict("leave")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from treering.app import now_ms as clock_ms
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.ledgers import open_existing, open_if_there, physically
@@ -42,6 +43,9 @@ imported_option = click.option(
 now_option = click.option(
     "--now-ts-ms", metavar="MS", help="Count ages from this time instead of now."
 )
+trust_option = click.option(
+    "--trust-clock", is_flag=True, help="Go on though nothing was recorded for more than 90 days."
+)
 
 
 @click.command(
@@ -65,6 +69,7 @@ now_option = click.option(
 @click.option("--yes", is_flag=True, help="Do it. It cannot be undone.")
 @imported_option
 @now_option
+@trust_option
 @keys_option
 @json_option
 @db_option
@@ -77,15 +82,19 @@ def prune(
     yes: bool,
     include_imported: bool,
     now_ts_ms: str | None,
+    trust_clock: bool,
 ) -> None:
     """Write an episode of every old session, close it, then remove its events.
 
     Left alone are sessions with a turn under way, with unread messages, those that a session
     was forked from which stays, and those that were imported.
+
+    A clock that is more than 90 days ahead of what was recorded last, or a day behind, is not
+    believed: nothing is pruned without --trust-clock or --now-ts-ms.
     """
     name = find_scope(scope, is_global=is_global)
     days = parse_age(older_than, flag="--older-than") / _DAY_MS
-    now_ms = parse_time(now_ts_ms)
+    now_ms = _now(now_ts_ms, trust_clock=trust_clock)
     with open_if_there() as ledger:
         plan = ledger.prune(
             name,
@@ -143,6 +152,7 @@ def prune(
 @click.option("--dry-run", is_flag=True, help="Say what would be done; do nothing.")
 @imported_option
 @now_option
+@trust_option
 @keys_option
 @json_option
 @db_option
@@ -155,14 +165,17 @@ def sweep(
     dry_run: bool,
     include_imported: bool,
     now_ts_ms: str | None,
+    trust_clock: bool,
 ) -> None:
     """Close the sessions that are idle, and prune the old ones; to be run now and then.
 
-    It does not ask before it prunes: --dry-run says what would go.
+    It does not ask before it prunes: --dry-run says what would go. A clock that is more than 90
+    days ahead of what was recorded last, or a day behind, is not believed: nothing is pruned
+    without --trust-clock or --now-ts-ms.
     """
     name = find_scope(scope, is_global=is_global)
     idle_ms, prune_ms = _age(idle, "--idle"), _age(prune_after, "--prune-after")
-    now_ms = parse_time(now_ts_ms)
+    now_ms = _now(now_ts_ms, trust_clock=trust_clock)
     with open_if_there("read" if dry_run else "change") as ledger:
         receipt = ledger.sweep(
             name,
@@ -173,6 +186,12 @@ def sweep(
             dry_run=dry_run,
         )
     _show(receipt)
+
+
+def _now(now_ts_ms: str | None, *, trust_clock: bool) -> int | None:
+    """Return the time to count ages from; None is what the clock says, if it can be right."""
+    stated = parse_time(now_ts_ms)
+    return clock_ms() if stated is None and trust_clock else stated
 
 
 def _age(text: str, flag: str) -> int | None:
