@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import apsw
 import pytest
 
 import treering
 from builders import HERE, said
 from listeners import SOON, Listener
+from treering import Ledger
+from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from treering import Header, Ledger, Session
+    from treering import Header, Session
 
 
 def numbers(session: Session, run_id: str) -> list[int | None]:
@@ -141,3 +144,33 @@ def test_threads_that_append_to_one_run_give_no_number_twice(ledger: Ledger) -> 
 
     assert numbers(session, "r1") == list(range(1, 41))
     assert numbers(session, turn.run_id) == list(range(1, 43))
+
+
+def test_the_store_knows_how_far_each_run_has_come(ledger: Ledger) -> None:
+    ledger.append(
+        [
+            said("one", run_id="r1"),
+            said("two", run_id="r1", run_seq=7),
+            said("three", run_id="r2", session_id="s2"),
+            said("none"),
+        ]
+    )
+    asked = [("s1", "r1"), ("s2", "r2"), ("s2", "r1"), ("s1", "new"), ("nowhere", "r1")]
+
+    assert ledger._store.last_run_seqs(Scope(HERE), asked) == {("s1", "r1"): 7, ("s2", "r2"): 1}
+    assert ledger._store.last_run_seqs(Scope("acme/other"), asked) == {}
+
+
+def test_a_batch_of_many_runs_asks_once_how_far_they_have_come(tmp_path: Path) -> None:
+    statements: list[str] = []
+    with treering.open(tmp_path / "a.db") as ledger:
+        ledger.append([said("one", run_id=f"r{n}") for n in range(100)])
+        with ledger._store._database.reading() as connection:  # type: ignore[attr-defined]
+            connection.trace_v2(
+                apsw.SQLITE_TRACE_STMT, lambda event: statements.append(event["sql"])
+            )
+        again = Ledger(ledger._store, drafter=ledger._drafter, clock=ledger._clock)
+        headers = again.append([said("two", run_id=f"r{n}") for n in range(100)])
+
+    assert {header.run_seq for header in headers} == {2}
+    assert sum("FROM scopes" in statement for statement in statements) == 1

@@ -97,7 +97,7 @@ class Drafter:
         at = 0
         sealed: dict[str, bool] = {}
         try:
-            for event, number in zip(events, numbers or repeat(None), strict=False):
+            for event, number in zip(events, numbers or repeat(None, len(events)), strict=True):
                 kind = _RECORDABLE.get(event.kind) or _recordable(event.kind)
                 stated = event
                 if event.payload is not None:

@@ -19,7 +19,7 @@ from treering.model.sessions import (
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import Clock, EventStore
@@ -106,6 +106,12 @@ class LedgerJournal:
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended."""
         return self._store.open_runs(scope, session_id)
+
+    def last_run_seqs(
+        self, scope: Scope, runs: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], int]:
+        """Return the highest number of each of ``runs`` that has one, by session and run."""
+        return self._store.last_run_seqs(scope, runs)
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterable[Header]:
         """Return the headers of one run, in order."""

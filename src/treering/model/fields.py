@@ -121,6 +121,8 @@ def check_text(text: str, field: str) -> str:
 
 def check_list(items: Iterable[Item], field: str) -> tuple[Item, ...]:
     """Return ``items`` if there may be many of them. Raises InvalidInput if they are one text."""
+    if type(items) is list or type(items) is tuple:
+        return tuple(items)
     if isinstance(items, str):
         raise InvalidInput(f"{field} is one text", hint=f"give a list: {field}=[{items!r}]")
     if isinstance(items, bytes | Mapping) or not isinstance(items, Iterable):

@@ -68,8 +68,9 @@ class Numbering:
         with held, held:
             held.take()
             own = {course.run_id: course for course in courses if course.is_open}
-            last: dict[Place, int] = {}
-            numbers = self._numbers(events, own, last, fill=fill)
+            places = self._places(events, own, fill=fill)
+            last = self._last_numbers(events, places, own)
+            numbers = self._numbers(events, places, last)
             before = {run: course.last_run_seq for run, course in own.items()}
             self._reserve(own, last)
             try:
@@ -93,10 +94,10 @@ class Numbering:
             return append(events)
         if self._pid != os.getpid():
             self._renew()
-        last: dict[Place, int] = {}
         lock = self._locks[hash(place[2]) % STRIPES]
         with lock.guard, lock:
-            number = self._next(place, event, {}, last)
+            last = self._last_numbers(events, (place,), {})
+            number = self._next(place, event, last)
             self._reserve({}, last)
             headers = append(events) if number is None else append(events, numbers=(number,))
             self._note({}, last)
@@ -119,39 +120,65 @@ class Numbering:
             ]
         )
 
-    def _numbers(
-        self,
-        events: Sequence[NewEvent],
-        own: Mapping[str, Course],
-        last: dict[Place, int],
-        *,
-        fill: bool,
-    ) -> list[int | None]:
-        """Return the numbers that events are given; None where one says its own, or needs none."""
-        numbers: list[int | None] = []
-        stated: tuple[str, str, str | None] | None = None
-        place: Place | None = None
+    def _places(
+        self, events: Sequence[NewEvent], own: Mapping[str, Course], *, fill: bool
+    ) -> list[Place | None]:
+        """Return where the run of each event is; None for an event that needs no number."""
+        known: dict[tuple[str, str, str | None], Place | None] = {}
+        places: list[Place | None] = []
         for event in events:
             if own and event.run_id in own and parse_kind(event.kind).name in RUN_ENDS:
                 raise InvalidInput(
                     f"run {event.run_id} is under way here, and ends once",
                     hint="use run.end(), run.fail() or session.interrupt()",
                 )
-            # Most events are of the same run as the one before.
-            here = (event.scope, event.session_id, event.run_id)
-            if here != stated:
-                stated, place = here, self._place(event)
-                if place is not None and not (fill or place[2] in own):
-                    place = None
-            numbers.append(None if place is None else self._next(place, event, own, last))
-        return numbers
+            place: Place | None = None
+            if type(event.run_id) is str and (fill or event.run_id in own):
+                stated = (event.scope, event.session_id, event.run_id)
+                try:
+                    place = known[stated]
+                except KeyError:
+                    place = known[stated] = self._place(event)
+                except TypeError:
+                    place = None  # A scope or a session that is refused.
+            places.append(place)
+        return places
 
-    def _next(
-        self, place: Place, event: NewEvent, own: Mapping[str, Course], last: dict[Place, int]
-    ) -> int | None:
-        before = last.get(place)
-        if before is None:
-            before = self._last_of(place, event, own)
+    def _last_numbers(
+        self,
+        events: Sequence[NewEvent],
+        places: Sequence[Place | None],
+        own: Mapping[str, Course],
+    ) -> dict[Place, int]:
+        """Return the number that each run has come to; the journal is asked once for all."""
+        last: dict[Place, int] = {}
+        unknown: dict[Scope, list[tuple[str, str]]] = {}
+        for event, place in zip(events, places, strict=True):
+            if place is None or place in last:
+                continue
+            number = own[place[2]].last_run_seq if place[2] in own else self._last.get(place)
+            if number is None and (event.kind != "run.started" or event.event_id is not None):
+                unknown.setdefault(place[0], []).append(place[1:])
+            last[place] = number or 0  # A run that begins here has none, or is refused.
+        for scope, runs in unknown.items():
+            for (session_id, run_id), number in self._journal.last_run_seqs(scope, runs).items():
+                last[scope, session_id, run_id] = number
+        return last
+
+    def _numbers(
+        self,
+        events: Sequence[NewEvent],
+        places: Sequence[Place | None],
+        last: dict[Place, int],
+    ) -> list[int | None]:
+        """Return the numbers that events are given; None where one says its own, or needs none."""
+        return [
+            None if place is None else self._next(place, event, last)
+            for event, place in zip(events, places, strict=True)
+        ]
+
+    def _next(self, place: Place, event: NewEvent, last: dict[Place, int]) -> int | None:
+        before = last[place]
         number = event.run_seq
         if number is None:
             last[place] = before + 1
@@ -176,18 +203,6 @@ class Numbering:
             return _scope_of(event.scope), event.session_id, event.run_id
         except (InvalidScope, TypeError):
             return None
-
-    def _last_of(self, place: Place, event: NewEvent, own: Mapping[str, Course]) -> int:
-        course = own.get(place[2])
-        if course is not None:
-            return course.last_run_seq
-        known = self._last.get(place)
-        if known is not None:
-            return known
-        if event.kind == "run.started" and event.event_id is None:
-            return 0  # It begins here, or is refused.
-        headers = self._journal.run_headers(*place)
-        return max((header.run_seq or 0 for header in headers), default=0)
 
     def _is_known(self, scope: Scope, event: NewEvent) -> bool:
         """Whether an event is appended again: then it keeps its number, whatever came since."""

@@ -281,6 +281,11 @@ class Journal(Protocol):
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended."""
 
+    def last_run_seqs(
+        self, scope: Scope, runs: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], int]:
+        """Return the highest number of each of ``runs`` that has one, by session and run."""
+
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterable[Header]:
         """Return the headers of one run, in order."""
 

@@ -35,6 +35,8 @@ SEALED_MARK: Final = "sealed:"
 """Followed by its name, the mark of a scope whose payloads are sealed."""
 HIDES: Final = "SELECT 1 FROM ledger WHERE name = 'hidden_ids'"
 _FORGETTINGS: Final = "SELECT value FROM ledger WHERE name = 'forgettings'"
+_ENTER_SESSIONS: Final = "UPDATE scopes SET sessions = sessions + ?, digest = ? WHERE id = ?"
+_SET_COUNTED: Final = "UPDATE ledger SET value = ? WHERE name = 'sessions'"
 
 
 class Known:
@@ -63,6 +65,10 @@ class Known:
         """Scopes that were found never to have been sealed."""
         self.boxless: set[str] = set()
         """Scopes whose latest events were found to hold nothing sealed."""
+        self.counted = -1
+        """The last session that is counted."""
+        self.digests: dict[int, bytes] = {}
+        """The digests of the sets of sessions, by scope, as far as ``counted``."""
         self.hides = False
         """Whether ids of what is gone are hashed under a key that lies elsewhere."""
         self.position = -1
@@ -82,6 +88,8 @@ class Known:
             self.drop_names()
         self.heads.clear()
         self.runs.clear()
+        self.counted = -1
+        self.digests.clear()
         self.position = fetch_value(connection, "SELECT max(position) FROM events") or 0
         self.timed = timed_position(connection)
         self.sealed = sealed_scopes(connection)
@@ -183,10 +191,24 @@ class Known:
         connection.execute(
             "INSERT INTO heads (session, seq, link) VALUES (?, ?, ?)", (session, seq, first)
         )
-        count_sessions(connection)
+        self._count_session(connection, scope[0], session, first)
         self.sessions[scope[0], name] = session
         self.heads[session] = (seq, first)
         return session
+
+    def _count_session(
+        self, connection: apsw.Connection, scope: int, session: int, first: bytes
+    ) -> None:
+        """Enter a session that was just added into the set of its scope."""
+        before = self.digests.get(scope)
+        if before is None or self.counted != session - 1:
+            self.counted, digests = count_sessions(connection)
+            self.digests.update(digests)
+            return
+        self.counted, digest = session, with_session(before, first)
+        self.digests[scope] = digest
+        connection.execute(_ENTER_SESSIONS, (1, digest, scope))
+        connection.execute(_SET_COUNTED, (session,))
 
     def place(
         self, connection: apsw.Connection, scope_name: str, name: str
@@ -247,11 +269,14 @@ def count_scopes(connection: apsw.Connection) -> None:
     )
 
 
-def count_sessions(connection: apsw.Connection) -> None:
-    """Enter the sessions opened since the last count into the sets of their scopes."""
+def count_sessions(connection: apsw.Connection) -> tuple[int, dict[int, bytes]]:
+    """Enter the sessions opened since the last count into the sets of their scopes.
+
+    Return the last session that is counted, and the digests of the sets that have changed.
+    """
     counted = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'sessions'")
     if counted is None:
-        return  # Somebody removed the count: only verify may say so.
+        return -1, {}  # Somebody removed the count: only verify may say so.
     found = connection.execute(
         "SELECT n.id, n.genesis, s.id, s.digest"
         " FROM sessions AS n JOIN scopes AS s ON s.id = n.scope WHERE n.id > ? ORDER BY n.id",
@@ -263,10 +288,10 @@ def count_sessions(connection: apsw.Connection) -> None:
         sets[scope] = (count + 1, with_session(before, first))
         counted = number
     connection.executemany(
-        "UPDATE scopes SET sessions = sessions + ?, digest = ? WHERE id = ?",
-        [(count, digest, scope) for scope, (count, digest) in sets.items()],
+        _ENTER_SESSIONS, [(count, digest, scope) for scope, (count, digest) in sets.items()]
     )
-    connection.execute("UPDATE ledger SET value = ? WHERE name = 'sessions'", (counted,))
+    connection.execute(_SET_COUNTED, (counted,))
+    return counted, {scope: digest for scope, (_, digest) in sets.items()}
 
 
 def sealed_scopes(connection: apsw.Connection) -> frozenset[str]:
