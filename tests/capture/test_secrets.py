@@ -547,3 +547,58 @@ def repeats(tree: Any) -> Iterator[int]:
         yield int(tree[1][1])
     for branch in getattr(tree, "data", tree if isinstance(tree, tuple | list) else ()):
         yield from repeats(branch)
+
+
+AWS_SECRET = "QztjsjSh4saOXa9yKed8mJ5jWy6C8KxmFnVBi21+"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # The file that AWS offers to download has the secret beside its id, and no name.
+        (f"AKIA2B8EUQQ09CH1VU2R,{AWS_SECRET}\n", "[redacted:aws],[redacted:aws]\n"),
+        (f"| AKIA2B8EUQQ09CH1VU2R | {AWS_SECRET} |", "| [redacted:aws] | [redacted:aws] |"),
+        ("signing.keyPassword=fsFfsrpIyjmikJ", "signing.keyPassword=[redacted:password]"),
+        ("ansible_become_pass: xBaRFxhtyBeMdz", "ansible_become_pass: [redacted:password]"),
+        ("psk = GhGp8AW3zm15G0iuCeu5uE", "psk = [redacted:password]"),
+        ('10.0.0.1 : PSK "GhGp8AW3zm15G0"', '10.0.0.1 : PSK "[redacted:password]"'),
+        ("Das Passwort ist Rose7RVnS$", "Das Passwort ist [redacted:password]"),
+        ("mein passwort lautet: Rose7RVnS$", "mein passwort lautet: [redacted:password]"),
+        (
+            "el token de la api es oIH9c3flo6fgwGZxXQ3eqtkk7XyV15he",
+            "el token de la api es [redacted:token]",
+        ),
+        (
+            "machine h.io\n  login jo\n  password 3f2e93f4b25d8afc35ca",
+            "machine h.io\n  login jo\n  password [redacted:password]",
+        ),
+        ('cred = "n8nOz27vGPuKaGmSaWHGOKxG8pKH"', 'cred = "[redacted:secret]"'),
+        (
+            "define('AUTH_KEY', 'LRkpQ0R3UfcmSYnmaMMGKENCgJA136|-+ veapJ7m0Q9');",
+            "define('AUTH_KEY', '[redacted:api-key]');",
+        ),
+    ],
+)
+def test_secrets_are_found_beside_their_id_in_other_tongues_and_made_of_letters(
+    text: str, expected: str
+) -> None:
+    assert masked(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AKIAIOSFODNN7EXAMPLE,wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        "password: getUserPasswordHash",
+        "password: newPasswordValue",
+        "Das Passwort ist abgelaufen.",
+        "Le token est invalide",
+        "the key for this is: see docs/v2-notes.md",
+        "credentials: include",
+        'cred = "aws-prod-2024"',
+        "login form password reset",
+        "key: 'Press Ctrl+C to stop the 3 servers that are running now.'",
+    ],
+)
+def test_names_and_sentences_like_them_are_left_alone(text: str) -> None:
+    assert masked(text) == text

@@ -24,6 +24,7 @@ from treering.capture.secret_names import (
 )
 from treering.capture.secret_values import (
     is_code,
+    is_jumbled,
     is_mixed,
     is_random,
     is_strong,
@@ -58,8 +59,10 @@ _SEPARATOR: Final = re.compile(
         | =>|->(?=[ ])|<-|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
       [ \t]{0,16})
     | (?P<comma>,\s{0,4}|[ ](?:\|\||\?\?|or)[ ])
-    | (?P<prose>(?:[ ]for[ ][\w .@-]{1,40}?(?=:|[ ]is)|[ ]from[ ]\S{1,40}(?=[ ]to[ ]))?
-        (?:[ ](?:is|was|to)(?:[ ]now)?:?|:)(?:[ ]{1,2}|(?=\r?\n))
+    | (?P<prose>(?:[ ](?:for|für|pour|para|per|del?|des|der|du|d[aio])[ ][\w .@-]{1,40}?
+          (?=:|[ ](?:is|est?|ist|lautet|é|è)\b)
+        | [ ]from[ ]\S{1,40}(?=[ ]to[ ]))?
+        (?:[ ](?:is|was|to|est?|ist|lautet|é|è)(?:[ ]now)?:?|:)(?:[ ]{1,2}|(?=\r?\n))
       | [ ]{1,16}\|[ ]{1,16})
     | (?P<call>\((?=[bBrRuU]?\\{0,7}["'`]))
     | (?P<part>(?:;[^\n\\]{0,80})?(?:\r?\n|\\r\\n)(?:[Cc]ontent-[^\n\\]{0,80}(?:\r?\n|\\r\\n))?
@@ -283,7 +286,7 @@ def _is_literal(
 ) -> bool:
     """Say whether letters without quotes are a value, and no variable, type or remark."""
     word = value[0]
-    plain = word.islower() and "_" not in word
+    plain = (word.islower() and "_" not in word) or is_jumbled(word)
     ends_line = _LINE_TAIL.match(text, value.end()) is not None
     at_line_head = _is_line_head(opening, name)
     if promise.rule != "password":

@@ -39,7 +39,10 @@ _CONFIGURED: Final = re.compile(
     r"(?<![\w-])(?:setx|setenv|SetEnv|ENV|ARG|fastcgi_param|\(setq|\(def|set[ ]-[a-zA-Z]{1,3})"
     r"[ ]\Z|"
     r"\b(?:config|configure|kv|etcdctl)[ :](?:set|add|put)(?:[ ]--?[\w-]{1,24}){0,3}[ ]"
-    r"(?:[^\s\"'=\[\]]{0,64}[:/])?\Z"
+    r"(?:[^\s\"'=\[\]]{0,64}[:/])?\Z|"
+    # A file called netrc.
+    r"(?:\bmachine\s{1,8}\S{1,64}|\bdefault)\s{1,8}login\s{1,8}\S{1,64}\s{1,8}"
+    r"(?:account\s{1,8}\S{1,64}\s{1,8})?\Z"
 )
 
 

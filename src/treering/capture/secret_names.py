@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from treering.capture.secret_values import (
+    is_dense,
     is_given,
     is_long_number,
     is_mixed,
@@ -74,8 +75,8 @@ _TOKEN_HEADS_DENIED: Final = word_set(
     " design color theme word sub keyword operator identifier cached reasoning budget"
 )
 _PASS_HEADS: Final = word_set(
-    "admin auth bind cert db database dba email ftp http imap jdbc keystore ldap login mail mongo"
-    " key mysql oracle pg pop3 postgres proxy rabbitmq"
+    "admin auth become bind cert db database dba email ftp http imap jdbc keystore ldap login mail"
+    " mongo key mysql oracle pg pop3 postgres proxy rabbitmq"
     " redis repo root samba service smtp sql ssh sudo"
     " store trust truststore user vpn wifi"
 )
@@ -93,6 +94,10 @@ class Named(NamedTuple):
 
 
 _RARE: Final = {
+    "cred": Named("secret", "random"),
+    "creds": Named("secret", "random"),
+    "credential": Named("secret", "random"),
+    "credentials": Named("secret", "random"),
     "masterauth": Named("password", "mixed"),
     "psk": Named("password", "given"),
     "auth": Named("token", "random"),
@@ -133,7 +138,7 @@ def holds_secret(promise: Named, value: str) -> bool:
     if promise.rule == "seed":
         return is_seed(value)
     if " " in value:
-        return promise.rule == "password" and is_passphrase(value)
+        return is_dense(value) or (promise.rule == "password" and is_passphrase(value))
     match promise.demand:
         case "given":
             few = value.isdigit() and len(value) < PIN_DIGITS_MIN

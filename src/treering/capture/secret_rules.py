@@ -90,6 +90,10 @@ _URL_EXAMPLE: Final = re.compile(
     r"(?:localhost|127\.0\.0\.1|\[::1\]|host|hostname|(?:[\w-]{1,32}\.){0,3}example(?:\.(?:com|org|net))?)"
     r"(?![\w.-])"
 )
+_AWS_PAIR: Final = re.compile(
+    r"A[KS]IA[A-Z0-9]{16}[\"']?(?:[ ]{0,8}[,;:|\t/]|[ \r\n])[\s\"']{0,16}"
+    r"([A-Za-z0-9/+]{40})(?![\w/+=])"
+)
 _AIRTABLE: Final = re.compile(START + r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}" + STOP)
 _HEADER: Final = re.compile(
     r"""(?:\\{0,7}["'`])?\]?[ ]{0,4}[:=,][ ]{0,4}
@@ -142,6 +146,12 @@ def _family(name: str, keywords: str, body: str) -> Rule:
         return name, *found.span(found.lastindex or 0)
 
     return Rule(name, tuple(words), locate)
+
+
+def _aws_pair(text: str, start: int, _end: int) -> Span | None:
+    """Find the secret that stands beside its id, as in the file that AWS offers to download."""
+    found = _AWS_PAIR.match(text, start)
+    return ("aws", *found.span(1)) if found and is_tangled(found[1].replace("/", "")) else None
 
 
 def _private_key(text: str, start: int, _end: int) -> Span | None:
@@ -262,10 +272,12 @@ _SHORT: Final = tuple(
     word + sign
     for word in (*_any_case("pw", "psk", "auth"), "seed", "mnemonic", "phrase")
     for sign in "=:\"' "
-    if sign != " " or word in ("pw", "PW")
+    if sign != " " or word in ("pw", "PW", "psk", "PSK")
 )
 
 SECRET_RULES: Final = (
+    # Before the family of its id, which would hide the place where it begins.
+    Rule("aws", ("AKIA", "ASIA"), _aws_pair),
     *(_family(*family) for family in FAMILIES),
     Rule("private-key", ("-----BEGIN",), _private_key),
     Rule("private-key", ("Private-Lines",), _putty_key),
@@ -295,7 +307,7 @@ SECRET_RULES: Final = (
     Rule("bearer", _any_case("bearer"), _bearer, is_generic=True),
     Rule(
         "named",
-        _any_case("pass", "pwd", "secret", "key", "masterauth"),
+        _any_case("pass", "pwd", "secret", "key", "cred", "masterauth"),
         find_named,
         is_generic=True,
     ),

@@ -9,6 +9,11 @@ MIXED_CHARS_MIN: Final = 5
 RANDOM_CHARS_MIN: Final = 12
 NUMBER_DIGITS_MIN: Final = 16
 WORD_CHARS_MIN: Final = 4
+JUMBLED_CHARS_MIN: Final = 10
+JUMBLED_PARTS_MIN: Final = 4
+JUMBLED_PART_CHARS_MAX: Final = 3.6
+"""The words of a name are longer, on the average."""
+DENSE_CHARS_MIN: Final = 32
 DIFFERENT_CHARS_MIN: Final = 5
 JUDGED_CHARS_MAX: Final = 128
 """A value is judged by its start, so that no long one costs more than a short one."""
@@ -78,6 +83,10 @@ _DIGIT: Final = re.compile(r"[0-9]")
 _STRONG: Final = re.compile(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[^\s]{8,64}\Z"
 )
+_STRONG_SET: Final = re.compile(
+    r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])(?=[\w\s]{0,64}[^\w\s])"
+)
+_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 _TANGLED: Final = re.compile(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[A-Za-z0-9_+=-]{20,512}\Z"
 )
@@ -137,6 +146,24 @@ def is_given(value: str) -> bool:
     if value.endswith(("...", "…")) or _FILE.fullmatch(value) or _is_path(value):
         return False
     return value.isascii() or _DIGIT.search(value) is not None
+
+
+def is_jumbled(value: str) -> bool:
+    """Say whether small and capital letters change too often for the words of a name."""
+    if len(value) < JUMBLED_CHARS_MIN or not value.isalpha() or value.islower() or value.isupper():
+        return False
+    parts = _PARTS.findall(value)
+    return len(parts) >= JUMBLED_PARTS_MIN and len(value) <= JUMBLED_PART_CHARS_MAX * len(parts)
+
+
+def is_dense(value: str) -> bool:
+    """Say whether ``value`` is drawn from all characters, blanks among them, and is no sentence."""
+    return (
+        len(value) >= DENSE_CHARS_MIN
+        and value.count(" ") * 10 <= len(value)
+        and _STRONG_SET.match(value) is not None
+        and is_given(value)
+    )
 
 
 def is_opaque(value: str) -> bool:
