@@ -216,7 +216,11 @@ def _mask(line: dict[str, object]) -> None:
         from treering.capture.secrets import Guard  # noqa: PLC0415  (for these calls alone)
         from treering.config import mask_key  # noqa: PLC0415
 
-        line["content"] = Guard(key=mask_key).mask_value(content)  # type: ignore[arg-type]
+        guard = Guard(key=mask_key)
+        for name in ("session_id", "cwd"):
+            if isinstance(line[name], str):
+                line[name] = guard.mask_text(str(line[name]))
+        line["content"] = guard.mask_value(content)  # type: ignore[arg-type]
     except Exception as error:  # noqa: BLE001
         line["content"] = {}
         line["fault"] = "cannot be masked"

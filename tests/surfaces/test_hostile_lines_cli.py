@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -110,3 +111,44 @@ def test_lines_that_cannot_be_recorded_are_shown_by_doctor(cli: CommandLine, spo
     assert told["spool_unread"]["message"].startswith("2 lines of hooks could not be recorded")
     assert told["lines_unread"]["message"].startswith(f"1 line of {episodes} could not be recorded")
     assert SECRET not in (spool / "unread.log").read_text()
+
+
+def test_a_transcript_behind_links_in_a_circle_does_not_stop_the_recorder(
+    cli: CommandLine, spool: Path, tmp_path: Path
+) -> None:
+    circle = tmp_path / "circle.jsonl"
+    circle.symlink_to(circle)
+    hook({**ASKED, "transcript_path": str(circle)})
+    hook({**ASKED, "tool_use_id": "t2"})
+
+    told = cli("watch", "--once", "--json")
+
+    assert told.status == 0
+    assert told.body["decisions"] == 2
+    assert not list(spool.glob("*.draining"))
+
+
+def test_what_is_no_file_in_the_spool_hides_nothing_that_waits(
+    cli: CommandLine, spool: Path
+) -> None:
+    hook(ASKED)
+    for name in ("a.jsonl", "a.jsonl.1.draining"):
+        (spool / name).symlink_to(spool / name)
+    os.mkfifo(spool / "b.jsonl")
+    (spool / "c.jsonl.2.draining").mkdir()
+
+    assert found(cli)["spool_waiting"]["level"] == "ok"
+    assert cli("watch", "--once", "--json").body["decisions"] == 1
+    assert found(cli)["spool"]["level"] == "ok"
+
+
+def test_a_secret_in_the_name_of_a_session_or_a_folder_is_masked(
+    cli: CommandLine, spool: Path, tmp_path: Path
+) -> None:
+    hook({**ASKED, "session_id": SECRET})
+    hook({**ASKED, "cwd": f"/srv/{SECRET}"})
+
+    assert not any(SECRET.encode() in path.read_bytes() for path in spool.iterdir())
+    assert cli("watch", "--once", "--json").body["decisions"] == 2
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes()

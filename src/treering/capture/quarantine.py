@@ -192,6 +192,12 @@ def read_quarantine(path: Path) -> list[Entry]:
     return entries
 
 
+def is_line_fault(error: Exception) -> bool:
+    """Whether recording a line failed because of what it says, and would fail again."""
+    is_ours = isinstance(error, TreeringError | OSError | MemoryError)
+    return isinstance(error, LINE_FAULTS) or not is_ours
+
+
 def reason_of(error: BaseException) -> str:
     """Return why a line could not be recorded."""
     # The text of an unforeseen error may quote what was being read.

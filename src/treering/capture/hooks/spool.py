@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +24,7 @@ from treering.capture.hooks.spool_lines import (
     spooled_lines,
     transcripts,
 )
-from treering.capture.quarantine import LINE_FAULTS, Quarantine, reason_of
+from treering.capture.quarantine import Quarantine, is_line_fault, reason_of
 from treering.errors import StorageError, TreeringError
 from treering.hook import SIDE_FOLDER, SUFFIX, spool_folder
 
@@ -73,15 +74,22 @@ def default_spool() -> Path:
 
 def is_waiting(folder: Path) -> bool:
     """Whether there is something to drain."""
-    try:
-        with os.scandir(folder) as entries:
-            return any(
-                entry.name.endswith(AWAY)
-                or (entry.name.endswith(SUFFIX) and entry.stat().st_size > 0)
-                for entry in entries
-            )
-    except OSError:
-        return False
+    return any(
+        path.name.endswith(AWAY) or status.st_size > 0 for path, status in spool_files(folder)
+    )
+
+
+def spool_files(folder: Path) -> list[tuple[Path, os.stat_result]]:
+    """Return what hooks have written and what was moved away; nothing but plain files."""
+    found: list[tuple[Path, os.stat_result]] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith((SUFFIX, AWAY)):
+                with contextlib.suppress(OSError):  # One that is gone hides no other.
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        found.append((Path(entry.path), status))
+    return found
 
 
 def drain(
@@ -123,14 +131,13 @@ def _only_one(folder: Path) -> Iterator[bool]:
 
 def _set_aside(folder: Path) -> list[Path]:
     """Move away what hooks have written, and return all that is away, the oldest first."""
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
+    for path in sorted(path for path, _ in spool_files(folder) if path.name.endswith(SUFFIX)):
         with contextlib.suppress(FileNotFoundError):
-            if path.is_symlink() or not path.is_file():
-                continue
             away = path.with_name(f"{path.name}.{time.time_ns()}{AWAY}")
             path.rename(away)
             _let_finish(away)
-    return sorted(folder.glob(f"*{AWAY}"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    found = [(status.st_mtime_ns, path) for path, status in spool_files(folder)]
+    return [path for _, path in sorted(found) if path.name.endswith(AWAY)]
 
 
 def _let_finish(path: Path) -> None:
@@ -186,7 +193,9 @@ def _act(
         try:
             note(found)
             decisions += 1
-        except LINE_FAULTS as error:
+        except Exception as error:
+            if not is_line_fault(error):
+                raise
             unread += 1
             aside.add(reason_of(error), line)
     aside.flush()
@@ -224,17 +233,18 @@ def _take_in(
         return [], []
     try:
         return [take(paths)], []
-    except StorageError:
+    except (StorageError, MemoryError):
         raise
-    except (TreeringError, OSError):
-        pass
-    taken: list[Any] = []
+    except Exception:  # noqa: BLE001  (which of them it was is found out below)
+        taken: list[Any] = []
     refused: list[Refused] = []
     for path in paths:
         try:
             taken.append(take([path]))
-        except StorageError:
+        except (StorageError, MemoryError):
             raise
         except (TreeringError, OSError) as error:
             refused.append(Refused(str(path), str(error)))
+        except Exception as error:  # noqa: BLE001  (one transcript must not hold up the others)
+            refused.append(Refused(str(path), reason_of(error)))
     return taken, refused

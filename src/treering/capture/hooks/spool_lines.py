@@ -147,10 +147,12 @@ def decision(wake: Wake, folder: Path, guard: Guard) -> Decision | None:
         for key in ("decision", "tool", "call_id")
         if isinstance(value := payload.get(key), str) and value
     }
+    session = guard.mask_text(wake.session_id)
+    cwd = None if wake.cwd is None else guard.mask_text(wake.cwd)
     return Decision(
-        opening=Opening(session=wake.session_id, agent=wake.agent, cwd=wake.cwd),
+        opening=Opening(session=session, agent=wake.agent, cwd=cwd),
         told=Told(
-            session=wake.session_id,
+            session=session,
             key=_key(wake, content),
             kind="ops.decision",
             summary=shorten(guard.mask_text(f"permission {verdict}: {name}")),
@@ -167,6 +169,8 @@ def _content(wake: Wake, folder: Path) -> dict[str, Any]:
     if path is None:
         return _mapping(shallow(wake.content))
     try:
+        if not path.is_file():
+            return {}
         with path.open("rb") as stream:
             return _mapping(shallow(read_value(stream.read(SIDE_BYTES_MAX))[0]))
     except (OSError, Unreadable):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -219,7 +219,7 @@ class Sessions:
         if is_new and not (shared and self._fork(scope, session, opening, shared, ts_ms)):
             handle = self._handle(scope, session, opening)
             handle.open(ts_ms=ts_ms)
-        told = {"file": str(Path(file).resolve())}
+        told = {"file": os.path.realpath(file)}  # Unlike pathlib, it takes links in a circle.
         if opening is not None:
             told |= {} if opening.cwd is None else {"cwd": opening.cwd}
             told |= {str(name): value for name, value in opening.about.items()}

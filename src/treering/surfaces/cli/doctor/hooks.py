@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from treering.capture.hooks.installing import AGENTS, plan_uninstall
 from treering.capture.hooks.settings import HOOKED, found_hooks
-from treering.capture.hooks.spool import AWAY, UNREAD, default_spool
+from treering.capture.hooks.spool import UNREAD, default_spool, spool_files
 from treering.capture.quarantine import quarantine_folder, quarantined, read_quarantine
 from treering.errors import TreeringError
-from treering.hook import SPOOL_BYTES_MAX, SUFFIX
+from treering.hook import SPOOL_BYTES_MAX
 from treering.surfaces.cli.doctor.findings import Finding
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.status import sized
@@ -120,9 +120,4 @@ def _program(agent: str, plan: Plan) -> Path | None:
 
 
 def _waiting(folder: Path) -> list[os.stat_result]:
-    try:
-        with os.scandir(folder) as entries:
-            found = [entry.stat() for entry in entries if entry.name.endswith((SUFFIX, AWAY))]
-    except OSError:
-        return []
-    return [status for status in found if status.st_size > 0]
+    return [status for _, status in spool_files(folder) if status.st_size > 0]
