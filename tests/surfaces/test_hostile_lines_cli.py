@@ -152,3 +152,64 @@ def test_a_secret_in_the_name_of_a_session_or_a_folder_is_masked(
     assert cli("watch", "--once", "--json").body["decisions"] == 2
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes()
+
+
+def line_of(**odd: Any) -> dict[str, Any]:
+    stated = {"event_id": "e", "session_id": "s", "agent_id": "a", "scope": "x", "summary": "ok"}
+    return {**stated, "type": "conversation.user", **odd}
+
+
+def test_a_pipe_in_the_place_of_a_spool_is_refused_and_waits_for_nobody(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "spool.jsonl"
+    os.mkfifo(pipe)
+
+    told = cli("episodes", "ingest", "--file", str(pipe), "--json")
+
+    assert (told.status, told.body["code"]) == (1, "not_found")
+
+
+def test_secrets_in_the_names_that_a_line_gives_are_masked(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    names = ("event_id", "session_id", "agent_id")
+    rows = [line_of(**{"event_id": f"e-{name}", name: SECRET}) for name in names]
+    episodes = tmp_path / "episodes.jsonl"
+    episodes.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    assert cli("episodes", "ingest", "--file", str(episodes), "--json").body["inserted"] == 3
+    for path in tmp_path.rglob("*"):
+        held = path.read_bytes() if path.is_file() and path != episodes else b""
+        assert SECRET.encode() not in held
+
+
+def test_an_index_of_sessions_that_is_nested_deeply_is_passed_over(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    sessions = tmp_path / "sessions"
+    sessions.mkdir()
+    (sessions / "sessions.json").write_text("[" * 5_000)
+    said = {"role": "user", "content": "hello"}
+    row = {"type": "message", "timestamp": "2026-03-05T14:00:00Z", "message": said}
+    (sessions / "one.jsonl").write_text(json.dumps(row) + "\n")
+    spooled = tmp_path / "spool.jsonl"
+
+    told = cli(
+        *("episodes", "extract-sessions", "--sessions-root", str(sessions)),
+        *("--file", str(spooled)),
+    )
+
+    assert told.status == 0
+    assert b"hello" in spooled.read_bytes()
+
+
+def test_the_name_of_a_log_may_hold_bytes_that_are_no_text(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / os.fsdecode(b"\xff.jsonl")).write_text("{}\n")
+
+    told = cli("import", str(tmp_path), "--json")
+
+    assert told.status == 0
+    assert "\\udcff.jsonl" in json.dumps(told.body).replace("\\\\", "\\")

@@ -30,6 +30,7 @@ from treering.capture.episodes.files import (
     load_state,
     locked,
     make_folder,
+    open_plain,
     save_state,
     sync_folder,
 )
@@ -143,7 +144,7 @@ class Extraction:
                     place = FileState() if found is None else copy(found)
                     self._read(path, place, owners.of(path), done)
                     files[name] = place
-                except FileNotFoundError:
+                except (FileNotFoundError, NotFound):
                     done.ignored_files += 1
                     done.fault(name, "vanished")
                 except PermissionError:
@@ -158,7 +159,7 @@ class Extraction:
             save_state(self._state, known)
 
     def _read(self, path: Path, place: FileState, owner: Owner, done: Extracted) -> None:
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             place.settle(stream)
             status = os.fstat(stream.fileno())
             place.last_ts_ms = place.last_ts_ms or max(1, status.st_mtime_ns // 1_000_000)

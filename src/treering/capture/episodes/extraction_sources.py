@@ -126,7 +126,7 @@ def _read_store(path: Path) -> dict[str, dict[str, Any]]:
         if path.stat().st_size > STORE_BYTES_MAX:
             return {}
         stated = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
     entries = stated.items() if isinstance(stated, dict) else ()
     return {

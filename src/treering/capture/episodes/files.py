@@ -7,14 +7,16 @@ there. A file that was cut and has grown again is told from one that only grew.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import time
 from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from treering.errors import Busy, InvalidInput
+from treering.errors import Busy, InvalidInput, NotFound
 
 try:
     import fcntl
@@ -35,6 +37,21 @@ OWNER_FILE: Final = 0o600
 OWNER_FOLDER: Final = 0o700
 
 State = TypeVar("State", bound=msgspec.Struct)
+
+
+def open_plain(path: Path) -> IO[bytes]:
+    """Open a file to read it. Raises NotFound for what is no plain file, and might never end."""
+    try:
+        # Without waiting: a pipe that nobody writes to would keep it for good.
+        stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO, errno.ENOTDIR}:
+            raise NotFound(f"{path} is not a file", hint="name a file") from error
+        raise
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise NotFound(f"{path} is not a file", hint="name a file")
+    return stream
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):

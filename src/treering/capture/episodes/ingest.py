@@ -10,7 +10,13 @@ import os
 from collections import defaultdict, deque
 from typing import IO, TYPE_CHECKING, Final
 
-from treering.capture.episodes.files import WholeLines, load_state, locked, save_state
+from treering.capture.episodes.files import (
+    WholeLines,
+    load_state,
+    locked,
+    open_plain,
+    save_state,
+)
 from treering.capture.episodes.ingest_receipts import (
     OTHER_LEDGER,
     Bounds,
@@ -87,7 +93,7 @@ class Ingest:
             state.file = str(self.spool)
             receipt = self.blank(upkeep)
             try:
-                with self.spool.open("rb") as stream:
+                with open_plain(self.spool) as stream:
                     self._take_in(stream, state, receipt)
             except FileNotFoundError:
                 # Put aside, and nobody has written since.

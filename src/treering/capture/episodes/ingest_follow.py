@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -88,8 +89,10 @@ class Follow:
     def _look(self) -> _Look:
         try:
             status = self._ingest.spool.stat()
-        except FileNotFoundError:
-            return None
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.ELOOP, errno.ENOTDIR}:
+                return None
+            raise
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
     def _pass(self) -> bool | None:

@@ -84,8 +84,13 @@ class LineReader:
         agent_id = _name(stated.get("agent_id"), "agent_id")
         content, links = stated.get("payload"), stated.get("refs")
         # Most lines are clean, and one look at the whole tells so.
-        guard = self._guard if self._is_suspicious([told, content, links]) else None
-        summary = told if guard is None else guard.mask_text(told)
+        event_id = _text(stated.get("event_id")) or self._made_id(line, generation)
+        names = [session_id, agent_id, event_id]
+        guard = self._guard if self._is_suspicious([told, content, links, *names]) else None
+        summary = told
+        if guard is not None:
+            summary = guard.mask_text(told)
+            session_id, agent_id, event_id = map(guard.mask_text, names)
         if not summary:
             raise InvalidInput("summary is required", hint="say in a few words what happened")
         summary_cut = len(summary) > SUMMARY_CHARACTERS_MAX
@@ -113,7 +118,7 @@ class LineReader:
                 summary=_shortened(summary) if summary_cut else summary,
                 payload=kept,
                 refs=_marked(links) if redacted else links,
-                event_id=check_id(_text(stated.get("event_id")) or self._made_id(line, generation)),
+                event_id=check_id(event_id),
                 ts_ms=time_ms,
                 origin=ORIGIN,
             ),

@@ -64,7 +64,10 @@ def print_error(
 
 def print_json(value: Mapping[str, Any], *, err: bool = False) -> None:
     """Print ``value`` on one line, or laid out if a person is looking."""
-    encoded = msgspec.json.encode(value)
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # The name of a file may hold bytes that are no text.
+        encoded = msgspec.json.encode(_all_encodable(msgspec.to_builtins(value)))
     stream = sys.stderr if err else sys.stdout
     _echo(msgspec.json.format(encoded, indent=2) if stream.isatty() else encoded, err=err)
 
@@ -146,6 +149,15 @@ def _is_harmless(character: str) -> bool:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
+
+
+def _all_encodable(value: Any) -> Any:
+    """Return ``value`` with every text in it as ``_encodable`` returns it."""
+    if isinstance(value, str):
+        return _encodable(value)
+    if isinstance(value, dict):
+        return {_encodable(name): _all_encodable(one) for name, one in value.items()}
+    return [_all_encodable(one) for one in value] if isinstance(value, list) else value
 
 
 def _encodable(text: str) -> str:
