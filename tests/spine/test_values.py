@@ -12,7 +12,7 @@ import fractions
 import pathlib
 import types
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 import msgspec
@@ -336,3 +336,55 @@ def test_a_guard_that_rejects_secrets_rejects_them_in_converted_values_as_well()
         session = ledger.session("s1", scope=HERE, agent="lyria")
         with session.turn() as turn, pytest.raises(treering.SensitiveContent):
             turn.user("hello", beside=({"password": "Winter-2026-x7"},))
+
+
+class Boom(BaseException):
+    """Not an Exception, and no way to end a program either."""
+
+
+def boom(*_: object) -> Any:
+    raise Boom
+
+
+HOSTILE: Final[list[tuple[type, str, Any]]] = [
+    *((object, name, boom) for name in ("__repr__", "__getattribute__", "__fspath__")),
+    *((object, name, property(boom)) for name in ("__class__", "__dict__", "__dataclass_fields__")),
+    *((kind, name, boom) for kind in (list, dict) for name in ("__iter__", "__len__", "keys")),
+    (str, "__str__", boom),
+    (str, "__eq__", boom),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "answer"), HOSTILE)
+def test_a_tool_succeeds_whatever_its_output_raises(
+    ledger: Ledger, kind: type, name: str, answer: Any
+) -> None:
+    output = type("Hostile", (kind,), {name: answer})()
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+
+    with session.turn() as turn, turn.tool("x", {"given": output}) as call:
+        call.finish(output)
+
+    assert turn.state == "ended"
+    results = [event for event in session.events() if event.kind == "tool.result"]
+    assert [event.payload["converted"][0]["at"] for event in results] == ["/output"]
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_what_ends_a_program_is_not_taken_for_an_answer(stop: type[BaseException]) -> None:
+    def answer(_: object) -> str:
+        raise stop
+
+    with pytest.raises(stop):
+        to_json(type("Stopping", (), {"__repr__": answer})())
+
+
+def test_what_another_thread_goes_on_changing_is_copied() -> None:
+    value: dict[str, Any] = {"rows": [{"n": 1}], "deep": {"a": {"b": [1]}}}
+    found, marks = to_json(value)
+
+    value["rows"][0]["n"] = 2
+    value["deep"]["a"]["b"].clear()
+    value["new"] = object()
+
+    assert (found, marks) == ({"rows": [{"n": 1}], "deep": {"a": {"b": [1]}}}, [])

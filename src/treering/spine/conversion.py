@@ -26,7 +26,15 @@ from uuid import UUID
 
 import msgspec
 
-from treering.model.codec import NESTING_MAX, SPILL_BYTES_MAX, Json, decode, encode, is_plain
+from treering.model.codec import (
+    NESTING_MAX,
+    PLAIN_LEVELS,
+    SPILL_BYTES_MAX,
+    Json,
+    decode,
+    encode,
+    is_plain,
+)
 
 Mark = dict[str, Any]
 FORMS: Final = {
@@ -55,22 +63,40 @@ SHORTENED_CHARACTERS: Final = 1_000_000
 _TYPE_CHARACTERS_MAX: Final = 200
 _INTEGER_BITS: Final = 63
 _MARKS: Final = "converted"
+_STOPS: Final = (KeyboardInterrupt, SystemExit)
+"""What ends a program, and is not to be taken for an answer of foreign code."""
 
 
 def to_json(value: Any, at: str = "") -> tuple[Json, list[Mark]]:
     """Return ``value`` as JSON that can be recorded, and marks for what had to be changed.
 
-    ``value`` itself is returned, without a mark, if it is JSON. Iterators are never advanced.
+    What is JSON comes back without a mark, as a copy: another thread may go on changing ``value``.
+    Iterators are never advanced.
     """
     try:
-        if is_plain(value):
-            encode(value)  # Keys and surrogates are not looked at by is_plain.
-            return value, []
-    except (TypeError, ValueError, RuntimeError, msgspec.MsgspecError):
-        pass  # Not JSON, or changed by another thread meanwhile.
+        found = _copied(value, PLAIN_LEVELS)
+        if is_plain(found):
+            encode(found)  # Keys and surrogates are not looked at by is_plain.
+            return found, []
+    except _STOPS:
+        raise
+    except BaseException:  # noqa: BLE001, S110  (not JSON: foreign code may raise anything)
+        pass
     conversion = _Conversion()
     found = conversion.convert(value, at, at.count("/"))
-    return (found, conversion.marks) if conversion.marks else (value, [])
+    return found, conversion.marks
+
+
+def _copied(value: Any, levels: int) -> Any:
+    """Return ``value``; a dict or a list as a copy, and those in it so many levels deep."""
+    kind = type(value)
+    if kind is not dict and kind is not list:
+        return value
+    found = value.copy()  # At once: no other thread comes in between.
+    for key, one in found.items() if kind is dict else enumerate(found):
+        if levels and (type(one) is dict or type(one) is list):
+            found[key] = _copied(one, levels - 1)
+    return found
 
 
 def to_text(value: Any, at: str = "") -> tuple[str, list[Mark]]:
@@ -117,10 +143,11 @@ def shorten_values(payload: Any) -> tuple[Any, list[Mark]]:
 
 def type_name(value: Any) -> str:
     """Return the name of the type of ``value``, with its module unless it is built in."""
+    # Not by way of a metaclass, which may say anything.
     kind = type(value)
-    module = getattr(kind, "__module__", None)
-    name = kind.__qualname__ if module in {"builtins", None} else f"{module}.{kind.__qualname__}"
-    return plain(name[:_TYPE_CHARACTERS_MAX])
+    name, module = (type.__getattribute__(kind, field) for field in ("__qualname__", "__module__"))
+    told = name if module == "builtins" or type(module) is not str else f"{module}.{name}"
+    return plain(told[:_TYPE_CHARACTERS_MAX])
 
 
 def plain(text: str) -> str:
@@ -147,7 +174,9 @@ class _Conversion:
             return self._text(value, at)
         try:
             return self._convert_other(value, at, depth)
-        except Exception:  # noqa: BLE001  (foreign code may raise anything)
+        except _STOPS:
+            raise
+        except BaseException:  # noqa: BLE001  (foreign code may raise anything)
             return self._repr(value, at)
 
     def _convert_other(self, value: Any, at: str, depth: int) -> Json:
@@ -294,7 +323,9 @@ def described(error: BaseException) -> dict[str, str]:
     """Return an exception as values, whatever its text is like."""
     try:
         message = str(error)
-    except Exception:  # noqa: BLE001  (an exception that cannot say what it is about)
+    except _STOPS:
+        raise
+    except BaseException:  # noqa: BLE001  (an exception that cannot say what it is about)
         message = "(it has no text)"
     return {
         "class": plain(type(error).__name__[:_TYPE_CHARACTERS_MAX]),
@@ -359,7 +390,9 @@ def _is_array(value: Any) -> bool:
 def _comes_back(value: Any) -> bool:
     try:
         return bool(decode(encode(value)) == value)
-    except Exception:  # noqa: BLE001  (it holds what is not JSON, or itself)
+    except _STOPS:
+        raise
+    except BaseException:  # noqa: BLE001  (it holds what is not JSON, or itself)
         return False
 
 
@@ -374,6 +407,8 @@ def _repr_of(value: Any) -> tuple[str, int]:
     """Return what ``repr`` says, bounded, and how long it was."""
     try:
         text = repr(value)
-    except Exception as error:  # noqa: BLE001  (foreign code may raise anything)
+    except _STOPS:
+        raise
+    except BaseException as error:  # noqa: BLE001  (foreign code may raise anything)
         text = f"<{type_name(value)}: its repr raised {type(error).__name__}>"
     return plain(text[:REPR_CHARACTERS_MAX]), len(text)
