@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,6 +35,7 @@ class Desk:
             self.spool,
             folder / "state.json",
             guard=Guard(key=bytes(32), personal=True),
+            key=lambda: bytes(32),
             **given,
         )
 
@@ -279,3 +281,22 @@ def test_summaries_and_payloads_are_cut_to_fit() -> None:
     assert payload["original_bytes"] > 16_000
     assert len(payload["text"]) > 500
     assert payload_of("short", 256) == ({"text": "short"}, False)
+
+
+def test_a_state_of_an_earlier_version_is_read_on_and_hides_what_it_remembers(desk: Desk) -> None:
+    path = desk.add(row("I am allergic to penicillin."))
+    desk.extract()
+    state = desk.spool.parent.parent / "state.json"
+    stated = json.loads(state.read_text())
+    told = path.read_bytes()
+    digest = sha256(told).hexdigest()
+    assert digest not in state.read_text()
+    stated["files"][str(path)]["print"] = {"offset": len(told), "head": digest, "tail": digest}
+    state.write_text(json.dumps(stated))
+
+    again = desk.extract()
+
+    assert again.emitted == 0
+    assert digest not in state.read_text()
+    desk.add(row("And to pollen."))
+    assert desk.extract().emitted == 1

@@ -241,6 +241,7 @@ class Transcripts(Lane):
             self.folder / "spool.jsonl",
             self.folder / "extract.json",
             guard=GUARD,
+            key=lambda: bytes(32),
             payload_cap=4_096,
             summary_characters=220,
             quarantine=quarantine_of(self.folder / "agents", GUARD),

@@ -501,3 +501,20 @@ def test_what_came_in_another_way_meanwhile_is_a_duplicate(
 
     assert (receipt.inserted, receipt.lines.duplicates) == (1, 1)
     assert len(recorded(here)) == 2
+
+
+def test_what_is_remembered_of_a_spool_confirms_no_guess(work: Ingest, spool: Path) -> None:
+    spool.write_bytes(line(event_id=..., summary="is allergic to penicillin"))
+    work.once()
+    state = spool.with_name("state.json")
+    digest = sha256(spool.read_bytes()).hexdigest()
+    assert digest not in state.read_text()
+
+    # A state of an earlier version is read on, and its hashes are replaced.
+    stated = json.loads(state.read_text())
+    stated["print"] = {"offset": stated["offset"], "head": digest, "tail": digest}
+    state.write_text(json.dumps(stated))
+    again = work.once()
+
+    assert (again.source.offset_recovery, again.inserted) == (None, 0)
+    assert digest not in state.read_text()

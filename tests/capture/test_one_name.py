@@ -121,6 +121,7 @@ def test_an_agent_has_one_name_in_every_lane(ledger: Ledger, tmp_path: Path, way
                 spool,
                 tmp_path / "extract.json",
                 guard=GUARD,
+                key=lambda: bytes(32),
                 payload_cap=4_096,
                 summary_characters=220,
             ).once(Extracted())

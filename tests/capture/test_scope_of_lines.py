@@ -104,6 +104,7 @@ def test_a_transcript_names_its_scope_only_where_the_operator_allows_it(
         spool,
         tmp_path / "state.json",
         guard=GUARD,
+        key=lambda: bytes(32),
         payload_cap=4_096,
         summary_characters=220,
         **settings,

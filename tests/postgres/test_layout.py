@@ -10,6 +10,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE, said
 from postgres_places import Place
+from postgres_server import Server
 from surfaces.command_line import CommandLine
 from treering.storage.postgres import layout
 from treering.storage.postgres.address import parse_address
@@ -17,8 +18,6 @@ from treering.storage.postgres.connections import connect
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from postgres_server import Server
 
 CHANGES: Final = {
     "ALTER TABLE events DISABLE ROW LEVEL SECURITY": "table events was changed",
@@ -144,3 +143,15 @@ def test_an_event_that_followers_would_pass_over_is_found(
 
     with treering.open(story.url, mode="ro") as ledger:
         assert not ledger.verify(*scope).intact
+
+
+def test_a_ledger_on_an_older_server_is_as_it_was_made() -> None:
+    with Server(version=16) as server:
+        server.create_database("older")
+        place = Place(server, database="older", schema="treering")
+        place.administration.init(partitions=2)
+        assert place.administration.status().differences == []
+        with treering.open(place.url) as ledger:
+            ledger.append([said("event")])
+            proof = ledger.verify(derived=True)
+            assert proof.intact, proof.first_broken

@@ -52,6 +52,7 @@ from treering.model.times import instant
 from treering.spine.conversion import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from treering.capture.episodes.extraction_sources import Owner
@@ -94,7 +95,7 @@ class Extracted(msgspec.Struct, kw_only=True):
 
 
 class Extraction:
-    """Brings what was said below ``root`` to a spool."""
+    """Brings what was said below ``root`` to a spool; ``key`` hides what its state remembers."""
 
     def __init__(
         self,
@@ -103,6 +104,7 @@ class Extraction:
         state: Path,
         *,
         guard: Guard,
+        key: Callable[[], bytes],
         payload_cap: int,
         summary_characters: int,
         scope: Scope | None = None,
@@ -113,6 +115,7 @@ class Extraction:
         self._spool = spool
         self._state = state
         self._guard = guard
+        self._key = key
         self._payload_cap = payload_cap
         self._summary_characters = summary_characters
         self._scope = scope
@@ -160,7 +163,7 @@ class Extraction:
 
     def _read(self, path: Path, place: FileState, owner: Owner, done: Extracted) -> None:
         with open_plain(path) as stream:
-            place.settle(stream)
+            place.settle(stream, self._key)
             status = os.fstat(stream.fileno())
             place.last_ts_ms = place.last_ts_ms or max(1, status.st_mtime_ns // 1_000_000)
             lines = WholeLines(stream, place.offset, status.st_size)
@@ -178,8 +181,9 @@ class Extraction:
             done.trailing_partial_bytes += lines.trailing
             if self._quarantine is not None:
                 self._quarantine.flush()
-            if lines.offset != place.offset or place.print is None:
-                place.reached(stream, lines.offset, instant(time.time_ns() // 1_000_000))
+            if lines.offset != place.offset or place.print is None or not place.print.is_keyed:
+                now = instant(time.time_ns() // 1_000_000)
+                place.reached(stream, lines.offset, now, key=self._key())
 
     def _spooled(
         self, path: Path, line: Line, place: FileState, owner: Owner, done: Extracted

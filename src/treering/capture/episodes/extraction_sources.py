@@ -13,6 +13,7 @@ from treering.errors import InvalidScope
 from treering.model.scopes import GLOBAL, Scope, parse_scope
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import IO
 
@@ -36,23 +37,23 @@ class FileState(msgspec.Struct, kw_only=True):
     last_ts_ms: int | None = None
     print: Print | None = None
 
-    def settle(self, stream: IO[bytes]) -> None:
+    def settle(self, stream: IO[bytes], key: Callable[[], bytes]) -> None:
         """Go back to the beginning if the file is another than it was."""
         status = os.fstat(stream.fileno())
         is_same = (
             self.inode in {None, status.st_ino}
             and status.st_size >= self.offset
-            and (self.print is None or print_of(stream, self.print.offset) == self.print)
+            and (self.print is None or self.print.fits(stream, key))
         )
         if not is_same:
             self.offset, self.last_ts_ms = 0, None
         self.inode = status.st_ino
 
-    def reached(self, stream: IO[bytes], offset: int, at: str) -> None:
+    def reached(self, stream: IO[bytes], offset: int, at: str, *, key: bytes) -> None:
         """Remember that all before ``offset`` is in the spool."""
         self.offset, self.updated_at = offset, at
         self.size = os.fstat(stream.fileno()).st_size
-        self.print = print_of(stream, offset)
+        self.print = print_of(stream, offset, key)
 
 
 class ExtractState(msgspec.Struct, kw_only=True):

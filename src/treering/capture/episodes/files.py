@@ -1,13 +1,15 @@
 """Files that other programs append to: read by whole lines, from where the last look ended.
 
 What was read is remembered in a small file beside: how far, of which file, and what it looked like
-there. A file that was cut and has grown again is told from one that only grew.
+there. A file that was cut and has grown again is told from one that only grew. What it looked like
+is hashed under a key that lies elsewhere: the small file outlasts the words, which may be erased.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hmac
 import os
 import stat
 import time
@@ -24,7 +26,7 @@ except ImportError:  # Windows has no flock: run one such command at a time ther
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 CHUNK_BYTES: Final = 256 * 1024
@@ -123,14 +125,24 @@ class Print(msgspec.Struct, frozen=True):
     offset: int
     head: str
     tail: str
+    is_keyed: bool = False
+    """Whether nobody can try guesses: states of earlier versions hold plain hashes."""
+
+    def fits(self, stream: IO[bytes], key: Callable[[], bytes]) -> bool:
+        """Whether a file still looks so."""
+        found = print_of(stream, self.offset, key() if self.is_keyed else None)
+        return found == self
 
 
-def print_of(stream: IO[bytes], offset: int) -> Print:
-    """Return the print of a file up to ``offset``."""
+def print_of(stream: IO[bytes], offset: int, key: bytes | None) -> Print:
+    """Return the print of a file up to ``offset``, under a key that lies apart from it."""
     size = min(offset, PRINT_BYTES)
     head = os.pread(stream.fileno(), size, 0)
     tail = os.pread(stream.fileno(), size, offset - size)
-    return Print(offset, sha256(head).hexdigest(), sha256(tail).hexdigest())
+    if key is None:
+        return Print(offset, sha256(head).hexdigest(), sha256(tail).hexdigest())
+    hashed = [hmac.digest(key, part, "sha256").hex() for part in (head, tail)]
+    return Print(offset, *hashed, is_keyed=True)
 
 
 def load_state(path: Path, kind: type[State]) -> State | None:

@@ -135,7 +135,7 @@ class Ingest:
 
     def _take_in(self, stream: IO[bytes], state: IngestState, receipt: IngestReceipt) -> None:
         source = receipt.source
-        source.offset_recovery = state.settle(stream, ledger=self._place)
+        source.offset_recovery = state.settle(stream, ledger=self._place, key=self._ledger.id_key)
         if self._quarantine is not None and source.offset_recovery == OTHER_LEDGER:
             self._quarantine.clear()  # The same lines are read again.
         source.start_offset = state.offset
@@ -169,7 +169,7 @@ class Ingest:
         # Before the state: a line that was rejected is told of, whenever the process dies.
         if self._quarantine is not None:
             self._quarantine.flush()
-        state.reached(stream, offset)
+        state.reached(stream, offset, key=self._ledger.id_key())
         save_state(self._state, state)
 
     def _taken(

@@ -12,6 +12,8 @@ from treering.capture.episodes.files import Print, print_of
 from treering.model.times import instant
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treering.capture.episodes.ingest_receipts import Recovery
 
 STATE_SCHEMA: Final = "treering.episodes.ingest.state.v1"
@@ -37,12 +39,14 @@ class IngestState(msgspec.Struct, kw_only=True):
     """Lines of the file as it is that could not be taken."""
     print: Print | None = None
 
-    def settle(self, stream: IO[bytes], *, ledger: str) -> Recovery | None:
+    def settle(
+        self, stream: IO[bytes], *, ledger: str, key: Callable[[], bytes]
+    ) -> Recovery | None:
         """Go back to the beginning if the file is another than it was; return why."""
-        why = self._why_anew(stream, ledger)
+        why = self._why_anew(stream, ledger, key)
         if why is not None:
             # Lines without ids are the same events as long as the file begins as it did.
-            is_other = why != "reset_to_zero_other_ledger" and not self._looks_same(stream)
+            is_other = why != "reset_to_zero_other_ledger" and not self._looks_same(stream, key)
             self.begin_anew(another=is_other)
         status = os.fstat(stream.fileno())
         self.dev, self.inode, self.ledger = status.st_dev, status.st_ino, ledger
@@ -54,15 +58,17 @@ class IngestState(msgspec.Struct, kw_only=True):
         self.dev = self.inode = self.print = self.last_ts_ms = None
         self.generation += another
 
-    def reached(self, stream: IO[bytes], offset: int) -> None:
+    def reached(self, stream: IO[bytes], offset: int, *, key: bytes) -> None:
         """Remember that all before ``offset`` is in the ledger."""
         self.offset = offset
         self.size = os.fstat(stream.fileno()).st_size
-        self.print = print_of(stream, offset)
+        self.print = print_of(stream, offset, key)
         self.schema = STATE_SCHEMA
         self.updated_at = instant(time.time_ns() // 1_000_000)
 
-    def _why_anew(self, stream: IO[bytes], ledger: str) -> Recovery | None:
+    def _why_anew(
+        self, stream: IO[bytes], ledger: str, key: Callable[[], bytes]
+    ) -> Recovery | None:
         status = os.fstat(stream.fileno())
         if self.ledger is not None and self.ledger != ledger:
             return "reset_to_zero_other_ledger"
@@ -70,7 +76,7 @@ class IngestState(msgspec.Struct, kw_only=True):
             return "reset_to_zero_source_replaced"
         if status.st_size < self.offset:
             return "reset_to_zero_source_shrunk"
-        return None if self._looks_same(stream) else "reset_to_zero_source_rewritten"
+        return None if self._looks_same(stream, key) else "reset_to_zero_source_rewritten"
 
-    def _looks_same(self, stream: IO[bytes]) -> bool:
-        return self.print is None or print_of(stream, self.print.offset) == self.print
+    def _looks_same(self, stream: IO[bytes], key: Callable[[], bytes]) -> bool:
+        return self.print is None or self.print.fits(stream, key)

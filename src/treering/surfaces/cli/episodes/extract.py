@@ -161,6 +161,7 @@ def _extraction(
         spool,
         state,
         guard=guard,
+        key=mask_key,
         payload_cap=cap,
         summary_characters=characters,
         scope=None if scope is None else parse_scope(scope),
