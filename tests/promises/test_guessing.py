@@ -494,3 +494,34 @@ def _note_as_legacy(target: Target) -> None:
         file.execute(
             "INSERT INTO legacy_events SELECT position, flags >= 64 FROM events WHERE flags & 2"
         )
+
+
+def test_no_page_of_a_large_ledger_keeps_hashes_of_what_is_gone(tmp_path: Path) -> None:
+    """Pages of an index that were split hold old entries in their gaps."""
+    path = tmp_path / "ledger" / "agents.db"
+    path.parent.mkdir()
+    names = [f"{number:05}-{WORD}" for number in range(6_000)]
+    told = [
+        NewEvent(scope=HERE, session_id=f"talk-{name}" if number < 1_500 else "talk",
+                 kind="conversation.user", agent_id="lyria", user_id=ADA, turn_id=f"turn-{name}",
+                 summary="ordered", event_id=f"order-{name}", ts_ms=OLD_MS)
+        for number, name in enumerate(names)
+    ]  # fmt: skip
+    with treering.open(path, guard="off") as ledger:
+        for start in range(0, len(told), 500):
+            ledger.append(told[start : start + 500])
+        ledger.forget(HERE, user=ADA)
+        assert ledger.erasure_state() == "done"
+        assert ledger.verify().intact
+    with closing(sqlite3.connect(path)) as file:
+        (scope_key,) = file.execute("SELECT key FROM scopes").fetchone()
+        (key_of_names,) = file.execute(
+            "SELECT value FROM ledger WHERE name = 'name_key'"
+        ).fetchone()
+    hashed = {
+        *(name_key(scope_key, one.event_id or "") for one in told),
+        *(name_key(scope_key, one.session_id) for one in told),
+        *(name_key(key_of_names, one.turn_id or "") for one in told),
+    }
+    dump = path.read_bytes()
+    assert not any(dump[at : at + 16] in hashed for at in range(len(dump)))

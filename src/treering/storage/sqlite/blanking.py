@@ -1,7 +1,8 @@
 """Erasure that leaves no bytes behind: content is set to NULL in place, and rows never move.
 
 Under ``secure_delete`` SQLite writes zeros over what was there; a row that moved would leave a
-copy of itself.
+copy of itself. Entries of an index do move, whenever a page is split. So an index is built again
+if one of its keys is a hash of something that is gone.
 """
 
 from __future__ import annotations
@@ -38,6 +39,24 @@ WHERE position = ?
 """
 
 
+LOG: Final = 1
+"""The log may hold bytes of what was erased."""
+INDEXES: Final = {
+    2: ("events_by_id",),
+    4: ("sessions_by_key", "names_by_key"),
+    8: ("blobs_by_key",),
+}
+"""Indexes that may, too: hashes of ids, of names, and of large payloads."""
+IDS, NAMES, BLOBS = INDEXES
+
+
+def note_erased(connection: apsw.Connection, indexes: int = 0) -> None:
+    """Note where bytes of what was erased may be left: in the log, and in ``indexes``."""
+    connection.execute(
+        "UPDATE ledger SET value = value | ? WHERE name = 'erasure_pending'", (LOG | indexes,)
+    )
+
+
 def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, int]:
     """Erase the content of events; return how many blobs went, and how many others still hold."""
     connection = batch.connection
@@ -53,7 +72,7 @@ def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, in
     connection.executemany(_BLANK_CONTENT, [(position,) for position in positions])
     tool_calls.fold_anew(connection, calls)
     snapshots.drop(connection, positions)
-    connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")
+    note_erased(connection, BLOBS if blobs else 0)
     batch.dirty = True
     return _erase_blobs(connection, blobs)
 
@@ -61,6 +80,7 @@ def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, in
 def hide_ids(batch: Batch, positions: list[int]) -> None:
     """Have nobody confirm by guessing the ids of events that are gone."""
     connection = batch.connection
+    hidden = 0
     for position in positions:
         row = fetch_one(
             connection, "SELECT event_id, flags FROM events WHERE position = ?", (position,)
@@ -70,6 +90,8 @@ def hide_ids(batch: Batch, positions: list[int]) -> None:
                 "UPDATE events SET event_id = ?, flags = flags | ? WHERE position = ?",
                 (batch.hidden_key(row[0]), encoding.NAMED, position),
             )
+            hidden += 1
+    note_erased(connection, IDS if hidden else 0)
 
 
 def _blobs_of(connection: apsw.Connection, positions: list[int]) -> set[int]:

@@ -1,6 +1,7 @@
-"""Choosing what to erase, vouching for it, and driving its bytes out of the log.
+"""Choosing what to erase, vouching for it, and driving its bytes out of the log and the indexes.
 
-Afterwards the write-ahead log is folded into the file and cut to nothing.
+Indexes that held hashes of it are built again. Afterwards the write-ahead log is folded into the
+file and cut to nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.storage import encoding
 from treering.storage.claims import cover_of
 from treering.storage.sqlite import timeline
-from treering.storage.sqlite.blanking import blank
+from treering.storage.sqlite.blanking import INDEXES, LOG, blank
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.forgetting import forget_name
 from treering.storage.sqlite.reader import LAST
@@ -156,7 +157,7 @@ class Eraser:
         with database.lock.guard, database.lock:
             try:
                 return self._drive_out(database, through)
-            except (apsw.BusyError, apsw.FullError, Busy):
+            except (apsw.BusyError, apsw.FullError, apsw.ConstraintError, Busy):
                 return "pending"
             except apsw.Error as error:
                 if isinstance(error, apsw.IOError):
@@ -171,6 +172,7 @@ class Eraser:
         try:
             connection = database.present_writer()
             connection.set_busy_timeout(CHECKPOINT_PATIENCE_MS)
+            _build_indexes(connection)
             if not database.in_memory and fetch_value(
                 connection, "PRAGMA wal_checkpoint(TRUNCATE)"
             ):
@@ -270,6 +272,22 @@ class Eraser:
             fetch_value(connection, "SELECT name FROM names WHERE id = ?", (kind,)): count
             for kind, count in counts.items()
         }
+
+
+def _build_indexes(connection: apsw.Connection) -> None:
+    """Build indexes again whose pages may hold keys of what was erased between their entries.
+
+    Raises ConstraintError if somebody doubled a row behind the ledger's back.
+    """
+    with connection:
+        pending = fetch_value(connection, _PENDING)
+        names = [name for bit, some in INDEXES.items() if pending & bit for name in some]
+        for name in names:
+            connection.execute(f"REINDEX {name}")
+        if names:
+            connection.execute(
+                "UPDATE ledger SET value = ? WHERE name = 'erasure_pending'", (LOG,)
+            )
 
 
 def _projections(connection: apsw.Connection, positions: list[int]) -> dict[str, int]:

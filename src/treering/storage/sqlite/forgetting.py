@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from treering.ledger.records import Share, forgotten_name
 from treering.model.kinds import ERASURE_KINDS, KINDS, SOURCES
 from treering.storage.encoding import EXPIRED, name_key
+from treering.storage.sqlite.blanking import NAMES, note_erased
 from treering.storage.sqlite.reader import find_scope
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, session_name
 from treering.storage.sqlite.tool_calls import name_id
@@ -108,7 +109,7 @@ def forget_name(batch: Batch, known: Known, session: int) -> int:
 def note_forgetting(batch: Batch, known: Known) -> None:
     """Have every process read names anew before it writes, and bytes driven out."""
     batch.connection.execute(_COUNT)
-    batch.connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")
+    note_erased(batch.connection, NAMES)
     batch.dirty = True
     known.drop_names()
 

@@ -126,7 +126,6 @@ class SqliteStore(MemoryKeeper):
             positions.extend(position for (position,) in found)
             hide_ids(batch, positions)
             batch.connection.execute("DELETE FROM legacy_events")
-            batch.connection.execute("UPDATE ledger SET value = 1 WHERE name = 'erasure_pending'")
             batch.dirty = True
 
         with self._database.reading() as connection:
