@@ -293,3 +293,28 @@ def test_an_empty_folder_name_is_a_mistake(cli: CommandLine) -> None:
     refused = cli("keys", "list", "--keys", "", "--json")
 
     assert (refused.status, refused.receipt["code"]) == (2, "usage")
+
+
+def test_a_spool_whose_lines_have_no_ids_is_refused_under_another_key(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    spool = tmp_path / "spool.jsonl"
+    spool.write_text(
+        '{"ts_ms": 1700000000000, "scope": "acme/app", "session_id": "a", "agent_id": "x",'
+        ' "type": "tool.result", "summary": "ok"}\n'
+    )
+    keys = tmp_path / "keys"
+    assert cli("episodes", "ingest", "--file", str(spool), "--keys", str(keys)).status == 0
+    (keys / "ids.secret").write_text("ab" * 32)
+
+    refused = cli("episodes", "ingest", "--file", str(spool), "--keys", str(keys),
+                  "--state", str(tmp_path / "other.json"))  # fmt: skip
+    looked = cli("doctor", "--quick", "--keys", str(keys), "--json")
+    asked = cli("keys", "ids", "--keys", str(keys))
+    accepted = cli("keys", "ids", "--keys", str(keys), "--accept")
+
+    assert (refused.status, "ids.secret" in refused.err) == (1, True)
+    assert "id_key" in {one["code"] for one in looked.body["findings"]}
+    assert "scope acme/app was used with another key" in asked.out
+    assert "scope acme/app goes on with" in accepted.out
+    assert "no scope was used with another key" in cli("keys", "ids", "--keys", str(keys)).out

@@ -9,9 +9,11 @@ from __future__ import annotations
 import hmac
 import os
 from base64 import b85decode, b85encode
+from functools import partial
 from hashlib import shake_256
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.ledger.records import ID_NOTES, MADE_IDS, mark_of_key
 from treering.model.codec import decode, encode
 
 if TYPE_CHECKING:
@@ -23,6 +25,32 @@ _NONCE_BYTES: Final = 16
 _CHECK_BYTES: Final = 8
 
 
+def find_id_key(store: EventStore, scope: Scope) -> bytes:
+    """Return the key that hides the ids of a scope; nothing if none was needed yet.
+
+    Raises KeyMissing if the scope was used with another key than the one that is here.
+    """
+    return store.vault.find_id_key(scope, partial(store.cursor, scope), *ID_NOTES)
+
+
+def id_key(store: EventStore, scope: Scope) -> bytes:
+    """Return the key that hides the ids of a scope, and have the scope note which one it is.
+
+    Raises KeyMissing if the scope was used with another key than the one that is here.
+    """
+    key = find_id_key(store, scope) or store.vault.id_key()
+    if store.cursor(scope, MADE_IDS) is None:
+        store.set_cursor(scope, MADE_IDS, mark_of_key(key))
+    return key
+
+
+def accept_id_key(store: EventStore, scope: Scope) -> None:
+    """Have a scope note the key that is here, whichever it noted before."""
+    mark = mark_of_key(store.vault.id_key())
+    for name in ID_NOTES:
+        store.set_cursor(scope, name, mark)
+
+
 class Bookmarks:
     """Notes of one scope, kept in the ledger itself: a ledger that is gone took them along."""
 
@@ -32,7 +60,7 @@ class Bookmarks:
 
     def find(self, name: str) -> Any:
         """Return what was noted under ``name``; None if nothing was, or it cannot be read."""
-        if self._store.vault.find_id_key() is None:
+        if not find_id_key(self._store, self._scope):
             return None
         kept = self._store.cursor(self._scope, self._key(name))
         try:
@@ -44,6 +72,7 @@ class Bookmarks:
         """Note something as JSON under ``name``, in place of what was noted before."""
         sealed = b85encode(self._sealed(encode(note))).decode()
         self._store.set_cursor(self._scope, self._key(name), sealed)
+        id_key(self._store, self._scope)
 
     def _key(self, name: str) -> str:
         # A name may be a path, which may name a person.

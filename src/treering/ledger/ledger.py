@@ -8,11 +8,11 @@ import msgspec
 
 from treering.derive.event_texts import event_texts
 from treering.derive.search_texts import search_text
-from treering.errors import InvalidInput, NotFound
+from treering.errors import InvalidInput, KeyMissing, NotFound
 from treering.ledger import encryption, erasure, forgetting
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.archive import Archive
-from treering.ledger.bookmarks import Bookmarks
+from treering.ledger.bookmarks import Bookmarks, accept_id_key, find_id_key, id_key
 from treering.ledger.copying import copy
 from treering.ledger.derived import SAMPLE, Rules, compare_derived
 from treering.ledger.exporting import write_export
@@ -343,12 +343,38 @@ class Ledger(Archive):
         return self._remembering.memory(parse_scope(scope))
 
     def bookmarks(self, scope: str) -> Bookmarks:
-        """Return the notes that importers keep in a scope, of how far they have read."""
-        return Bookmarks(self._store, parse_scope(scope))
+        """Return the notes that importers keep in a scope, of how far they have read.
 
-    def id_key(self) -> bytes:
-        """Return the key that hides ids made from words; it lies in the folder of keys."""
-        return self._store.vault.id_key()
+        Raises KeyMissing if the scope was used with another key that hides ids.
+        """
+        name = parse_scope(scope)
+        find_id_key(self._store, name)
+        return Bookmarks(self._store, name)
+
+    def id_key(self, scope: str | None = None) -> bytes:
+        """Return the key that hides ids made from words; it lies in the folder of keys.
+
+        With a scope, the scope notes which key it is. Raises KeyMissing if it noted another one.
+        """
+        if scope is None:
+            return self._store.vault.id_key()
+        return id_key(self._store, parse_scope(scope))
+
+    def fits_id_key(self, scope: str) -> bool:
+        """Whether the key that hides ids is the one that the scope was used with, if with any."""
+        try:
+            find_id_key(self._store, parse_scope(scope))
+        except KeyMissing:
+            return False
+        return True
+
+    def accept_id_key(self, scope: str) -> None:
+        """Go on with the key that hides ids as it is here, though the scope used another one.
+
+        What was hidden under that is not recognised any more: logs without ids of their own are
+        recorded again when they are imported again, and so is what was erased.
+        """
+        accept_id_key(self._store, parse_scope(scope))
 
     def rekeyed_ms(self) -> int | None:
         """Return when this ledger was rid of ids that words can be guessed from.

@@ -349,17 +349,12 @@ class Vault(Protocol):
     def id_key(self) -> bytes:
         """Return the key that hides ids, made when it is first needed. Raises StorageError."""
 
-    def fitting_id_key(
-        self, scope: str, note: Callable[[str], str | None], *names: str
-    ) -> bytes | None:
-        """Return the key that hides ids; None if none was needed yet.
+    def find_id_key(self, scope: str, noted: Callable[[str], str | None], *names: str) -> bytes:
+        """Return the key that hides ids; nothing if none was needed yet.
 
-        ``note`` reads what a scope has noted under each of ``names``: the mark of the key that was
-        used. Raises KeyMissing if that is not the key that is here.
+        ``noted`` reads the mark of the key that was used in the scope, by each of ``names``: see
+        ID_NOTES. Raises KeyMissing if that is not the key that is here.
         """
-
-    def find_id_key(self) -> bytes | None:
-        """Return the key that hides ids; None if none was needed yet."""
 
     def seals(self, scope: str) -> bool:
         """Whether the scope has a key in use."""

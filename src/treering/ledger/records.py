@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import Any, Final, Literal
 
 import msgspec
@@ -21,6 +22,18 @@ FIELDS: Final = Header.__struct_fields__[2:18]
 
 FORGOTTEN: Final = "forgotten:"
 """What begins the name of something whose own was forgotten."""
+
+
+MADE_IDS: Final = "id-key:made"
+"""The cursor in which a scope notes the mark of the key that ids made of words are hashed under."""
+HIDDEN_IDS: Final = "id-key:hidden"
+"""The same for ids of what is gone."""
+ID_NOTES: Final = (MADE_IDS, HIDDEN_IDS)
+
+
+def mark_of_key(id_key: bytes) -> str:
+    """Return what tells one key that hides ids from another, and says nothing of it."""
+    return hmac.digest(id_key, b"treering.id-key.v1", "sha256").hex()[:32]
 
 
 class Draft(msgspec.Struct, gc=False):

@@ -15,6 +15,8 @@ from treering.model.events import REDACTED
 from treering.model.upcast import upcast
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from treering.ledger.records import Erasure
 
 PRIVATE: Final = 1
@@ -59,14 +61,19 @@ def is_guessable(event_id: bytes, flags: int) -> bool:
     return bool(flags & NAMED) or event_id[6] >> 4 not in _BY_DICE
 
 
+def are_guessable(ids: Mapping[bytes, str]) -> bool:
+    """Whether one of ``ids``, by the bytes that stand for them, was not made by dice."""
+    return any(str(UUID(bytes=key)) != one or is_guessable(key, 0) for key, one in ids.items())
+
+
 def hidden_key(id_key: bytes, event_key: bytes) -> bytes:
     """Return the 16 bytes that stand for the id of what is gone, so that nobody can guess it."""
     return hmac.digest(id_key, event_key, "sha256")[:16]
 
 
-def either_key(id_key: bytes | None, keys: dict[bytes, Value]) -> dict[bytes, Value]:
+def either_key(id_key: bytes, keys: dict[bytes, Value]) -> dict[bytes, Value]:
     """Return ``keys`` with those beside that ids have when what they stood for is gone."""
-    if id_key is None:
+    if not id_key:
         return keys
     return {**{hidden_key(id_key, key): value for key, value in keys.items()}, **keys}
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from treering.errors import Busy, Corrupt, KeyMissing, StorageError
-from treering.ledger.records import KeyRecord
+from treering.ledger.records import KeyRecord, mark_of_key
 from treering.storage.sealing import KEY_BYTES, AesKey, cipher
 
 if TYPE_CHECKING:
@@ -86,19 +86,46 @@ class KeyFolder:
         self._paths: dict[str, str] = {}
         self._opened: dict[str, _Opened] = {}
         self._id_key = b""
+        self._fitting: set[tuple[str, str]] = set()
+        """Scopes, and notes of theirs that speak of no other key than the one that is here."""
 
     def id_key(self) -> bytes:
         """Return the key that hides ids; it is made when it is first needed. Raises StorageError.
 
         All ledgers of a folder share it, so that a copy knows the ids of what was erased.
         """
-        return self.find_id_key() or self._make_id_key()
+        return self._find_id_key() or self._make_id_key()
 
-    def find_id_key(self) -> bytes | None:
-        """Return the key that hides ids; None if none was needed yet."""
+    def find_id_key(self, scope: str, noted: Callable[[str], str | None], *names: str) -> bytes:
+        """Return the key that hides ids; nothing if none was needed yet.
+
+        ``noted`` reads the mark of the key that was used in the scope, by each of ``names``: see
+        ID_NOTES. Raises KeyMissing if that is not the key that is here.
+        """
+        key = self._find_id_key()
+        for name in names:
+            if (scope, name) in self._fitting:
+                continue
+            mark = noted(name)
+            if mark and mark != (key and mark_of_key(key)):
+                raise self._other_id_key(scope)
+            self._fitting.add((scope, name))
+        return key
+
+    def _find_id_key(self) -> bytes:
         if not self._id_key:
             self._id_key = _read_id_key(self._folder() / IDS)
-        return self._id_key or None
+        return self._id_key
+
+    def _other_id_key(self, scope: str) -> KeyMissing:
+        path = self._folder() / IDS
+        is_here = "is another one than" if self._id_key else "is missing: it is not"
+        return KeyMissing(
+            f"{path} {is_here} the key under which scope {scope} hides ids: logs would be recorded"
+            " twice, and what was erased could come back",
+            hint=f"put back the {IDS} that belongs to this ledger; if it is lost for good, accept"
+            f" that with: treering keys ids --scope {scope} --accept",
+        )
 
     def _make_id_key(self) -> bytes:
         path = self._folder() / IDS

@@ -141,8 +141,8 @@ def print_of(stream: IO[bytes], offset: int, key: bytes | None) -> Print:
     tail = os.pread(stream.fileno(), size, offset - size)
     if key is None:
         return Print(offset, sha256(head).hexdigest(), sha256(tail).hexdigest())
-    hashed = [hmac.digest(key, part, "sha256").hex() for part in (head, tail)]
-    return Print(offset, *hashed, is_keyed=True)
+    start, end = (hmac.digest(key, part, "sha256").hex() for part in (head, tail))
+    return Print(offset, start, end, is_keyed=True)
 
 
 def load_state(path: Path, kind: type[State]) -> State | None:

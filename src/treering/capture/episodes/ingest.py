@@ -29,7 +29,7 @@ from treering.capture.episodes.ingest_state import IngestState
 from treering.capture.episodes.ingest_upkeep import keep_up, refusal
 from treering.capture.episodes.lines import LineReader, NotJson
 from treering.capture.quarantine import LINE_FAULTS, reason_of
-from treering.errors import DuplicateEvent, NotFound
+from treering.errors import DuplicateEvent, NotFound, TreeringError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,7 +187,9 @@ class Ingest:
             self._reject(line, state, receipt, str(error))
         except (OSError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001  (one line must not hold up those behind it)
+        except Exception as error:  # (one line must not hold up those behind it)
+            if isinstance(error, TreeringError) and not isinstance(error, LINE_FAULTS):
+                raise  # It is about the ledger or its keys, and not about the line.
             counts.invalid_event += 1
             self._reject(line, state, receipt, reason_of(error))
         else:

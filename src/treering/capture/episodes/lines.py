@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -62,14 +63,14 @@ class LineReader:
         guard: Guard,
         caps: Caps,
         scope: Scope | None,
-        id_key: Callable[[], bytes],
+        id_key: Callable[[str], bytes],
         allows_markers: bool = False,
     ) -> None:
         self._guard = guard
         self._caps = caps
         self._scope = scope
         self._allows_markers = allows_markers
-        self._id_key = id_key
+        self._id_key = cache(id_key)
 
     def read(self, line: Line, *, generation: int, ts_ms: int) -> Taken:
         """Return the event of ``line``; ``ts_ms`` is its time if it has none of its own.
@@ -84,7 +85,7 @@ class LineReader:
         agent_id = _name(stated.get("agent_id"), "agent_id")
         content, links = stated.get("payload"), stated.get("refs")
         # Most lines are clean, and one look at the whole tells so.
-        event_id = _text(stated.get("event_id")) or self._made_id(line, generation)
+        event_id = _text(stated.get("event_id")) or self._made_id(line, generation, scope)
         names = [session_id, agent_id, event_id]
         guard = self._guard if self._is_suspicious([told, content, links, *names]) else None
         summary = told
@@ -140,10 +141,10 @@ class LineReader:
         named = _text(stated.get("scope"))
         return parse_scope(named) if named else marked or GLOBAL, told
 
-    def _made_id(self, line: Line, generation: int) -> str:
+    def _made_id(self, line: Line, generation: int, scope: Scope) -> str:
         # A spool that was emptied begins anew: the same line in the same place is another event.
         place = f"{generation}:{line.start}:" if generation else f"{line.start}:"
-        digest = hmac.digest(self._id_key(), place.encode() + line.body, "sha256")
+        digest = hmac.digest(self._id_key(scope), place.encode() + line.body, "sha256")
         return f"ep-{digest.hex()[:ID_DIGITS]}"
 
     def _is_suspicious(self, content: Any) -> bool:

@@ -15,7 +15,7 @@ from treering.storage.runs import RUN_OPEN, check_run, state_after
 from treering.storage.sealing import check_unsealed, is_sealable, stored_content
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from psycopg import Cursor
 
@@ -170,6 +170,13 @@ class Batch:
         seq = 0 if parent is None else parent.cut.seq
         self._places[scope, name] = place = Place(session, genesis, seq, genesis)
         return place
+
+    def hiding(self, scope: Scope, ids: Mapping[bytes, str]) -> bytes:
+        """Return the key that hides ids, if one of ``ids`` may be that of something that is gone.
+
+        Raises KeyMissing if the scope was used with another key than the one that is here.
+        """
+        return self._reader.hiding(self.connection, scope, ids)
 
     def load_repeats(self, scope: Scope, drafts: Sequence[Draft]) -> set[str]:
         """Load what is recorded under the ids of ``drafts``; return those that are known."""

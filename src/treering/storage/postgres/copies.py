@@ -237,7 +237,8 @@ class _Copy:
             if key in keys:
                 raise _taken(record)
             keys[key] = record
-        keys = either_key(self._batch.vault.find_id_key(), keys)
+        ids = {key: record.event_id for key, record in keys.items()}
+        keys = either_key(self._batch.hiding(self._scope, ids), keys)
         found = self._connection.execute(
             "SELECT event_id FROM events WHERE scope = %s AND event_id = ANY(%b) LIMIT 1",
             (self._scope, [Bytes(key) for key in keys]),

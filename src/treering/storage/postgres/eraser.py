@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
-from treering.ledger.records import Erased
+from treering.ledger.records import HIDDEN_IDS, ID_NOTES, Erased, mark_of_key
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.storage.claims import cover_of
 from treering.storage.encoding import (
@@ -30,6 +31,7 @@ from treering.storage.postgres import memory_shelves, search_index, snapshots, t
 from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
 from treering.storage.postgres.forgetting import forget_name, forget_runs, note_erased
+from treering.storage.postgres.reader import find_note
 from treering.storage.postgres.schema import NAMING, SCRUBBED
 from treering.storage.postgres.tool_records import lock
 
@@ -97,6 +99,10 @@ _IDS_OF: Final = """
 SELECT e.event_id, e.flags
 FROM events AS e
 WHERE e.scope = %s AND (e.session, e.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
+"""
+_NOTE_KEY: Final = """
+INSERT INTO cursors (scope, follower, cursor) VALUES (%s, %s, %s)
+ON CONFLICT (scope, follower) DO NOTHING
 """
 _HIDE: Final = """
 UPDATE events AS e
@@ -381,7 +387,10 @@ def hide_ids(
     found = _fetch(connection, _IDS_OF, (scope, sessions, seqs))
     guessable = [key for key, flags in found if is_guessable(key, flags)]
     if guessable:
-        hidden = [Bytes(hidden_key(vault.id_key(), key)) for key in guessable]
+        noted = partial(find_note, connection, scope)
+        secret = vault.find_id_key(scope, noted, *ID_NOTES) or vault.id_key()
+        connection.execute(_NOTE_KEY, (scope, HIDDEN_IDS, mark_of_key(secret)))
+        hidden = [Bytes(hidden_key(secret, key)) for key in guessable]
         connection.execute(_HIDE, (NAMED, scope, list(map(Bytes, guessable)), hidden), binary=True)
 
 

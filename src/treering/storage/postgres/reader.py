@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treering.errors import InvalidCursor
-from treering.ledger.records import Place
+from treering.ledger.records import HIDDEN_IDS, Place
 from treering.model.followers import Mark, Stretch
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.damage import naming_damage
-from treering.storage.encoding import EXPIRED, bounded, either_key, id_key, name_key
+from treering.storage.encoding import (
+    EXPIRED,
+    are_guessable,
+    bounded,
+    either_key,
+    id_key,
+    name_key,
+)
 from treering.storage.postgres import rows, runs, timeline
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.rows import (
@@ -118,6 +126,14 @@ WHERE s.scope = %s
 ORDER BY e.epoch, e.xid, e.position
 LIMIT 1
 """
+
+
+def find_note(connection: Connection, scope: Scope, name: str) -> str | None:
+    """Return the cursor of that name, None if the scope has none."""
+    row = connection.execute(
+        "SELECT cursor FROM cursors WHERE scope = %s AND follower = %s", (scope, name)
+    ).fetchone()
+    return None if row is None else str(row[0])
 
 
 class Reader:
@@ -314,7 +330,7 @@ class Reader:
             if scope_key is None or not event_ids:
                 return {}
             keys = {id_key(scope_key, one)[0]: one for one in event_ids}
-            keys = either_key(self._vault.find_id_key(), keys)
+            keys = either_key(self.hiding(connection, scope, keys), keys)
             found = _fetch(connection, KNOWN, (scope, list(map(Bytes, keys))))
             sessions = {row[1] for row in found}
             names = self._known.session_names(connection, scope, sessions)
@@ -448,6 +464,15 @@ class Reader:
             self._known.look_again(connection, scope, doubtful)
         return self._known.session_names(connection, scope, sessions)
 
+    def hiding(self, connection: Connection, scope: Scope, ids: Mapping[bytes, str]) -> bytes:
+        """Return the key that hides ids, if one of ``ids`` may be that of something that is gone.
+
+        Raises KeyMissing if the scope was used with another key than the one that is here.
+        """
+        if not are_guessable(ids):
+            return b""
+        return self._vault.find_id_key(scope, partial(find_note, connection, scope), HIDDEN_IDS)
+
     def repeats(
         self, connection: Connection, scope: Scope, drafts: Mapping[bytes, Draft]
     ) -> dict[bytes, Header]:
@@ -455,7 +480,8 @@ class Reader:
 
         Raises DuplicateEvent if one of the ids belongs to another event.
         """
-        keys = either_key(self._vault.find_id_key(), {key: key for key in drafts})
+        ids = {key: draft.event_id for key, draft in drafts.items()}
+        keys = either_key(self.hiding(connection, scope, ids), {key: key for key in drafts})
         found = _fetch(
             connection,
             f"SELECT {HEADER}, e.event_id, e.salt FROM events AS e"

@@ -30,6 +30,7 @@ from treering.storage.postgres.forgetting import note_erased
 from treering.storage.postgres.known import Known
 from treering.storage.postgres.leases import Leases
 from treering.storage.postgres.memory_keeper import MemoryKeeper
+from treering.storage.postgres.reader import find_note
 from treering.storage.postgres.search_index import SearchIndex
 from treering.storage.postgres.snapshots import Snapshots
 from treering.storage.postgres.soundness import first_flaw
@@ -244,13 +245,7 @@ class PostgresStore(MemoryKeeper):
 
     def cursor(self, scope: Scope, follower: str) -> str | None:
         """Return how far a follower has come that keeps its place here; None if it has none."""
-        row = self._server.read(
-            lambda c: c.execute(
-                "SELECT cursor FROM cursors WHERE scope = %s AND follower = %s", (scope, follower)
-            ).fetchone(),
-            scope,
-        )
-        return None if row is None else str(row[0])
+        return self._server.read(lambda c: find_note(c, scope, follower), scope)
 
     def cursors(self, scope: Scope) -> dict[str, str]:
         """Return how far each follower has come that keeps its place here."""

@@ -10,7 +10,8 @@ from psycopg.errors import UniqueViolation
 
 from treering.errors import Conflict
 from treering.model.events import SCHEMA_VERSION
-from treering.storage.encoding import id_key, is_guessable
+from treering.model.scopes import Scope
+from treering.storage.encoding import id_key
 from treering.storage.postgres.batch import Batch, header_of, moved_on, stored_id
 from treering.storage.postgres.connections import enter_scope
 from treering.storage.postgres.cuts import find_parent, no_such_seq
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft
     from treering.model.events import Header
-    from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.known import Known
     from treering.storage.postgres.reader import Reader
@@ -84,7 +84,7 @@ class Writer:
     ) -> Header | None:
         """Record one event of a session that is known; return None if it is not."""
         place = self.known.places.get((draft.scope, draft.session_id))
-        if place is None or self._may_be_gone(draft, place[2]):
+        if place is None or self._may_be_gone(connection, draft, place[2]):
             return None
         lock, session, scope_key, session_key = place
         (
@@ -135,12 +135,12 @@ class Writer:
         self.known.forget()
         return None
 
-    def _may_be_gone(self, draft: Draft, scope_key: bytes) -> bool:
+    def _may_be_gone(self, connection: Connection, draft: Draft, scope_key: bytes) -> bool:
         """Whether an id may be that of something that is gone: the server alone cannot tell."""
-        if draft.made_id is not None or self._vault.find_id_key() is None:
+        if draft.made_id is not None:
             return False
-        key, named = id_key(scope_key, draft.event_id)
-        return named or is_guessable(key, 0)
+        ids = {id_key(scope_key, draft.event_id)[0]: draft.event_id}
+        return bool(self.reader.hiding(connection, Scope(draft.scope), ids))
 
     def _repeated(self, connection: Connection, draft: Draft, scope_key: bytes) -> Header | None:
         key = id_key(scope_key, draft.event_id)[0]

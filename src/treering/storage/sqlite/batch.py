@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, InvalidInput
 from treering.ledger.chain import SALT_BYTES, link
+from treering.ledger.records import HIDDEN_IDS, ID_NOTES, mark_of_key
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage import encoding
 from treering.storage.repeats import find_repeats, in_call_order, same_draft, taken
 from treering.storage.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
 from treering.storage.sealing import Opener, check_unsealed, is_sealable, stored_content
 from treering.storage.sqlite import rows, timeline
-from treering.storage.sqlite.reader import find_ids, stored_header
+from treering.storage.sqlite.reader import find_ids, find_note, stored_header
 from treering.storage.sqlite.sql import fetch_value
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     import apsw
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Draft
+    from treering.ledger.records import Draft, Record
     from treering.storage.sqlite.known import Known
     from treering.storage.sqlite.sql import Row
 
@@ -35,6 +37,11 @@ _LAST_BOX: Final = """
 SELECT 1 FROM (
   SELECT position FROM events WHERE scope = ? ORDER BY event_id DESC LIMIT 64
 ) AS e JOIN contents AS c ON c.position = e.position WHERE length(c.salt) > ? LIMIT 1
+"""
+
+_NOTE_KEY: Final = """
+INSERT INTO cursors (scope, follower, cursor) SELECT id, ?, ? FROM scopes WHERE name = ?
+ON CONFLICT (scope, follower) DO NOTHING
 """
 
 
@@ -58,6 +65,7 @@ class Batch:
         self._contents: list[Row] = []
         self._heads: dict[int, tuple[int, bytes]] = {}
         self._named: dict[tuple[str, str], tuple[Draft, Header]] = {}
+        self._hiding_keys: dict[str, bytes] = {}
         self._unknown: frozenset[tuple[str, str]] = frozenset()
         """Ids of the call that is being placed which are not in the file."""
 
@@ -131,7 +139,8 @@ class Batch:
         unknown: set[tuple[str, str]] = set()
         for name, ids in by_scope.items():
             scope, scope_key = self._known.scope(self.connection, name, create=False)
-            keys = self._either_key({encoding.id_key(scope_key, one)[0]: one for one in ids})
+            keys = {encoding.id_key(scope_key, one)[0]: one for one in ids}
+            keys = encoding.either_key(self._hiding(name, keys), keys)
             there = find_ids(self.connection, scope, list(keys)) if scope else set()
             known = {keys[key] for key in there}
             unknown.update((name, one) for one in ids if one not in known)
@@ -150,8 +159,7 @@ class Batch:
         scope, scope_key = self._known.scope(self.connection, draft.scope, create=False)
         key, _ = encoding.id_key(scope_key, draft.event_id)
         found = stored_header(self.connection, scope, key) if scope else None
-        hiding = self._vault.find_id_key() if found is None and self._known.hides else None
-        if hiding is not None:
+        if found is None and (hiding := self._hiding(draft.scope, {key: draft.event_id})):
             found = stored_header(self.connection, scope, encoding.hidden_key(hiding, key))
         if found is None:
             return None
@@ -161,14 +169,29 @@ class Batch:
         self.repeats = True
         return header
 
-    def _either_key(self, keys: dict[bytes, encoding.Value]) -> dict[bytes, encoding.Value]:
-        """Return ``keys`` with those beside that ids have when what they stood for is gone."""
-        return encoding.either_key(self._vault.find_id_key(), keys) if self._known.hides else keys
+    def _hiding(self, scope: str, ids: dict[bytes, str]) -> bytes:
+        """Return the key that hides ids, if one of ``ids`` may be that of something that is gone.
 
-    def hidden_key(self, event_key: bytes) -> bytes:
-        """Return the key of an id when what it stands for is gone."""
-        self.note_hidden()
-        return encoding.hidden_key(self._vault.id_key(), event_key)
+        Raises KeyMissing if the scope was used with another key than the one that is here.
+        """
+        if not self._known.hides or not encoding.are_guessable(ids):
+            return b""
+        noted = partial(find_note, self.connection, scope)
+        return self._vault.find_id_key(scope, noted, HIDDEN_IDS)
+
+    def hidden_key(self, scope: str, event_key: bytes) -> bytes:
+        """Return the key of an id when what it stands for is gone.
+
+        Raises KeyMissing if the scope was used with another key than the one that is here.
+        """
+        key = self._hiding_keys.get(scope)
+        if key is None:
+            self.note_hidden()
+            noted = partial(find_note, self.connection, scope)
+            key = self._vault.find_id_key(scope, noted, *ID_NOTES) or self._vault.id_key()
+            self.connection.execute(_NOTE_KEY, (HIDDEN_IDS, mark_of_key(key), scope))
+            self._hiding_keys[scope] = key
+        return encoding.hidden_key(key, event_key)
 
     def note_hidden(self) -> None:
         """Have whoever looks for an id look for a hidden one, too."""
@@ -176,9 +199,10 @@ class Batch:
             self.connection.execute("INSERT INTO ledger (name, value) VALUES ('hidden_ids', 1)")
             self._known.hides = True
 
-    def is_taken(self, scope: int, event_key: bytes) -> bool:
+    def is_taken(self, scope: int, event_key: bytes, record: Record) -> bool:
         """Whether an id is that of an event, gone or not."""
-        keys = self._either_key({event_key: None})
+        ids = {event_key: record.event_id}
+        keys = encoding.either_key(self._hiding(record.scope, ids), ids)
         return bool(find_ids(self.connection, scope, list(keys)))
 
     def _expect(self, drafts: Sequence[Draft], expected_seq: int) -> None:

@@ -83,12 +83,15 @@ def hide_ids(batch: Batch, positions: list[int]) -> None:
     hidden = 0
     for position in positions:
         row = fetch_one(
-            connection, "SELECT event_id, flags FROM events WHERE position = ?", (position,)
+            connection,
+            "SELECT e.event_id, e.flags, s.name FROM events AS e JOIN scopes AS s ON s.id = e.scope"
+            " WHERE e.position = ?",
+            (position,),
         )
-        if row is not None and encoding.is_guessable(*row):
+        if row is not None and encoding.is_guessable(*row[:2]):
             connection.execute(
                 "UPDATE events SET event_id = ?, flags = flags | ? WHERE position = ?",
-                (batch.hidden_key(row[0]), encoding.NAMED, position),
+                (batch.hidden_key(row[2], row[0]), encoding.NAMED, position),
             )
             hidden += 1
     note_erased(connection, IDS if hidden else 0)

@@ -219,7 +219,7 @@ class _Copy:
             self._batch.follow_run(session, run, record.kind, record.seq)
 
     def _check_new(self, key: tuple[int, bytes], record: Record) -> None:
-        if self._batch.is_taken(*key) or key in self._keys:
+        if self._batch.is_taken(*key, record) or key in self._keys:
             raise DuplicateEvent(
                 f"event_id already exists: {record.event_id}", hint="import into an empty ledger"
             )

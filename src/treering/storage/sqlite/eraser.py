@@ -285,9 +285,7 @@ def _build_indexes(connection: apsw.Connection) -> None:
         for name in names:
             connection.execute(f"REINDEX {name}")
         if names:
-            connection.execute(
-                "UPDATE ledger SET value = ? WHERE name = 'erasure_pending'", (LOG,)
-            )
+            connection.execute("UPDATE ledger SET value = ? WHERE name = 'erasure_pending'", (LOG,))
 
 
 def _projections(connection: apsw.Connection, positions: list[int]) -> dict[str, int]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from treering.errors import InvalidCursor
-from treering.ledger.records import Place
+from treering.ledger.records import HIDDEN_IDS, Place
 from treering.model.codec import encode
 from treering.model.events import REDACTED
 from treering.model.followers import Mark, Stretch
@@ -327,8 +328,9 @@ class Reader:
         with self._database.reading() as connection:
             number, scope_key = find_scope(connection, scope)
             keys = {encoding.id_key(scope_key, one)[0]: one for one in event_ids} if number else {}
-            if hides_ids(connection):
-                keys = encoding.either_key(self._vault.find_id_key(), keys)
+            if hides_ids(connection) and encoding.are_guessable(keys):
+                noted = partial(find_note, connection, scope)
+                keys = encoding.either_key(self._vault.find_id_key(scope, noted, HIDDEN_IDS), keys)
             found: list[Row] = []
             for start in range(0, len(keys), IDS_AT_ONCE):
                 some = list(keys)[start : start + IDS_AT_ONCE]
@@ -552,6 +554,17 @@ def _kinds(connection: apsw.Connection, names: tuple[str, ...]) -> list[int]:
 def hides_ids(connection: apsw.Connection) -> bool:
     """Whether ids of what is gone are hashed under a key that lies elsewhere."""
     return bool(fetch_value(connection, HIDES))
+
+
+def find_note(connection: apsw.Connection, scope: str, name: str) -> str | None:
+    """Return the cursor of that name, None if the scope has none."""
+    found: str | None = fetch_value(
+        connection,
+        "SELECT cursor FROM cursors JOIN scopes ON scopes.id = cursors.scope"
+        " WHERE scopes.name = ? AND follower = ?",
+        (scope, name),
+    )
+    return found
 
 
 def find_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) -> set[bytes]:

@@ -26,6 +26,7 @@ from treering.storage.sqlite.eraser import Eraser
 from treering.storage.sqlite.known import SEALED_MARK, Known, sealed_scopes
 from treering.storage.sqlite.leases import Leases
 from treering.storage.sqlite.memory_keeper import MemoryKeeper
+from treering.storage.sqlite.reader import find_note
 from treering.storage.sqlite.search_index import SearchIndex
 from treering.storage.sqlite.soundness import first_flaw
 from treering.storage.sqlite.sql import fetch_all, fetch_value
@@ -249,13 +250,7 @@ class SqliteStore(MemoryKeeper):
     def cursor(self, scope: Scope, follower: str) -> str | None:
         """Return how far a follower has come that keeps its place here; None if it has none."""
         with self._database.reading() as connection:
-            kept: str | None = fetch_value(
-                connection,
-                "SELECT cursor FROM cursors JOIN scopes ON scopes.id = cursors.scope"
-                " WHERE scopes.name = ? AND follower = ?",
-                (scope, follower),
-            )
-        return kept
+            return find_note(connection, scope, follower)
 
     def cursors(self, scope: Scope) -> dict[str, str]:
         """Return how far each follower has come that keeps its place here."""

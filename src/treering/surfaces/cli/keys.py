@@ -37,6 +37,7 @@ _HERE: Final = "treering.surfaces.cli.keys"
         "list": f"{_HERE}:list_",
         "rotate": f"{_HERE}:rotate",
         "destroy": f"{_HERE}:destroy",
+        "ids": f"{_HERE}:ids",
     },
     invoke_without_command=True,
     examples="""
@@ -187,6 +188,49 @@ def destroy(*, scope: str | None, is_global: bool, generation: int | None, yes: 
         check_keys("change")
         receipt = ledger.destroy_key(name, generation=generation)
     show(receipt, *_destroyed(receipt), done="the keys were destroyed")
+
+
+@click.command(
+    "ids",
+    cls=Command,
+    short_help="Check the key that hides ids, or accept another one.",
+    examples="""
+    treering keys ids
+    treering keys ids --scope acme/app --accept
+    """,
+    if_stopped="run it again for the rest",
+)
+@any_scope_options
+@click.option("--accept", is_flag=True, help="Go on with the key that is here, or a new one.")
+@keys_option
+@json_option
+@db_option
+def ids(*, scope: str | None, is_global: bool, accept: bool) -> None:
+    """Check whether ids.secret is the file that each scope was used with.
+
+    It hides ids of imported events and of what was erased, so that nobody can guess words from
+    them. With another one, logs would be recorded twice and what was erased could come back, so
+    importing and erasing are refused. Put back the right file. If it is lost for good, --accept.
+    """
+    from treering.capture.intake import BOOKMARK_SCOPE  # noqa: PLC0415  (not for --help)
+
+    name = resolve_any_scope(scope, is_global=is_global)
+    with open_existing("change" if accept else "read") as ledger:
+        check_keys("change" if accept else "read")
+        scopes = sorted({*ledger.scopes(), BOOKMARK_SCOPE}) if name is None else [name]
+        strange = [one for one in scopes if not ledger.fits_id_key(one)]
+        for one in strange if accept else ():
+            ledger.accept_id_key(one)
+    path = keys_folder(invocation().keys) / "ids.secret"
+    lines = [f"scope {one} was used with another key than {path}" for one in strange]
+    if accept:
+        lines = [f"scope {one} goes on with {path}" for one in strange]
+    body = {"file": str(path), "other": strange, "accepted": strange if accept else []}
+    show(
+        body,
+        *lines or [f"no scope was used with another key than {path}"],
+        done="the key was accepted",
+    )
 
 
 def _lines(found: Sequence[KeyGeneration]) -> Iterator[str]:

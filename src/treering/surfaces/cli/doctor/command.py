@@ -128,6 +128,7 @@ def _of_all(
         yield from safely("the ledger", ledger_file.look)
         yield from safely("writers", ledger_file.look_at_writers)
         yield from safely("erasure", lambda: ledger_file.look_at_erasure(ledger))
+        yield from safely("the key of ids", lambda: ledger_file.look_at_id_key(ledger))
         proved = scope if is_named else None
         if not quick:
             yield from safely("the proof", lambda: ledger_file.prove(ledger, proved, scope))

@@ -91,6 +91,24 @@ def look_at_erasure(ledger: Ledger) -> Iterator[Finding]:
         )
 
 
+def look_at_id_key(ledger: Ledger) -> Iterator[Finding]:
+    """Say whether the key that hides ids is the one that the ledger was used with."""
+    from treering.capture.intake import BOOKMARK_SCOPE  # noqa: PLC0415  (not for --help)
+
+    strange = [
+        one for one in sorted({*ledger.scopes(), BOOKMARK_SCOPE}) if not ledger.fits_id_key(one)
+    ]
+    if strange:
+        more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
+        yield Finding(
+            level="error",
+            code="id_key",
+            message=f"ids.secret in the folder of keys is missing, or not the one that scope"
+            f" {strange[0]}{more} was used with: importing and erasing are refused there",
+            fix="put back the right file; if it is lost for good: treering keys ids --accept",
+        )
+
+
 def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Iterator[Finding]:
     """Prove the ledger, or one scope of it; ``otherwise`` if only the owner may prove it all."""
     from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
