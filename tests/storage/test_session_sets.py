@@ -205,3 +205,32 @@ def test_sets_hold_through_expiry_forgetting_forks_exports_and_copies(
         assert proof.intact, proof.first_broken
         assert "sessions" in proof.checked
         assert one.verify(HERE).intact
+
+
+def test_a_scope_that_was_renamed_is_missed_under_its_own_name(path: Path) -> None:
+    assert verified(path, "renamed").intact
+    tamper(path, "UPDATE scopes SET name = 'renamed' WHERE id = 1")
+
+    broken = verified(path, HERE).first_broken
+
+    assert broken is not None
+    assert broken.detail == f"scope {HERE} was renamed: its sessions are in scope renamed now"
+    assert not verified(path, "renamed").intact
+    assert verified(path, ELSEWHERE).intact
+
+
+def test_opening_hides_and_erases_nothing_that_was_not_erased_before(path: Path) -> None:
+    """The list of what earlier versions erased is not believed where the events say otherwise."""
+    of_words = "0c1d2e3f-0000-8000-8000-000000000001"
+    with treering.open(path) as ledger:
+        ledger.append([said("kept", session_id="s2", event_id=of_words)])
+    for number in (0, 1):
+        tamper(
+            path, f"INSERT INTO legacy_events SELECT position, {number} FROM events WHERE scope = 1"
+        )
+
+        assert verified(path).intact
+        with treering.open(path) as ledger:
+            assert set(ledger.known(HERE, ["e-s2", of_words])) == {"e-s2", of_words}
+            kept = [event.summary for event in ledger.events(HERE, session_id="s2").items]
+            assert kept == ["s2", "kept"]

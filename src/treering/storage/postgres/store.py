@@ -71,12 +71,13 @@ _LEGACY_REDACTED: Final = """
 SELECT e.scope, e.event_id, e.event_name, e.flags, e.kind
 FROM legacy_events AS l
 JOIN events AS e USING (scope, session, seq)
-WHERE NOT l.expired AND e.flags < 64
+WHERE NOT l.expired AND e.flags & 2 <> 0 AND e.flags < 64
 """
 _LEGACY_EXPIRED: Final = """
 SELECT scope, array_agg(session ORDER BY session, seq), array_agg(seq ORDER BY session, seq)
-FROM legacy_events
-WHERE expired
+FROM legacy_events AS l
+JOIN events AS e USING (scope, session, seq)
+WHERE l.expired AND e.flags >= 64
 GROUP BY scope
 """
 _LEGACY_TABLES: Final = """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import apsw
 
 from treering.errors import Corrupt, TreeringError
-from treering.ledger.chain import NO_SESSIONS, SALT_BYTES, with_session
+from treering.ledger.chain import NO_SESSIONS, SALT_BYTES, genesis, with_session
 from treering.storage.encoding import name_key
 from treering.storage.sqlite import runs, schema, tool_calls
 from treering.storage.sqlite.database import Database
@@ -223,6 +223,8 @@ def first_flaw(
         part = _part(connection, scope, session_id)
         if part is not None:
             flaw = None if part.session else _flaw_of_set(connection, part.scope or 0)
+        elif flaw is None:
+            flaw = _new_name(connection, scope)
     if flaw is None and part is not None:
         flaw = _flaw_of_filing(connection, opener, part) or _flaw_of_derived(connection, part)
     return flaw
@@ -297,14 +299,25 @@ def _flaw_of_scopes(connection: apsw.Connection) -> str | None:
     return None
 
 
+def _new_name(connection: apsw.Connection, scope: Scope) -> str | None:
+    """Say what a scope is called now that is not there by its name, if it was renamed."""
+    for found, name, salt, start in connection.execute(
+        "SELECT scopes.name, s.name, s.salt, s.genesis FROM sessions AS s"
+        " JOIN scopes ON scopes.id = s.scope WHERE s.name IS NOT NULL AND s.salt IS NOT NULL"
+    ):
+        if genesis(salt, scope, name) == start:
+            return f"scope {scope} was renamed: its sessions are in scope {found} now"
+    return None
+
+
 def _flaw_of_set(connection: apsw.Connection, scope: int) -> str | None:
     """Say that the sessions of a scope are not those that were opened in it, if so."""
     name, opened, recorded = fetch_all(
         connection, "SELECT name, sessions, digest FROM scopes WHERE id = ?", (scope,)
     )[0]
     count, digest = 0, NO_SESSIONS
-    for _, genesis in connection.execute(_SESSIONS, (scope,)):
-        count, digest = count + 1, with_session(digest, genesis)
+    for _, start in connection.execute(_SESSIONS, (scope,)):
+        count, digest = count + 1, with_session(digest, start)
     if count != opened:
         return f"{opened} sessions were opened in scope {name}, and {count} of them are here"
     if digest != recorded:

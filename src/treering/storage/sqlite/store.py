@@ -68,7 +68,7 @@ _LEGACY_EXPIRED: Final = """
 SELECT l.position
 FROM legacy_events AS l
 JOIN events AS e ON e.position = l.position
-WHERE l.expired
+WHERE l.expired AND e.flags >= 64
 """
 _LEGACY_REDACTED: Final = """
 SELECT scopes.name, e.event_id, e.event_name, e.flags, kinds.name
@@ -76,7 +76,7 @@ FROM legacy_events AS l
 JOIN events AS e ON e.position = l.position
 JOIN scopes ON scopes.id = e.scope
 JOIN names AS kinds ON kinds.id = e.kind
-WHERE e.flags < 64
+WHERE NOT l.expired AND e.flags & 2 AND e.flags < 64
 """
 _SEALED: Final = """
 SELECT substr(c.salt, 1, 5), count(*)
