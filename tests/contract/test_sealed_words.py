@@ -239,3 +239,27 @@ def test_a_mark_that_was_taken_away_is_put_back_by_encrypting_again(
 
     assert not place.holds(NEEDLE)
     assert ledger.verify().intact
+
+
+@pytest.mark.parametrize(
+    ("summary", "payload"),
+    [
+        ("set the code to 471189", {"code": 471189}),
+        ("measured 4711.89 in all", {"found": [{"sum": 4711.89}]}),
+        ("the quillwort grows", {"quillwort by the pond": True}),
+    ],
+)
+def test_a_summary_repeats_no_number_and_no_odd_key_of_a_sealed_payload(
+    tmp_path: Path, summary: str, payload: dict[str, Any]
+) -> None:
+    with treering.open(tmp_path / "ledger.db", keys=tmp_path / "keys") as ledger:
+        ledger.encrypt(SCOPE)
+        for kept in (False, True):
+            ledger.append([
+                treering.NewEvent(scope=SCOPE, session_id="s", kind="tool.result", agent_id="a",
+                                  summary="all is well" if kept else summary, payload=payload)
+            ])  # fmt: skip
+        told = [event.summary for event in ledger.query(SCOPE, kinds=["tool.result"]).items]
+
+    assert summary not in told
+    assert "all is well" in told

@@ -30,7 +30,7 @@ def without_words(event: NewEvent) -> NewEvent:
     kind and the size. So do texts in refs; ids, names and paths stay.
     """
     texts = list(_texts(event.payload))
-    spoken = "\n".join(texts).lower()
+    spoken = "\n".join((*texts, *_figures(event.payload))).lower()
     summary, refs = event.summary, event.refs
     if _repeats(summary, spoken):
         summary = _described(event, sum(map(len, texts)))
@@ -64,6 +64,20 @@ def _wordless(value: Any, spoken: str) -> Any:
     if isinstance(value, list):
         return [_wordless(item, spoken) for item in value]
     return value
+
+
+def _figures(value: Any) -> Iterator[str]:
+    """Give every number in a payload, and every key that is no plain name."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not _CODE.fullmatch(key):
+                yield key
+            yield from _figures(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _figures(item)
 
 
 def _texts(value: Any) -> Iterator[str]:
