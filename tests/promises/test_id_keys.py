@@ -125,3 +125,21 @@ def test_what_is_erased_is_hidden_under_one_key_only(
 
     assert len(ledger.events(HERE, kinds=["conversation.user"]).items) == 2
     assert ledger.verify().intact
+
+
+def test_a_copy_notices_that_the_key_was_left_behind(
+    reopened: Callable[[], Ledger], tmp_path: Path
+) -> None:
+    first = reopened()
+    first.append([ordered("order-1"), ordered(None)])
+    expire(first)
+    with treering.open(tmp_path / "copy.db", keys=tmp_path / "keys") as copied:
+        first.copy_to(copied)
+        copied.append([ordered("order-1")])
+        assert copied.events(HERE, kinds=["conversation.user"]).items == []
+
+    with treering.open(tmp_path / "copy.db", keys=tmp_path / "elsewhere") as moved:
+        assert not moved.fits_id_key(HERE)
+        with pytest.raises(KeyMissing):
+            moved.append([ordered("order-1")])
+        assert moved.verify().intact

@@ -229,7 +229,10 @@ def filled(template: Path, suffix: str = "") -> list[Table]:
 
 
 def test_every_table_of_the_ledger_has_a_row_to_change(template: Path) -> None:
-    assert [table.name for table in filled(template)] == tables_of(str(template))
+    # What earlier versions erased is seen to on opening, so its list is empty.
+    settled = {"legacy_events"}
+    found = {table.name for table in filled(template)}
+    assert found == set(tables_of(str(template))) - settled
 
 
 def test_whatever_one_statement_does_to_the_ledger_is_found(template: Path, tmp_path: Path) -> None:

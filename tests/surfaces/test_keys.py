@@ -58,7 +58,7 @@ def test_a_new_key_is_accounted_for_and_people_are_told_to_keep_a_copy(
 
 def test_commands_read_and_write_sealed_payloads_as_any_other(sealed: CommandLine) -> None:
     assert payloads(sealed) == [{"word": "open"}, {"word": "shut"}]
-    assert sealed("verify").out == "intact: 2 events of 1 session\n"
+    assert sealed("verify").out.startswith("intact: 2 events of 1 session\n")
 
 
 def test_the_list_shows_every_generation_and_what_it_seals(sealed: CommandLine) -> None:
@@ -163,7 +163,7 @@ def test_a_restored_backup_shows_no_payload(sealed: CommandLine) -> None:
     sealed.database = backup
 
     assert payloads(sealed) == [{"word": "open"}, "[REDACTED]"]
-    assert sealed("verify").out == (
+    assert sealed("verify").out.startswith(
         "intact: 2 events of 1 session\n"
         "not looked into: 1 sealed payload, whose key is destroyed or not here\n"
     )
