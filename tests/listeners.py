@@ -9,6 +9,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from effort import PATIENCE_S
 from treering.spine.ports import Delivery
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from treering.spine.ports import SinkStatus
     from treering.spine.spine import Spine
 
-SOON: Final = 20.0
+SOON: Final = PATIENCE_S
 """Seconds to wait for what must happen; a test that waits so long has failed."""
 SCOPE: Final = "acme/app"
 
