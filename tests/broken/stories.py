@@ -194,6 +194,9 @@ def cut_power(story: Story, seed: int) -> Aftermath:
     with tempfile.TemporaryDirectory(prefix="treering-cut-", dir=quick_folder()) as folder:
         files = story.disk.surviving(cut, dice)
         write_files(files, Path(folder))
+        # Keys lie elsewhere, and are synced before anything is kept under them.
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copytree(f"{story.path}.keys", f"{Path(folder) / NAME}.keys")
         gone = [name for name, at in story.erased.items() if at <= cut]
         remaining = _still_there(story, gone, files)
         try:
@@ -202,7 +205,7 @@ def cut_power(story: Story, seed: int) -> Aftermath:
             return Aftermath(cut, [], [], remaining, f"{type(error).__name__}: {error}")
         except AssertionError as error:
             return Aftermath(cut, [], [], remaining, str(error))
-        after = {file.name: file.read_bytes() for file in Path(folder).iterdir()}
+        after = {file.name: file.read_bytes() for file in Path(folder).iterdir() if file.is_file()}
         return Aftermath(cut, lost, torn, remaining + _still_there(story, blank, after), None)
 
 

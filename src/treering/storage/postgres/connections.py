@@ -96,6 +96,19 @@ def naming_faults(address: Address) -> Iterator[None]:
         raise translate(error, address.shown) from error
 
 
+@contextlib.contextmanager
+def streaming(connection: Connection, name: str) -> Iterator[psycopg.ServerCursor[Any]]:
+    """Yield a cursor whose rows stay on the server until they are read; close it, come what may."""
+    cursor = connection.cursor(name=name, binary=True)
+    try:
+        yield cursor
+    finally:
+        # A server that is gone cannot be told, and the cursor would stay open for that.
+        with contextlib.suppress(psycopg.Error):
+            cursor.close()
+        psycopg.Cursor.close(cursor)
+
+
 def connection_arguments(address: Address) -> dict[str, Any]:
     """Return how every connection is made, as far as the address does not say."""
     given = conninfo_to_dict(address.conninfo())

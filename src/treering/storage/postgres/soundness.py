@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.encoding import name_key
 from treering.storage.postgres import layout, runs, tool_calls
+from treering.storage.postgres.connections import streaming
 from treering.storage.postgres.cuts import session_name
 
 if TYPE_CHECKING:
@@ -299,14 +300,14 @@ def _flaw_of_keys(
     """Say that a session, an id or a blob is filed under a key that is not its own, if so."""
     flaw = "sessions, ids or blobs cannot be found by their keys"
     for statement, own in ((_KEYED, part.events), (_NAMED, part.sessions)):
-        with connection.cursor(name="keyed", binary=True) as cursor:
+        with streaming(connection, "keyed") as cursor:
             cursor.itersize = PAGE
             cursor.execute(statement.format(own=own), part.values)
             if any(name_key(scope_key, name) != found for found, name, scope_key in cursor):
                 return flaw
     if not blobs:
         return None  # A blob may be held by several sessions.
-    with connection.cursor(name="blobs", binary=True) as cursor:
+    with streaming(connection, "blobs") as cursor:
         cursor.itersize = 1
         cursor.execute(_BLOBS.format(own=part.events.replace("e.", "b.")), part.values)
         return flaw if any(opener.is_misplaced(*row) for row in cursor) else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.derive.tool_facts import TOOL_KINDS
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.encoding import EXPIRED, GONE
+from treering.storage.postgres.connections import streaming
 from treering.storage.postgres.tool_rows import FACT, fetch, load, placed, write
 from treering.storage.tool_calls import COLUMNS, groups_of, take_in
 
@@ -192,7 +193,7 @@ def note_mark(connection: Connection, scope: Scope, last: Mark) -> None:
 def all_rows(connection: Connection, scope: Scope) -> Iterator[Row]:
     """Return what is known of all calls of a scope, then the results that came too late."""
     for statement in (_OF_SCOPE, _EXTRAS_OF_SCOPE):
-        with connection.cursor(name="tools", binary=True) as cursor:
+        with streaming(connection, "tools") as cursor:
             cursor.execute(statement, (scope,))
             yield from cursor
 
