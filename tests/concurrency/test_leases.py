@@ -95,7 +95,7 @@ def becomes_ours(store: EventStore, name: str) -> bool:
 
 
 def test_a_process_that_was_stopped_is_not_gone(location: str, store: EventStore) -> None:
-    with colleagues(1, obey, location) as (other,):
+    with colleagues(1, obey, location, are_our_children=True) as (other,):
         owner = other.hear()
         assert ask(other, "hold", "sink")
 
@@ -110,7 +110,7 @@ def test_a_process_that_was_stopped_is_not_gone(location: str, store: EventStore
 def test_a_process_that_has_died_and_was_not_buried_is_gone(
     location: str, store: EventStore
 ) -> None:
-    with colleagues(1, obey, location) as (other,):
+    with colleagues(1, obey, location, are_our_children=True) as (other,):
         owner, process = other.hear(), other._process.pid
         assert process is not None
 

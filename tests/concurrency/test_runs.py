@@ -140,7 +140,7 @@ def test_whoever_opens_a_ledger_leaves_the_calls_of_a_living_process_alone(locat
 
 
 def test_whoever_opens_a_ledger_leaves_the_calls_of_a_stopped_process_alone(location: str) -> None:
-    with Author(hold_run, location) as author:
+    with Author(hold_run, location, is_our_child=True) as author:
         assert author.hear() == "at work"
         with author.stopped(), treering.open(location) as ledger:
             assert ledger.recover() == 0

@@ -339,7 +339,7 @@ def test_the_message_of_a_process_that_is_stopped_is_left_to_it(location: str) -
     with treering.open(location) as ledger:
         inbox = ledger.session("inbox", scope=HERE, agent="lyria", mode="queue")
         inbox.post("mine", event_id="m1")
-        with Author(take_and_hold, location) as author:
+        with Author(take_and_hold, location, is_our_child=True) as author:
             author.tell("take")
             assert author.hear() == ("m1", 1)
             with author.stopped():

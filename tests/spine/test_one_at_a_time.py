@@ -157,7 +157,7 @@ def test_a_second_run_is_refused_while_another_process_is_at_work(
 def test_a_process_that_is_stopped_still_has_its_session(
     location: str, open_shared: Callable[[], Ledger]
 ) -> None:
-    with Author(hold_run, location) as author:
+    with Author(hold_run, location, is_our_child=True) as author:
         assert author.hear() == "at work"
         with author.stopped():
             session = open_shared().session("s1", scope=HERE, agent="lyria")

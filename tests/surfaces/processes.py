@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
 PROGRAM: Final = str(Path(sys.executable).with_name("treering"))
+QUOTED: Final = shlex.quote(PROGRAM)
+"""The program as a shell takes it."""
 # Root may write everywhere; without this capability it obeys permissions like everybody else.
 UNPRIVILEGED: Final = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from effort import PATIENCE_S
-from surfaces.processes import PROGRAM, in_shell, recorded, start
+from surfaces.processes import QUOTED, in_shell, recorded, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ def test_a_stopped_reader_leaves_no_private_copy(
     process = start(environment, "episodes", "export", "--scope", "s", "--include-payload")
     assert process.stdout is not None
     assert process.stdout.read(1) == "{"
-    assert any((tmp_path / "tmp").iterdir())
+    assert list((tmp_path / "tmp").iterdir()) == []  # What it reads from has no name.
 
     process.send_signal(number)
     _, err = process.communicate(timeout=PATIENCE_S)
@@ -163,7 +163,7 @@ def test_a_hangup_that_is_ignored_stays_ignored(
 
 def test_a_reader_that_leaves_early_is_no_commotion(run: Run, environment: dict[str, str]) -> None:
     run(*recorded("a", "--payload-file", "-", "--spill"), stdin=LARGE)
-    query = f"{PROGRAM} episodes query --scope s --include-payload --json"
+    query = f"{QUOTED} episodes query --scope s --include-payload --json"
 
     finished = in_shell(environment, f"{query} | head -c 1; echo ${{PIPESTATUS[0]}}")
 
@@ -182,7 +182,7 @@ def test_output_that_goes_nowhere_is_an_error(
 ) -> None:
     run(*recorded())
 
-    finished = in_shell(environment, f"{PROGRAM} {command} {nowhere}")
+    finished = in_shell(environment, f"{QUOTED} {command} {nowhere}")
 
     assert finished.returncode == 1
     assert finished.stderr == (
@@ -196,7 +196,7 @@ def test_json_that_goes_nowhere_is_an_error_on_standard_error(
 ) -> None:
     run(*recorded())
 
-    finished = in_shell(environment, f"{PROGRAM} episodes query --scope s --json {nowhere}")
+    finished = in_shell(environment, f"{QUOTED} episodes query --scope s --json {nowhere}")
 
     assert finished.returncode == 1
     assert json.loads(finished.stderr)["error"].startswith("standard output cannot be written: ")
@@ -207,7 +207,7 @@ def test_json_that_goes_nowhere_is_an_error_on_standard_error(
 def test_what_was_recorded_is_told_when_its_receipt_goes_nowhere(
     run: Run, environment: dict[str, str], nowhere: str, json_flag: str
 ) -> None:
-    finished = in_shell(environment, f"{PROGRAM} {' '.join(recorded())} {json_flag} {nowhere}")
+    finished = in_shell(environment, f"{QUOTED} {' '.join(recorded())} {json_flag} {nowhere}")
 
     assert finished.returncode == 1
     assert "the event was recorded; only its receipt could not be written" in finished.stderr
@@ -219,7 +219,7 @@ def test_when_nothing_can_be_said_the_status_still_tells(
     environment: dict[str, str], nowhere: str
 ) -> None:
     statuses = [
-        in_shell(environment, f"{PROGRAM} {command} {nowhere}").returncode
+        in_shell(environment, f"{QUOTED} {command} {nowhere}").returncode
         for command in (" ".join(recorded()), "episodes query", "episodes import - --scope s")
     ]
 
@@ -230,6 +230,6 @@ def test_a_remark_that_goes_nowhere_costs_nothing(run: Run, environment: dict[st
     run(*recorded())
 
     for nowhere in ("2>/dev/full", "2>&-"):
-        finished = in_shell(environment, f"{PROGRAM} episodes export --scope s {nowhere}")
+        finished = in_shell(environment, f"{QUOTED} episodes export --scope s {nowhere}")
 
         assert (finished.returncode, finished.stdout.count("\n")) == (0, 4)

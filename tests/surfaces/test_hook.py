@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -149,7 +150,7 @@ def test_whatever_it_is_given_is_told_as_what_it_is(spool: Path, stdin: bytes, f
 
 
 def test_closed_streams_are_as_good_as_empty_ones(spool: Path) -> None:
-    program = " ".join(HOOK)
+    program = shlex.join(HOOK)
     environment = {"PATH": os.environ["PATH"], "TREERING_SPOOL": str(spool)}
 
     done = subprocess.run(
@@ -231,7 +232,7 @@ def test_a_spool_that_takes_nothing_is_noted_in_the_log_without_what_was_said(sp
 
 def test_a_full_disk_does_not_stop_the_agent(spool: Path) -> None:
     spool.mkdir(parents=True)
-    program = f"ulimit -f 0; trap '' XFSZ; {' '.join(HOOK)} codex"
+    program = f"ulimit -f 0; trap '' XFSZ; {shlex.join(HOOK)} codex"
     environment = {"PATH": os.environ["PATH"], "TREERING_SPOOL": str(spool)}
 
     done = subprocess.run(

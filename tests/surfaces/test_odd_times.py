@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SECONDS = NOON // 1_000
 
 
-@pytest.mark.parametrize("ts_ms", [SECONDS, 1_000_000_000, 3_999_999_999])
+@pytest.mark.parametrize("ts_ms", [SECONDS, 1_400_000_000, 2_099_999_999])
 def test_a_time_in_seconds_is_refused_and_the_error_says_what_is_expected(
     ledger: Ledger, ts_ms: int
 ) -> None:
@@ -40,7 +40,7 @@ def test_a_time_in_seconds_is_refused_and_the_error_says_what_is_expected(
         assert str(ts_ms * 1_000) in str(refused.value.hint)
 
 
-@pytest.mark.parametrize("ts_ms", [1, 2, 3, 999_999_999, 4_000_000_000, TIME_MS_MAX])
+@pytest.mark.parametrize("ts_ms", [1, 2, 3, 1_399_999_999, 2_100_000_000, TIME_MS_MAX])
 def test_small_counters_and_far_times_are_times(ledger: Ledger, ts_ms: int) -> None:
     assert ledger.append([said(ts_ms=ts_ms)])[0].ts_ms == ts_ms
 

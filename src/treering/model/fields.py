@@ -13,9 +13,9 @@ Item = TypeVar("Item")
 
 TIME_MS_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
-SECONDS_MIN: Final = 1_000_000_000
-MILLISECONDS_MIN: Final = 4_000_000_000
-"""Between them lie the seconds of 2001 to 2096; as milliseconds, weeks of early 1970."""
+SECONDS_MIN: Final = 1_400_000_000
+MILLISECONDS_MIN: Final = 2_100_000_000
+"""Between them lie the seconds of 2014 to 2036; as milliseconds, a week of January 1970."""
 _STEM_CHARACTERS: Final = 150
 """What is kept of a name that is too long."""
 COUNT_MAX: Final = 2**63 - 1

@@ -95,7 +95,7 @@ def damage_of_ledger() -> str | None:
 
     try:
         path = database_path()
-    except TreeringError:
+    except (TreeringError, RuntimeError):  # It is not named well, or no command is running.
         return None
     return None if is_on_server() or path == MEMORY else find_damage(path)
 
