@@ -193,6 +193,31 @@ class Locks:
             lock.let_go(frame)
 
 
+class Bell:
+    """Wakes the thread that waits for it; one that was rung before wakes it at once.
+
+    A timed ``get`` of ``queue.SimpleQueue`` is no way to wait: it waits for ever if the time is
+    over before it has begun.
+    """
+
+    __slots__ = ("_silent",)
+
+    def __init__(self) -> None:
+        self._silent = threading.Lock()
+        self._silent.acquire()
+
+    def ring(self) -> None:
+        """Wake who waits; ringing again before that makes no difference."""
+        try:  # noqa: SIM105  (suppress is slower, and this is part of every append)
+            self._silent.release()
+        except RuntimeError:
+            pass
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return True once it was rung, False after the timeout."""
+        return self._silent.acquire(timeout=min(max(timeout_s, 0.0), threading.TIMEOUT_MAX))
+
+
 def _is_in(holder: FrameType | None, frame: FrameType | None) -> bool:
     """Whether ``holder`` is ``frame`` or has called it."""
     while frame is not None and frame is not holder:

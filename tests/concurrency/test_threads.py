@@ -19,6 +19,8 @@ from concurrency.processes import check_order
 from effort import PATIENCE_S
 from threads import in_threads
 from treering.errors import Conflict, DuplicateEvent, OutcomeUnknown, TreeringError
+from treering.locks import Bell
+from treering.storage.news import News
 from treering.storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -214,3 +216,27 @@ def _until(happened: Callable[[], bool]) -> None:
     while not happened():
         assert time.monotonic() < end
         time.sleep(0.001)
+
+
+def test_a_wait_ends_even_if_its_time_is_over_before_it_begins() -> None:
+    def wait_often() -> None:
+        news, bell = News(), Bell()
+        for _ in range(30_000):
+            news.wait(1e-9)
+            bell.wait(1e-9)
+
+    # One that cannot be joined must not hold up the end of the tests.
+    waiting = threading.Thread(target=wait_often, daemon=True)
+    waiting.start()
+    waiting.join(PATIENCE_S)
+
+    assert not waiting.is_alive()
+
+
+def test_a_bell_wakes_once_however_often_it_was_rung() -> None:
+    bell = Bell()
+    bell.ring()
+    bell.ring()
+
+    assert bell.wait(PATIENCE_S)
+    assert not bell.wait(0.0)

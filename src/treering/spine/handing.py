@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
-from queue import Empty, SimpleQueue
+from collections import deque
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.locks import Bell
 from treering.model.kinds import parse_kinds
 
 if TYPE_CHECKING:
@@ -136,12 +138,11 @@ class TimedHands:
             self._desk.start()
         desk = self._desk
         desk.given.put(event)
-        try:
-            answer = desk.answers.get(timeout=min(desk.hands.allowed_s, threading.TIMEOUT_MAX))
-        except Empty:
+        if not desk.answered.wait(desk.hands.allowed_s):
             self._left.append(desk)
             self.close()
-            raise Overtime(self._timeout_s) from None
+            raise Overtime(self._timeout_s)
+        answer = desk.answers.popleft()
         if isinstance(answer, BaseException):
             raise answer
         return answer
@@ -160,13 +161,16 @@ class _Desk(threading.Thread):
         super().__init__(name=f"treering-sink-{sink.name}", daemon=True)
         self.hands = Hands(sink, timeout_s)
         self.given: SimpleQueue[SafeEvent | PrivateEvent | None] = SimpleQueue()
-        self.answers: SimpleQueue[bool | BaseException] = SimpleQueue()
+        self.answers: deque[bool | BaseException] = deque()
+        self.answered = Bell()
 
     def run(self) -> None:
         """Hand over until told to end."""
         while (event := self.given.get()) is not None:
             try:
-                self.answers.put(self.hands.give(event))
+                answer: bool | BaseException = self.hands.give(event)
             except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
-                self.answers.put(error)
+                answer = error
+            self.answers.append(answer)
+            self.answered.ring()
         self.hands.close()

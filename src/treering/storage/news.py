@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from queue import Empty, SimpleQueue
+
+from treering.locks import Bell
 
 
 class News:
@@ -16,20 +17,16 @@ class News:
         """Wake all who wait."""
         if self._bells and self._pid == os.getpid():
             for bell in tuple(self._bells):
-                # One that is rung already is enough, and nobody may be there any more to hear it.
-                if bell.empty():
-                    bell.put(None)
+                bell.ring()
 
     def wait(self, timeout_s: float) -> None:
         """Return when somebody spreads news, or after the timeout."""
         if self._pid != os.getpid():
             self._start()
-        bell: SimpleQueue[None] = SimpleQueue()
+        bell = Bell()
         self._bells.append(bell)
         try:
-            bell.get(timeout=timeout_s)
-        except Empty:
-            return
+            bell.wait(timeout_s)
         finally:
             self._bells.remove(bell)
 
@@ -39,5 +36,5 @@ class News:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._bells: list[SimpleQueue[None]] = []
+        self._bells: list[Bell] = []
         """One for each who waits."""

@@ -11,11 +11,10 @@ import contextlib
 import os
 import time
 from collections import deque
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Busy, OutcomeUnknown
-from treering.locks import LOOK_S, LOOKS_MIN, PATIENCE_S, Lock
+from treering.locks import LOOK_S, LOOKS_MIN, PATIENCE_S, Bell, Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +42,7 @@ class Job:
         """Whether it has its headers or its error."""
         self.is_done = False
         """Whether nobody is at work on it any more."""
-        self.bell: SimpleQueue[None] | None = None
+        self.bell: Bell | None = None
         """Rung to wake its caller, if that is asleep."""
 
 
@@ -151,13 +150,9 @@ class GroupCommit:
     def _sleep(self, job: Job) -> bool:
         """Sleep until somebody wakes the caller of ``job``; return False if nobody did."""
         if job.bell is None:
-            job.bell = SimpleQueue()
+            job.bell = Bell()
             return True  # It may have been done a moment ago, when there was nothing to ring.
-        try:
-            job.bell.get(timeout=ASLEEP_S)
-        except Empty:
-            return False
-        return True
+        return job.bell.wait(ASLEEP_S)
 
     def _withdraw(self, job: Job) -> None:
         """Leave the queue, if ``job`` is still in it: its caller was interrupted."""
@@ -181,7 +176,7 @@ class GroupCommit:
 
 def _wake(job: Job) -> None:
     if job.bell is not None:
-        job.bell.put(None)
+        job.bell.ring()
 
 
 def _stopped(job: Job) -> OutcomeUnknown:

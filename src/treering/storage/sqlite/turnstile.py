@@ -11,12 +11,12 @@ import os
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Final
 
 import msgspec
 
 from treering.errors import Busy, StorageError
+from treering.locks import Bell
 
 try:
     import fcntl
@@ -161,18 +161,14 @@ class _Waiting:
 
     def __init__(self, path: Path) -> None:
         self.file = _open(path)
-        self._arrival: SimpleQueue[None] = SimpleQueue()
+        self._arrival = Bell()
         self._outcome: dict[str, bool] = {}
         """Whether it has arrived or was abandoned: what is said first counts."""
 
     def wait(self, timeout_s: float) -> bool:
         """Stand in the queue; return False if it has not moved up to us in time."""
         threading.Thread(target=self._stand, name="treering-turnstile", daemon=True).start()
-        try:
-            self._arrival.get(timeout=timeout_s)
-        except Empty:
-            return False
-        return True
+        return self._arrival.wait(timeout_s)
 
     def abandon(self, *, kept: int | None) -> None:
         """Let go of the lock, now or as soon as the thread has it; close the file unless kept."""
@@ -184,7 +180,7 @@ class _Waiting:
     def _stand(self) -> None:
         fcntl.flock(self.file, fcntl.LOCK_EX)
         if self._outcome.setdefault("arrived", True):
-            self._arrival.put(None)
+            self._arrival.ring()
         else:
             # Unlocked by name: a forked child may still hold a copy of this file.
             fcntl.flock(self.file, fcntl.LOCK_UN)
