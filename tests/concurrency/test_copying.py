@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
 
-EVENTS: Final = 12_000
+EVENTS: Final = rounds(12_000)
 BATCH: Final = 600
 SESSIONS: Final = 7
 KILLS: Final = rounds(3)

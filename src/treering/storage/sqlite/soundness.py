@@ -13,6 +13,7 @@ import apsw
 
 from treering.errors import Corrupt, TreeringError
 from treering.ledger.chain import NO_SESSIONS, SALT_BYTES, genesis, with_session
+from treering.ledger.records import HIDDEN_IDS
 from treering.storage.encoding import name_key
 from treering.storage.sqlite import runs, schema, tool_calls
 from treering.storage.sqlite.database import Database
@@ -106,8 +107,16 @@ WHERE (name IN ('timed_position', 'tools_seen')
     AND value > (SELECT coalesce(max(position), 0) FROM events))
   OR (name = 'sessions' AND value > (SELECT coalesce(max(id), 0) FROM sessions))
 """
+# Ids of what has expired are looked for under the key that hides them only if that is noted.
+_UNHIDDEN: Final = f"""
+SELECT count(*)
+FROM cursors
+WHERE follower = '{HIDDEN_IDS}'
+  AND NOT EXISTS (SELECT 1 FROM ledger WHERE name = 'hidden_ids')
+"""
 _STRAYS: Final = (
     ("marks stand behind the last event or session", _AHEAD),
+    ("scopes hide ids of expired events, and nothing says so", _UNHIDDEN),
     (
         "events are missing: their positions are empty",
         "SELECT coalesce(max(position), 0) - count(*) FROM events",
