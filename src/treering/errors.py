@@ -266,6 +266,15 @@ USAGE_CODES: Final = frozenset(
 """Codes that mean the caller should change the request."""
 
 
+def check_from_system(error: OSError) -> None:
+    """Raise ``error`` again if it does not come from the operating system.
+
+    A TimeoutError is an OSError, too, and a signal handler of the caller may raise one anywhere.
+    """
+    if error.errno is None:
+        raise error
+
+
 def exit_status(error: TreeringError) -> int:
     """Return the process exit status for ``error``: 2 for the caller's mistakes, 1 for the rest."""
     return 2 if error.code in USAGE_CODES else 1

@@ -211,6 +211,26 @@ def test_an_interrupt_at_every_bytecode_leaves_a_ledger_that_all_can_use(
     hunt(work, ledgers, KeyboardInterrupt, bytecodes=True, samples=None)
 
 
+@pytest.mark.parametrize("looking", ["file_guard._place", "keys._stamp", "lease_files.lock_bytes"])
+def test_a_timeout_of_the_caller_amid_a_look_at_files_is_not_taken_for_a_fault_of_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looking: str
+) -> None:
+    """A TimeoutError is an OSError, too."""
+
+    def interrupted(*_: object) -> None:
+        raise TimeoutError("injected")
+
+    ledger = treering.open(tmp_path / "ledger.db")
+    ledger.encrypt(HERE)
+    module = "storage.keys" if looking.startswith("keys") else "storage.sqlite"
+    with monkeypatch.context() as patched:
+        patched.setattr(f"treering.{module}.{looking.removeprefix('keys.')}", interrupted)
+        with pytest.raises(TimeoutError, match="injected"):
+            turn(ledger, "0")
+    turn(ledger, "1")
+    ledger.close()
+
+
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
 def test_closing_that_is_interrupted_can_be_done_again(
     location: str, error: type[BaseException]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from treering.errors import Busy, Corrupt, KeyMissing, StorageError
+from treering.errors import Busy, Corrupt, KeyMissing, StorageError, check_from_system
 from treering.ledger.records import KeyRecord, mark_of_key
 from treering.storage.sealing import KEY_BYTES, AesKey, cipher
 
@@ -472,6 +472,7 @@ def _lock(file: int, folder: Path) -> None:
 
 
 def _unusable(path: str, error: OSError) -> StorageError:
+    check_from_system(error)
     return StorageError(
         f"cannot use the keys in {path}: {error.strerror}",
         hint="check the folder, its permissions and the disk",

@@ -18,6 +18,8 @@ from typing import Final, Self
 
 import msgspec
 
+from treering.errors import check_from_system
+
 SILENCE_ELSEWHERE_MS: Final = 86_400_000
 """A process that cannot be looked at is given up when nothing was heard of it for a day."""
 
@@ -141,12 +143,14 @@ def _started(process: int) -> int | None:
 def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
+    except OSError as error:
+        check_from_system(error)
         return ""
 
 
 def _target(path: str) -> str:
     try:
         return os.readlink(path)  # noqa: PTH115  (its target is no path)
-    except OSError:
+    except OSError as error:
+        check_from_system(error)
         return ""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import apsw
 
-from treering.errors import Busy, LedgerMoved
+from treering.errors import Busy, LedgerMoved, check_from_system
 from treering.locks import Lock
 from treering.storage.sqlite.lease_files import IS_SUPPORTED, PAUSE_S, lock_bytes
 
@@ -122,8 +122,8 @@ class FileGuard:
             try:
                 found = os.stat(self._folder)  # noqa: PTH116  (the path is text)
                 folder = (found.st_ino, found.st_ctime_ns)
-            except OSError:
-                pass
+            except OSError as error:
+                check_from_system(error)
         if folder is not None and folder == self._unchanged:
             return None
         moved = self._compare(places)
@@ -143,11 +143,13 @@ class FileGuard:
         try:
             if _place(self._path) != file:
                 return "ledger"
-        except OSError:
+        except OSError as error:
+            check_from_system(error)
             return "ledger"
         try:
             return None if (_place(self._log), _place(self._memory)) == (log, memory) else "log"
-        except OSError:
+        except OSError as error:
+            check_from_system(error)
             return "log"
 
     def is_without_log(self) -> bool:
@@ -178,7 +180,8 @@ class FileGuard:
         places = self._places
         try:
             return places is not None and _place(self._log) != places[1]
-        except OSError:
+        except OSError as error:
+            check_from_system(error)
             return False
 
 

@@ -15,7 +15,7 @@ import time
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.errors import StorageError
+from treering.errors import StorageError, check_from_system
 from treering.locks import Lock
 from treering.storage import forks
 from treering.storage.leases import disuse
@@ -166,6 +166,7 @@ def _locked(descriptor: int, sort: int, name: str) -> bool:
     except (BlockingIOError, PermissionError):
         return False
     except OSError as error:
+        check_from_system(error)
         raise StorageError(
             f"the file of leases cannot be locked: {error.strerror}",
             hint="keep the ledger on a disk that knows file locks",

@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import Closed, ReadOnly, StorageError
+from treering.errors import Closed, ReadOnly, StorageError, check_from_system
 from treering.storage.leases import Owner, disuse, is_gone_from_sight, is_running, new_owner, use
 from treering.storage.sqlite.lease_files import FILES, IS_SUPPORTED
 
@@ -123,6 +123,7 @@ class Leases:
         try:
             file = FILES.at(self._path, create=True)
         except OSError as error:
+            check_from_system(error)
             raise StorageError(
                 f"cannot open {self._path}: {error.strerror}",
                 hint="check the permissions of the ledger's folder, or open it read-only",
@@ -166,7 +167,8 @@ class Leases:
             return None
         try:
             file = FILES.at(self._path, create=False)
-        except OSError:
+        except OSError as error:
+            check_from_system(error)
             return None
         if file is None or owner.place != self._place(file):
             return None

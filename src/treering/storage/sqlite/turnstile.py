@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from treering.errors import Busy, StorageError
+from treering.errors import Busy, StorageError, check_from_system
 from treering.locks import Bell
 
 try:
@@ -191,6 +191,7 @@ def _open(path: Path) -> int:
     try:
         return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _MODE)
     except OSError as error:
+        check_from_system(error)
         raise StorageError(
             f"cannot open {path}: {error.strerror}",
             hint="check the permissions of the ledger's folder, or open it read-only",
