@@ -6,6 +6,7 @@ Without that, logs would be recorded twice, and what was erased could come back,
 from __future__ import annotations
 
 from contextlib import ExitStack
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -115,10 +116,10 @@ def test_what_is_erased_is_hidden_under_one_key_only(
     first = reopened()
     first.append([ordered("order-1")])
     expire(first)
+    first.append([ordered("order-2")])
     swap_key(tmp_path / "keys")
     ledger = reopened()
     ledger.append([ordered(None)])
-    first.append([ordered("order-2")])
 
     with pytest.raises(KeyMissing):
         expire(ledger)
@@ -143,3 +144,40 @@ def test_a_copy_notices_that_the_key_was_left_behind(
         with pytest.raises(KeyMissing):
             moved.append([ordered("order-1")])
         assert moved.verify().intact
+
+
+def test_a_restored_export_notices_that_the_key_was_left_behind(
+    reopened: Callable[[], Ledger], tmp_path: Path
+) -> None:
+    first = reopened()
+    first.append([ordered("order-1"), ordered(None)])
+    expire(first)
+    file = BytesIO()
+    first.export(HERE, file, payloads="included")
+    file.seek(0)
+    with treering.open(tmp_path / "restored.db", keys=tmp_path / "elsewhere") as moved:
+        assert moved.restore(file).complete
+
+        assert not moved.fits_id_key(HERE)
+        with pytest.raises(KeyMissing):
+            moved.append([ordered("order-1")])
+        assert moved.verify().intact
+
+
+def test_an_export_is_not_restored_beside_ids_that_another_key_hides(
+    reopened: Callable[[], Ledger], tmp_path: Path
+) -> None:
+    first = reopened()
+    first.append([ordered("order-1")])
+    expire(first)
+    file = BytesIO()
+    first.export(HERE, file, payloads="included")
+    file.seek(0)
+    with treering.open(tmp_path / "other.db", keys=tmp_path / "elsewhere") as other:
+        other.append([ordered("order-2", session_id="others")])
+        expire(other)
+
+        receipt = other.restore(file)
+
+    assert receipt.imported == 0
+    assert "different keys" in receipt.errors_sample[0].reason

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput, TreeringError
 from treering.ledger.admission import check_record, check_session, without_parent
-from treering.ledger.records import arriving, forgotten_name, shared_seq
+from treering.ledger.records import ID_NOTES, arriving, forgotten_name, shared_seq
 from treering.ledger.verification import link_of, verify
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from treering.ledger.ports import EventStore
     from treering.ledger.records import Cut, Record, SessionRecord
@@ -170,3 +170,28 @@ class Arrivals:
             self.added += added
             self.known += 1 - added
             self._touched.add(key)
+
+
+def id_marks(store: EventStore, scope: Scope) -> dict[str, str]:
+    """Return by what to know the keys under which ids of a scope are hidden."""
+    marks = ((name, store.cursor(scope, name)) for name in ID_NOTES)
+    return {name: mark for name, mark in marks if mark is not None}
+
+
+def check_id_marks(target: EventStore, scope: Scope, marks: Mapping[str, str]) -> None:
+    """Raise InvalidInput if the target hides ids of the scope under another key."""
+    there = id_marks(target, scope)
+    if any(there.get(name, mark) != mark for name, mark in marks.items()):
+        raise InvalidInput(
+            f"ids of scope {scope} are hidden under different keys there and here",
+            hint="use an empty ledger, and take ids.secret of the source along",
+        )
+
+
+def note_id_marks(target: EventStore, scope: Scope, marks: Mapping[str, str]) -> None:
+    """Have the target know, too, under which keys ids are hidden that came."""
+    if marks and next(iter(target.session_records(scope)), None) is not None:
+        there = id_marks(target, scope)
+        for name in ID_NOTES:
+            if name in marks and name not in there:
+                target.set_cursor(scope, name, marks[name])

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from treering.errors import Corrupt, InvalidInput
-from treering.ledger.arrivals import Arrivals
-from treering.ledger.records import ID_NOTES, SessionRecord, check_readable, shared_seq
+from treering.ledger.arrivals import Arrivals, check_id_marks, id_marks, note_id_marks
+from treering.ledger.records import SessionRecord, check_readable, shared_seq
 from treering.ledger.verification import verify
 from treering.model.receipts import CopyReceipt, SessionRefusal
 from treering.model.scopes import Scope
@@ -45,32 +45,12 @@ def copy(
     for name, plan in plans.items():
         if plan.coming:
             _check_seal(source, target, Scope(name))
-            _check_id_notes(source, target, Scope(name))
+            check_id_marks(target, Scope(name), id_marks(source, Scope(name)))
     for name in list(plans):
         # Taken out, so that what is done takes no more room.
         _Passage(source, target, Scope(name), plans.pop(name), tally).carry_out()
-        _carry_id_notes(source, target, Scope(name))
+        note_id_marks(target, Scope(name), id_marks(source, Scope(name)))
     return tally.receipt()
-
-
-def _check_id_notes(source: EventStore, target: EventStore, scope: Scope) -> None:
-    """Raise InvalidInput if the target hides ids of the scope under another key."""
-    for name in ID_NOTES:
-        mark, known = source.cursor(scope, name), target.cursor(scope, name)
-        if mark and known and mark != known:
-            raise InvalidInput(
-                f"the two ledgers hide ids of scope {scope} under different keys",
-                hint="copy into an empty ledger, and take ids.secret of the source along",
-            )
-
-
-def _carry_id_notes(source: EventStore, target: EventStore, scope: Scope) -> None:
-    """Have the target note, too, under which key ids are hidden that came."""
-    for name in ID_NOTES:
-        mark = source.cursor(scope, name)
-        is_there = next(iter(target.session_records(scope)), None) is not None
-        if mark and is_there and target.cursor(scope, name) is None:
-            target.set_cursor(scope, name, mark)
 
 
 class _Plan(msgspec.Struct):

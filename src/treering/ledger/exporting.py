@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from treering.errors import Corrupt
+from treering.ledger.arrivals import id_marks
 from treering.ledger.jsonl import (
     ABSENT,
     FORMAT,
@@ -44,7 +45,8 @@ def write_export(
     progress: Callable[[int], None] | None = None,
 ) -> ExportReceipt:
     """Write a scope, or one session of it, to ``stream``, a page at a time."""
-    stream.write(encode_line(OpeningLine(FORMAT, scope, payloads, at_ms)) + b"\n")
+    opening = OpeningLine(FORMAT, scope, payloads, at_ms, id_marks(store, scope))
+    stream.write(encode_line(opening) + b"\n")
     opened: set[str] = set()
     events = 0
     for page in _pages(store, scope, session_id):

@@ -6,7 +6,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput
-from treering.ledger.arrivals import Arrivals
+from treering.ledger.arrivals import Arrivals, check_id_marks, note_id_marks
 from treering.ledger.jsonl import (
     EndLine,
     EventLine,
@@ -18,7 +18,7 @@ from treering.ledger.jsonl import (
 )
 from treering.model.codec import SPILL_BYTES_MAX
 from treering.model.receipts import ImportReceipt, LineError
-from treering.model.scopes import parse_scope
+from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,10 +62,13 @@ class _Reading:
     """One import: every line is taken or refused by its place, and counted."""
 
     def __init__(self, store: EventStore) -> None:
+        self._store = store
         self._arrivals = Arrivals(store)
         self._exports = _Exports()
         self._lines = self._other = self._errors = 0
         self._sample: list[LineError] = []
+        self._marks: list[tuple[Scope, dict[str, str]]] = []
+        """By what to know the keys of each export's ids."""
 
     def take(self, line: bytes, number: int, offset: int) -> None:
         """Take one line, or note why not. Raises InvalidInput if no line can be taken."""
@@ -84,6 +87,8 @@ class _Reading:
     def finish(self) -> ImportReceipt:
         """Store what is left, prove it, and account for everything."""
         unproved = self._arrivals.finish(whole=self._exports.whole)
+        for scope, marks in self._marks:
+            note_id_marks(self._store, scope, marks)
         for broken in unproved:
             self._note(0, 0, f"session {broken.session_id}, seq {broken.seq}: {broken.detail}")
         return ImportReceipt(
@@ -102,6 +107,8 @@ class _Reading:
             case OpeningLine():
                 self._arrivals.flush()
                 self._exports.open(entry)
+                self._marks.append((scope := Scope(self._exports.scope()), entry.id_keys))
+                check_id_marks(self._store, scope, entry.id_keys)
                 self._other += 1
             case SessionLine():
                 self._arrivals.introduce(to_session(entry, self._exports.scope()))

@@ -27,13 +27,17 @@ ABSENT: Final = msgspec.Raw(b"null")
 """JSON that is not there; left out of a line."""
 
 
-class OpeningLine(msgspec.Struct, frozen=True, tag_field="record", tag="export"):
+class OpeningLine(
+    msgspec.Struct, frozen=True, tag_field="record", tag="export", omit_defaults=True
+):
     """What the file holds."""
 
     format: Literal["treering.export.v1"]
     scope: str
     payloads: Payloads
     at_ms: Number
+    id_keys: dict[str, str] = {}
+    """By what to know the keys under which ids of the scope are hidden."""
 
 
 class ParentFields(msgspec.Struct, frozen=True):

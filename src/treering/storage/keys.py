@@ -87,7 +87,7 @@ class KeyFolder:
         self._opened: dict[str, _Opened] = {}
         self._id_key = b""
         self._fitting: set[tuple[str, str]] = set()
-        """Scopes, and notes of theirs that speak of no other key than the one that is here."""
+        """Scopes, and notes of theirs that speak of the key that is here."""
 
     def id_key(self) -> bytes:
         """Return the key that hides ids; it is made when it is first needed. Raises StorageError.
@@ -107,7 +107,9 @@ class KeyFolder:
             if (scope, name) in self._fitting:
                 continue
             mark = noted(name)
-            if mark and mark != (key and mark_of_key(key)):
+            if mark is None:
+                continue  # Another process may note one, or an export bring it along.
+            if mark != (key and mark_of_key(key)):
                 raise self._other_id_key(scope)
             self._fitting.add((scope, name))
         return key
