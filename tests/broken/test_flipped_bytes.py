@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sqlite3
 import tempfile
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ import pytest
 
 from broken.ledgers import AGENT, SCOPE, marked, open_ledger, said
 from broken.stories import NAME
-from effort import SEED, quick_folder, rounds
+from effort import LONG, SEED, quick_folder, rounds
 from treering.errors import Corrupt, NotALedger, SchemaTooNew, StorageError, TreeringError
 from treering.model.codec import encode
 
@@ -37,6 +38,8 @@ class Sound(NamedTuple):
     content: bytes
     ids: list[str]
     portrait: list[bytes]
+    runs: int
+    """The page that the table of runs begins at."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,9 @@ def sound() -> Sound:
             assert ledger.verify().intact
             ids = [header.event_id for header in ledger.query(SCOPE, first=1_000).items]
             portrait = _portrait(ledger, ids)
-        return Sound(path.read_bytes(), ids, portrait)
+        with contextlib.closing(sqlite3.connect(path)) as file:
+            [(root,)] = file.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'runs'")
+        return Sound(path.read_bytes(), ids, portrait, root - 1)
 
 
 def test_a_flipped_byte_is_noticed_or_changes_nothing_that_is_read(sound: Sound) -> None:
@@ -87,6 +92,15 @@ def test_a_page_in_the_place_of_another_is_noticed_or_was_not_in_use(sound: Soun
         page = sound.content[source * PAGE_BYTES : (source + 1) * PAGE_BYTES]
 
         _examine(_changed(sound.content, target * PAGE_BYTES, page), sound)
+
+
+def test_any_page_in_the_place_of_the_runs_is_noticed(sound: Sound) -> None:
+    """What it holds then may be of any type."""
+    pages = range(len(sound.content) // PAGE_BYTES)
+    for source in pages[:: 1 if LONG else 5]:
+        page = sound.content[source * PAGE_BYTES : (source + 1) * PAGE_BYTES]
+
+        _examine(_changed(sound.content, sound.runs * PAGE_BYTES, page), sound)
 
 
 def test_a_file_that_was_emptied_is_noticed_with_an_anchor(sound: Sound) -> None:

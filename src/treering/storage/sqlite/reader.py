@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import msgspec
+
 from treering.errors import InvalidCursor
 from treering.ledger.records import HIDDEN_IDS, Place
 from treering.model.codec import encode
@@ -289,7 +291,9 @@ class Reader:
                 "SELECT first_seq, coalesce(last_seq, ?) FROM runs WHERE session = ? AND run = ?",
                 (LAST, session, run),
             )
-        after, last = (stretch[0] - 1, stretch[1]) if stretch else (0, 0)
+        with naming_damage(self._database.path):
+            first, last = msgspec.convert(stretch or (1, 0), tuple[int, int])
+        after = first - 1
         while after < last and (page := read(scope, session_id, after_seq=after, limit=RUN_PAGE)):
             yield from (part for part in page if part.run_id == run_id and part.seq <= last)
             after = page[-1].seq
