@@ -461,11 +461,11 @@ def _fill(dice: Dice, template: str) -> str:
     line = parts[0]
     for part in parts[1:]:
         kind, rest = part.split("»", 1)
-        line += _filling(dice, kind) + rest
+        line += filling(dice, kind) + rest
     return line
 
 
-def _filling(dice: Dice, kind: str) -> str:
+def filling(dice: Dice, kind: str) -> str:
     noun = dice.choice(_NOUNS.split())
     simple: dict[str, Callable[[], str]] = {
         "word": lambda: noun,
@@ -539,11 +539,11 @@ def _event(dice: Dice) -> str:
     """Give an event of an agent as JSON, with digests, counts and times."""
     event = {
         "kind": dice.choice(("tool.call", "tool.result", "message")),
-        "session": _filling(dice, "uuid"),
-        "ts": int(_filling(dice, "ms")),
+        "session": filling(dice, "uuid"),
+        "ts": int(filling(dice, "ms")),
         "usage": {"input_tokens": dice.randrange(9_999), "output_tokens": dice.randrange(999)},
-        "refs": [{"path": f"/src/{_filling(dice, 'word')}.py", "sha256": _pick(dice, _HEX, 64)}],
-        "summary": f"{_filling(dice, 'word')} passed; the token budget is {dice.randrange(9_999)}",
+        "refs": [{"path": f"/src/{filling(dice, 'word')}.py", "sha256": _pick(dice, _HEX, 64)}],
+        "summary": f"{filling(dice, 'word')} passed; the token budget is {dice.randrange(9_999)}",
     }
     return json.dumps(event, separators=dice.choice(((",", ":"), (", ", ": "))))
 
@@ -561,7 +561,7 @@ def _certificate(dice: Dice) -> str:
 
 
 def _table(dice: Dice) -> str:
-    return "  ".join(_filling(dice, kind) for kind in ("word", "n", "hex7", "date", "ver", "n"))
+    return "  ".join(filling(dice, kind) for kind in ("word", "n", "hex7", "date", "ver", "n"))
 
 
 _MADE: Final = (_minified, _event, _escaped_event, _base64_block, _certificate, _table)
