@@ -27,6 +27,7 @@ from treering.capture.secret_values import (
     is_jumbled,
     is_mixed,
     is_random,
+    is_scrambled,
     is_strong,
     is_word,
 )
@@ -45,24 +46,27 @@ _SEPARATOR: Final = re.compile(
     (?P<close>(?:\]?\\{0,7}["'`]){1,2})?
     (?:
       (?P<pair>(?:\s{0,16},?|\s{0,4}:\s{0,4}\{)\s{0,16}
-        \\{0,7}["']?(?i:value)\\{0,7}["']?[ ]{0,4}[:=][ ]{0,4}
+        \\{0,7}["']?(?i:value|text)\\{0,7}["']?[ ]{0,4}[:=][ ]{0,4}
       | [ ]\{\s{0,8}(?:(?:type|description|sensitive)[^\n]{0,80}\n\s{0,8}){0,3}
         default[ ]{0,16}=[ ]{0,4}
       | (?:[ ]--type[ ]\w{1,24})?[ ]--(?:value|body|secret-string)[ =])
     | (?P<typed>\)\.(?:type|fill|sendKeys|send_keys)\()
-    | (?P<sign>\]?[ \t]{0,16}
+    | (?P<sign>\]?[ \t]{0,40}
         (?::[ ]?(?:str|string|String|SecretStr)[ ]?=(?!=)
         | :[ ]?(?:&(?:'static[ ])?)?[A-Za-z][\w.]{0,30}(?:[<\[][\w., |]{1,30}[>\]])?
           (?:[ ]?\|[ ]?\w{1,20})?[ ]?=(?=[ ]?[A-Za-z]?["'`])
         | (?:string|\[\]byte)[ ]?=(?!=)
         | ::(?=[A-Za-z0-9_+/=-]{20})
-        | =>|->(?=[ ])|<-|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
-      [ \t]{0,16})
-    | (?P<comma>,\s{0,4}|[ ](?:\|\||\?\?|or)[ ])
+        | =>|->(?=[ ])|<-|%3[Dd]|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
+      [ \t]{0,16}(?:!(?:unsafe|!?str|!?binary)[ ])?)
+    | (?P<comma>,\s{0,16}|[ ](?:\|\||\?\?|or)[ ])
     | (?P<prose>(?:[ ](?:for|für|pour|para|per|del?|des|der|du|d[aio])[ ][\w .@-]{1,40}?
-          (?=:|[ ](?:is|est?|ist|lautet|é|è)\b)
+          (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
+        | [ ](?:at|in|on|of|to|is|was|auf|im|am|à|en|no|na)[ ][\w .@-]{1,40}?
+          (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
         | [ ]from[ ]\S{1,40}(?=[ ]to[ ]))?
-        (?:[ ](?:is|was|to|est?|ist|lautet|é|è)(?:[ ]now)?:?|:)(?:[ ]{1,2}|(?=\r?\n))
+        (?:(?:[ ](?:is|was|has[ ]been|been|set|reset|changed|updated|rotated)){0,4}
+          [ ](?:is|was|to|est?|ist|lautet|é|è)(?:[ ]now)?:?|:)(?:[ ]{1,2}|(?=\r?\n))
       | [ ]{1,16}\|[ ]{1,16})
     | (?P<call>\((?=[bBrRuU]?\\{0,7}["'`]))
     | (?P<part>(?:;[^\n\\]{0,80})?(?:\r?\n|\\r\\n)(?:[Cc]ontent-[^\n\\]{0,80}(?:\r?\n|\\r\\n))?
@@ -85,7 +89,7 @@ _TANGLED_AFTER: Final = re.compile(
 )
 _REST: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
 _QUOTED: Final = re.compile(
-    rf"""[bBfFrRuU]{{0,2}}(?:
+    rf"""[bBfFrRuULN@]{{0,2}}(?:
       "((?:[^"\\\n]{{1,{VALUE_CHARS_MAX}}}+|\\[^\n]){{0,{VALUE_CHARS_MAX}}}+)(?:"|\Z)
     | '((?:[^'\\\n]{{1,{VALUE_CHARS_MAX}}}+|\\[^\n]){{0,{VALUE_CHARS_MAX}}}+)(?:'|\Z)
     | `([^`\n]{{0,{VALUE_CHARS_MAX}}}+)(?:`|\Z)
@@ -101,6 +105,11 @@ _BARE: Final = re.compile(
     rf"(?:&(?!&|amp;|[\w.-]{{1,32}}=){_BARE_RUN}{{0,{BARE_CHARS_MAX}}}){{0,8}}"
 )
 _TO_BLANK: Final = re.compile(rf"[^\s\"'`\\;|<>]{{1,{BARE_CHARS_MAX}}}")
+_ENCODED: Final = re.compile(
+    rf"(?:(?!%(?:26|3[Bb]|0[AaDd]|20|2[Cc])){_BARE_RUN}){{1,{BARE_CHARS_MAX}}}"
+)
+# ODBC puts a value in braces when it holds a semicolon or may hold one.
+_BRACED: Final = re.compile(r"[^{}\n]{5,128}(?=\}(?:[;\"'\s]|\Z))")
 _ELEMENT: Final = re.compile(rf"[^<>\n]{{1,{VALUE_CHARS_MAX}}}(?=</)")
 _SPOKEN_HEAD: Final = re.compile(
     r"\b((?i:api|access|client|secret|private|auth|refresh|session|signing|encryption|master)) \Z"
@@ -112,6 +121,7 @@ _SEED: Final = re.compile(r"(?:[a-z]{3,8} ){11,23}[a-z]{3,8}\b|[A-Z2-7]{16,128}\
 _OPENING: Final = re.compile(r"<(?:[\w-]{1,32}:)?\Z")
 _ATTRIBUTES: Final = re.compile(r"[^<>\n]{0,128}>")
 _LETTERS: Final = re.compile(rf"[A-Za-z_-]{{1,{BARE_CHARS_MAX}}}")
+_NUMBER: Final = re.compile(r"(?:0x)?[0-9a-f]{32,128}|[A-Z2-7]{16,128}")
 _LETTER: Final = re.compile(r"[A-Za-z]")
 _LINE_HEADS: Final = frozenset(("", "export", "set", "ENV", "ARG", "-e", "--env", *"+->$#*"))
 _LINE_TAIL: Final = re.compile(r"[ \t]{0,8}(?:[\r\n]|\\[nr]|\Z|[;&#])")
@@ -200,9 +210,7 @@ def _if_quoted(
     if quoted.end() == quoted.end(quoted.lastindex or 0) and not value[0].isalnum():
         return None
     certain = name[0] == "-"
-    sign = separator["sign"]
-    # In SQL a colon takes the value from elsewhere: PASSWORD :'pw'.
-    if sign and separator["close"] is None and sign[0] in " \t" and sign[-1] == ":":
+    if _is_talk(value, name, separator):
         return None
     match separator.lastgroup:
         case "comma":
@@ -225,6 +233,18 @@ def _if_quoted(
     if not certain or not holds_secret(promise, value):
         return None
     return promise.rule, *quoted.span(quoted.lastindex or 0)
+
+
+def _is_talk(value: str, name: str, separator: re.Match[str]) -> bool:
+    """Say whether a value in quotes is spoken of, stands elsewhere, or is the label of a field."""
+    # Mostly "pass" asks to hand something over: pass `--all`.
+    if separator.lastgroup == "blank" and name == "pass":
+        return not is_strong(value)
+    # In SQL a colon takes the value from elsewhere: PASSWORD :'pw'.
+    sign, pair = separator["sign"], separator["pair"]
+    if sign and separator["close"] is None and sign[0] in " \t" and sign[-1] == ":":
+        return True
+    return pair is not None and "text" in pair.lower() and not is_mixed(value)
 
 
 def _find_bare(
@@ -262,6 +282,11 @@ def _assigned(
 ) -> re.Match[str] | None:
     """Give the unquoted value after ``=`` or ``:``, unless it may be code or prose."""
     in_environment = sign == "=" and name.isupper()
+    if sign[0] == "%":
+        return _ENCODED.match(text, at)
+    if text[at : at + 1] == "{":
+        braced = _BRACED.match(text, at + 1)
+        return braced if braced and ";" in opening and is_strong(braced[0]) else None
     at_line_head = _is_line_head(opening, name)
     value = (_TO_BLANK if in_environment and at_line_head else _BARE).match(text, at)
     if value is None or in_environment or (sign == "=" and name[0] == "-"):
@@ -286,6 +311,8 @@ def _is_literal(
 ) -> bool:
     """Say whether letters without quotes are a value, and no variable, type or remark."""
     word = value[0]
+    if is_random(word):
+        return True
     plain = (word.islower() and "_" not in word) or is_jumbled(word)
     ends_line = _LINE_TAIL.match(text, value.end()) is not None
     at_line_head = _is_line_head(opening, name)
@@ -317,12 +344,20 @@ def _beside(text: str, at: int, promise: Named, name: str, opening: str) -> re.M
     if name[0] != "-":
         if is_configured(opening) or name == "requirepass":
             return value
-        proved = promise.rule == "password" or len(value[0]) >= SPOKEN_CHARS_MIN
-        return value if proved and is_strong(value[0]) else None
+        if promise.rule == "password" or len(value[0]) >= SPOKEN_CHARS_MIN:
+            told = is_strong(value[0]) or is_scrambled(value[0])
+            return value if told or _is_drawn(value[0], promise) else None
+        return value if _is_drawn(value[0], promise) else None
     if value[0].isupper() and value[0].isalpha():
         return None
     spoken = _LETTERS.fullmatch(value[0]) and not _FLAG_TAIL.match(text, value.end())
     return None if spoken else value
+
+
+def _is_drawn(value: str, promise: Named) -> bool:
+    """Say whether a spoken key or secret is one long number in hex or Base32."""
+    sure = promise.rule == "secret" or (promise.rule == "api-key" and promise.demand == "opaque")
+    return sure and _NUMBER.fullmatch(value) is not None and is_random(value)
 
 
 def _if_secret(value: re.Match[str] | None, promise: Named) -> Span | None:

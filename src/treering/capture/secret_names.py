@@ -55,6 +55,7 @@ _KEY_HEADS_STRONG: Final = word_set(
 _KEY_HEADS: Final = word_set(
     "signature encrypt decryption hmac webhook jwt aes crypto app service license client consumer"
     " admin subscription storage deploy integration openai anthropic stripe server session"
+    " application instrumentation ingestion functions host maps preshared unseal write activation"
 )
 _KEY_HEADS_DENIED: Final = word_set(
     "public primary foreign partition sort cache idempotency row object s3 map dict hot short arrow"
@@ -115,6 +116,8 @@ def named(name: str) -> Named | None:
         words.pop()
     if not words:
         return None
+    if words[-3:] == ["private", "key", "id"]:
+        return Named("api-key", "random")
     *heads, last = words
     if last.endswith("pass") and last[:-4] in _PASS_HEADS:
         heads, last = [*heads, last[:-4]], "pass"

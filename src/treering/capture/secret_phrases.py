@@ -9,13 +9,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from treering.capture.secret_assignments import Span
 from treering.capture.secret_names import named
-from treering.capture.secret_values import is_given, is_mixed, is_random, is_tangled
+from treering.capture.secret_values import is_dummy, is_given, is_mixed, is_random, is_tangled
 
 Check: TypeAlias = Callable[[str], bool]
 
 PHRASE_CHARS_MAX: Final = 128
 BARE_GROUP: Final = 3
 COOKIES_MAX: Final = 64
+COOKIE_CHARS_MIN: Final = 16
 COLUMNS_CHARS_MAX: Final = 320
 
 # Up to the flag of a command, on the same line.
@@ -69,6 +70,31 @@ PHRASES: Final = (
     Phrase("snmp", rf"{_ON}-[AX] "),
     Phrase("openssl", rf"{_ON}(?:-k |-pass(?:in|out)? [\"']?pass:)"),
     Phrase("freerdp|cmdkey", rf"{_ON}/p(?:ass)?:"),
+    Phrase(
+        "mkpasswd",
+        r"(?:[ ]-{1,2}\S{1,24}(?:[ =](?:sha|md5|bcrypt|yescrypt)\S{0,8})?){0,4}[ ]",
+        is_mixed,
+    ),
+    Phrase("rabbitmqctl", r"[ ](?:[\w-]{1,32}[ ]){0,3}(?:add_user|change_password)[ ]\S{1,64}[ ]"),
+    Phrase("ejabberdctl|prosodyctl", rf"{_ON}\S{{1,64}}[ ]\S{{1,64}}[ ]", is_mixed),
+    Phrase("schtasks", rf"{_ON}/(?:rp|RP)[ ]"),
+    Phrase("signtool|certutil", rf"{_ON}[/-]p[ ]", is_mixed),
+    Phrase("plink|pscp|psftp|putty", rf"{_ON}-pw[ ]"),
+    Phrase("winexe|rpcclient|smbmap|wmiexec", rf"{_ON}-U ?[\"']?[^\s%\"']{{1,64}}%"),
+    Phrase("unlock-keychain|import-keychain", rf"{_ON}-p[ ]"),
+    Phrase("add-generic-password|add-internet-password", rf"{_ON}-w[ ]"),
+    Phrase("lftp", rf"{_ON}-u[ ][\"']?[^\s,\"']{{1,64}},"),
+    Phrase("mc alias set|mc config host add", r"[ ]\S{1,64}[ ]\S{1,128}[ ]\S{1,64}[ ]"),
+    Phrase("wpa_passphrase", r"[ ](?:\"[^\"\n]{1,64}\"|'[^'\n]{1,64}'|[^\s\"']{1,64})[ ]"),
+    Phrase("setairportnetwork", r"[ ]\S{1,16}[ ](?:\"[^\"\n]{1,64}\"|\S{1,64})[ ]"),
+    Phrase("rar x|rar a|rar e", rf"{_ON}-h?p", is_mixed),
+    Phrase("-pass|-pass:", r"[ =:]?[\"']?pass:"),
+    Phrase("gh secret set", rf"{_ON}(?:-b|--body)[ =]?"),
+    Phrase("kubeadm", rf"{_ON}--token[ =]", bare=r"[a-z0-9]{6}\.[a-z0-9]{16}"),
+    Phrase("ootstrap token", r":?[ ]{1,2}", bare=r"[a-z0-9]{6}\.[a-z0-9]{16}"),
+    Phrase("nseal Key|nseal key", r"[ ]?[0-9]{0,2}[ ]?[:=][ ]{0,4}", is_random, _RANDOM_WORD),
+    Phrase("PASSWORD ", r"[a-z_]{2,32}[ ]=[ ]", is_mixed),
+    Phrase("--user|--auth|--creds|--login", r"[ =][\"']?[^\s:\"'$/]{1,64}:", is_no_port),
     Phrase("http -a|https -a", r"[ =]?[\"']?[^\s:\"'$]{1,64}:"),
     Phrase("htpasswd", rf"{_ON}-[a-zA-Z]{{0,3}}b[a-zA-Z]{{0,3}}\s\S{{1,128}}\s\S{{1,64}}\s"),
     Phrase("net use", rf"(?:r[ ]\S{{1,64}}[ ]|{_ON}/user:\S{{1,64}}[ ])", is_mixed),
@@ -89,6 +115,9 @@ PHRASES: Final = (
         r"\s{1,4}(?i:with\s\S{1,40}\s)?(?i:by)\s{1,4}(?i:password\s)?",
         bare=r"[^\s\"'`:@;,$<(-][^\s\"'`;,]{2,127}",
         bare_check=is_mixed,
+    ),
+    Phrase(
+        "SET PASSWORD|Set password|set password", r"[^\n=]{0,80}=\s{0,4}(?i:password\()?", bare=""
     ),
     Phrase("login(|Client(|connect(", r"\s{0,4}", is_random, ""),
     Phrase("Client(", _FIRST_OF_TWO, is_random, ""),
@@ -129,6 +158,7 @@ _COOKIE: Final = re.compile(
     r"[{, \"']{0,4}(?P<name>[\w.$!#%*+^-]{1,96})(?:=|[\"'][ ]?:[ ]?[\"'])"
     r"(?P<value>[^\s;,\"'`\\<>]{0,4096}+)(?:;[ ]?|[\"'],|(?P<end>))"
 )
+_SESSION: Final = re.compile(r"(?i:sess|sid\b|auth|token|jwt|remember)")
 _STORED: Final = re.compile(
     r"\t/[^\t\n]{0,128}\t(?:TRUE|FALSE)\t[0-9]{1,16}\t[^\t\n]{1,96}\t(\S{16,4096})"
 )
@@ -146,12 +176,20 @@ def find_cookie(text: str, start: int, end: int) -> Span | None:
         if cookie is None:
             break
         value = cookie["value"]
-        if len(value) >= 16 and is_random(value.replace("%", "")) and cookie["name"][:3] != "_ga":
+        if len(value) >= COOKIE_CHARS_MIN and _opens_session(cookie["name"], value):
             first, last = first or cookie.start("value"), cookie.end("value")
         at = cookie.end()
         if cookie["end"] is not None:
             break
     return ("cookie", first, last) if last else None
+
+
+def _opens_session(name: str, value: str) -> bool:
+    """Say whether a cookie was drawn by a machine to tell who asks, not to count visitors."""
+    if name.startswith("_ga"):
+        return False
+    letters = _SESSION.search(name) is not None and value.isalnum() and not is_dummy(value)
+    return letters or is_random(value.replace("%", ""))
 
 
 def find_stored_cookie(text: str, _start: int, end: int) -> Span | None:
@@ -254,32 +292,6 @@ def find_pgpass(text: str, start: int, end: int) -> Span | None:
     return ("password", *found.span(1)) if found and is_given(found[1]) else None
 
 
-FOREIGN: Final = (
-    "Mot de passe|mot de passe|contraseña|Contraseña|пароль|Пароль|密码|密碼|パスワード|비밀번호"
-    "|senha|Senha|Kennwort|kennwort|wachtwoord|Wachtwoord|hasło|Hasło|lösenord|Lösenord|adgangskode"
-    "|heslo|Heslo|salasana|Salasana|jelszó|şifre|Şifre|parola d'ordine|كلمة المرور|סיסמה|पासवर्ड"
-)
-_FOREIGN: Final = re.compile(
-    r"(?:\*\*)?[\"'`]?[ ]?"
-    r"(?:[:\uff1a=]|[ ](?:est|es|é|ist|is|это|e)[ ]|是|は)(?:\*\*)?[ ]{0,2}[\"'`«“]?"
-    r"([^\s\"'`«»“”<>\uff0c。,;]{5,128})"
-)
-
-
-def find_foreign(text: str, _start: int, end: int) -> Span | None:
-    """Find a password beside the word for it in another language."""
-    found = _FOREIGN.match(text, end)
-    if found is None:
-        return None
-    value = found[1].rstrip(".:")
-    digit = any(character.isdigit() for character in value)
-    return (
-        ("password", found.start(1), found.start(1) + len(value))
-        if digit and is_mixed(value)
-        else None
-    )
-
-
 _WEBHOOK: Final = re.compile(r"(?:s|b2)?/((?:[A-Za-z0-9_-]{0,64}/)?[A-Za-z0-9@/_-]{32,512})")
 _SIGNATURE: Final = re.compile(r"[A-Za-z0-9%+/=_-]{32,512}")
 
@@ -305,3 +317,24 @@ def find_code(text: str, start: int, end: int) -> Span | None:
         return None
     found = _CODE.match(text, end)
     return ("token", *found.span()) if found and is_random(found[0]) else None
+
+
+_MANIFEST: Final = re.compile(
+    r"(?:\n|\\n|\A)(?:data|stringData):[ ]{0,2}"
+    r"((?:(?:\n|\\n)[ ]{1,8}[\w.-]{1,128}:[ ]{1,2}[^\n\\]{1,8192}){1,32})"
+    r"|\"(?:data|stringData)\":\s{0,4}\{([^{}]{1,8192})\}"
+)
+_ENTRY: Final = re.compile(r":\s{0,4}[\"']?([A-Za-z0-9+/_=-]{8,8192})(?=[\"'\s\\,]|\Z)")
+MANIFEST_CHARS_MAX: Final = 4_096
+
+
+def find_manifest(text: str, start: int, end: int) -> Span | None:
+    """Find what a ``Secret`` of Kubernetes holds, from its first value to its last."""
+    found = _MANIFEST.search(text, end, end + MANIFEST_CHARS_MAX) or _MANIFEST.search(
+        text, max(0, start - MANIFEST_CHARS_MAX), start
+    )
+    if found is None or found.lastindex is None:
+        return None
+    entries = _ENTRY.finditer(text, *found.span(found.lastindex))
+    values = [entry.span(1) for entry in entries if is_mixed(entry[1])]
+    return ("secret", values[0][0], values[-1][1]) if values else None

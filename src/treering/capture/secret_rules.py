@@ -5,21 +5,21 @@ so the work grows with the text and not with the number of rules.
 """
 
 import re
+import string
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from treering.capture.secret_assignments import Span, find_named
 from treering.capture.secret_families import FAMILIES, START, STOP
 from treering.capture.secret_phrases import (
-    FOREIGN,
     PHRASES,
     find_code,
     find_cookie,
     find_echoed,
     find_expected,
-    find_foreign,
     find_here_string,
     find_inserted,
+    find_manifest,
     find_pgpass,
     find_phrase,
     find_signature,
@@ -27,6 +27,7 @@ from treering.capture.secret_phrases import (
     find_webhook,
     is_before_tab,
 )
+from treering.capture.secret_speech import SPOKEN
 from treering.capture.secret_values import (
     NOT_AFTER_MASK,
     is_dummy,
@@ -40,6 +41,7 @@ Locate: TypeAlias = Callable[[str, int, int], Span | None]
 
 KEY_BLOCK_CHARS_MAX: Final = 16_384
 NEAR_CHARS_MAX: Final = 200
+LABEL_CHARS_MAX: Final = 24
 # Each of the 384 characters before the @ takes at most six bytes in JSON.
 URL_BYTES_MAX: Final = 6 * 400
 
@@ -79,7 +81,13 @@ _BASE64_LINES: Final = re.compile(
 _BROKEN: Final = re.compile(r"[A-Za-z0-9_-]{8,512}+(\r?\n[ \t]{0,8})[A-Za-z0-9_-]{8,512}+")
 _BASE64_RUN: Final = re.compile(r"[A-Za-z0-9+/=]{16}")
 _PUTTY_KEY: Final = re.compile(r":[ ]?[0-9]{1,3}((?:(?:\r?\n|\\n)[A-Za-z0-9+/=]{16,128}+){1,128}+)")
+_ALPHANUMERIC: Final = string.ascii_letters + string.digits
 _MAILCHIMP: Final = re.compile(rf"{START}[a-f0-9]{{32}}-us[0-9]{{1,2}}{STOP}")
+_NEW_RELIC: Final = re.compile(rf"{START}[a-f0-9]{{36}}NRAL{STOP}")
+_LABELLED: Final = re.compile(
+    rf"{START}[A-Za-z][A-Za-z0-9]{{0,23}}_(?:live|prod|pat|sk)_"
+    r"((?=[A-Za-z0-9-]{0,64}[0-9])[A-Za-z0-9-]{20,256})"
+)
 _TERRAFORM: Final = re.compile(rf"{START}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_-]{{60,80}}")
 _URL: Final = re.compile(
     r"://(?:([^\s:@/?#\"'<>\\]{0,128}):([^\s@\"'<>/\\]{1,256})|([A-Za-z0-9_-]{20,256}))@(?=[\w\[$%{.-])"
@@ -87,12 +95,12 @@ _URL: Final = re.compile(
 # What documentation shows, where it shows it; a real account called "user" lives elsewhere.
 _URL_EXAMPLE: Final = re.compile(
     r"://(?i:user|username):(?i:pass|password|passwd)@"
-    r"(?:localhost|127\.0\.0\.1|\[::1\]|host|hostname|(?:[\w-]{1,32}\.){0,3}example(?:\.(?:com|org|net))?)"
+    r"(?i:localhost|127\.0\.0\.1|\[::1\]|host|hostname|(?:[\w-]{1,32}\.){0,3}example(?:\.(?:com|org|net))?)"
     r"(?![\w.-])"
 )
-_AWS_PAIR: Final = re.compile(
-    r"A[KS]IA[A-Z0-9]{16}[\"']?(?:[ ]{0,8}[,;:|\t/]|[ \r\n])[\s\"']{0,16}"
-    r"([A-Za-z0-9/+]{40})(?![\w/+=])"
+_KEY_PAIR: Final = re.compile(
+    r"(?:A[KS]IA[A-Z0-9]{16}|GOOG1[A-Z0-9]{19,60}|LTAI[A-Za-z0-9]{12,26}|AKID[A-Za-z0-9]{13,36})"
+    r"[\"']?(?:[ ]{0,8}[,;:|\t/]|[ \r\n])[\s\"']{0,16}([A-Za-z0-9/+]{30,40})(?![\w/+=])"
 )
 _AIRTABLE: Final = re.compile(START + r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}" + STOP)
 _HEADER: Final = re.compile(
@@ -106,7 +114,7 @@ _HEADER: Final = re.compile(
     (?P<value>[A-Za-z0-9+/_.~=:-]{8,4096}+)(?!\()""",
     re.VERBOSE,
 )
-_BEARER: Final = re.compile(r"[ ]{1,4}([A-Za-z0-9+/_.~=-]{16,4096})")
+_BEARER: Final = re.compile(r",?[ ]{1,4}([A-Za-z0-9+/_.~=-]{16,4096})")
 _TELEGRAM: Final = re.compile(
     rf"{NOT_AFTER_MASK}(?<![0-9])[0-9]{{8,10}}:AA[A-Za-z0-9_-]{{33}}{STOP}"
 )
@@ -148,9 +156,9 @@ def _family(name: str, keywords: str, body: str) -> Rule:
     return Rule(name, tuple(words), locate)
 
 
-def _aws_pair(text: str, start: int, _end: int) -> Span | None:
-    """Find the secret that stands beside its id, as in the file that AWS offers to download."""
-    found = _AWS_PAIR.match(text, start)
+def _key_pair(text: str, start: int, _end: int) -> Span | None:
+    """Find the secret that stands beside its id, as in the file that a cloud offers to download."""
+    found = _KEY_PAIR.match(text, start)
     return ("aws", *found.span(1)) if found and is_tangled(found[1].replace("/", "")) else None
 
 
@@ -208,6 +216,22 @@ def _putty_key(text: str, _start: int, end: int) -> Span | None:
 def _mailchimp(text: str, start: int, _end: int) -> Span | None:
     found = _MAILCHIMP.match(text, max(0, start - 32))
     return None if found is None else ("mailchimp", *found.span())
+
+
+def _new_relic(text: str, start: int, _end: int) -> Span | None:
+    found = _NEW_RELIC.match(text, max(0, start - 36))
+    return None if found is None else ("newrelic", *found.span())
+
+
+def _labelled(text: str, start: int, _end: int) -> Span | None:
+    """Find a token of a newer family, whose maker mostly says what it is: ``acme_live_…``."""
+    found = _LABELLED.match(text, start - _word_before(text, start))
+    return ("token", *found.span()) if found and not is_dummy(found[1]) else None
+
+
+def _word_before(text: str, start: int) -> int:
+    before = text[max(0, start - LABEL_CHARS_MAX) : start]
+    return len(before) - len(before.rstrip(_ALPHANUMERIC))
 
 
 def _terraform(text: str, start: int, _end: int) -> Span | None:
@@ -277,11 +301,13 @@ _SHORT: Final = tuple(
 
 SECRET_RULES: Final = (
     # Before the family of its id, which would hide the place where it begins.
-    Rule("aws", ("AKIA", "ASIA"), _aws_pair),
+    Rule("aws", ("AKIA", "ASIA", "GOOG1", "LTAI", "AKID"), _key_pair),
     *(_family(*family) for family in FAMILIES),
     Rule("private-key", ("-----BEGIN",), _private_key),
     Rule("private-key", ("Private-Lines",), _putty_key),
     Rule("mailchimp", ("-us1", "-us2", "-us3", "-us4", "-us5", "-us6"), _mailchimp),
+    Rule("newrelic", ("NRAL",), _new_relic),
+    Rule("token", ("_live_", "_prod_", "_pat_", "_sk_"), _labelled),
     Rule("terraform", (".atlasv1.",), _terraform),
     Rule("telegram", (":AA",), _telegram),
     Rule("airtable", ("pat",), _airtable, is_called=_has_dot),
@@ -297,7 +323,11 @@ SECRET_RULES: Final = (
     Rule("here-string", ("<<<",), find_here_string, is_generic=True),
     Rule("expected", ("expect ",), find_expected, is_generic=True),
     Rule("pgpass", (":5432:", ":5433:", ":6432:", ":*:"), find_pgpass, is_generic=True),
-    Rule("foreign", tuple(FOREIGN.split("|")), find_foreign, is_generic=True),
+    Rule("manifest", ("kind: Secret", 'kind":"Secret"', 'kind": "Secret"'), find_manifest),
+    *(
+        Rule(name, tuple(keywords.split("|")), locate, is_generic=True)
+        for name, keywords, locate in SPOKEN
+    ),
     Rule("webhook", ("webhook",), find_webhook, is_generic=True),
     Rule("signature", ("ignature=",), find_signature, is_generic=True),
     Rule("code", ("code=",), find_code, is_generic=True),

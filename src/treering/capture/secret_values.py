@@ -8,11 +8,15 @@ PASSPHRASE_WORDS_MAX: Final = 8
 MIXED_CHARS_MIN: Final = 5
 RANDOM_CHARS_MIN: Final = 12
 NUMBER_DIGITS_MIN: Final = 16
+LETTERS_MIN: Final = 20
 WORD_CHARS_MIN: Final = 4
 JUMBLED_CHARS_MIN: Final = 10
 JUMBLED_PARTS_MIN: Final = 4
 JUMBLED_PART_CHARS_MAX: Final = 3.6
 """The words of a name are longer, on the average."""
+SCRAMBLED_CHARS_MIN: Final = 8
+SCRAMBLED_PART_CHARS_MAX: Final = 2.8
+"""So are the words of an expression of code, abbreviations and numbers among them."""
 DENSE_CHARS_MIN: Final = 32
 DIFFERENT_CHARS_MIN: Final = 5
 JUDGED_CHARS_MAX: Final = 128
@@ -47,7 +51,7 @@ _PLACEHOLDER: Final = re.compile(
     | (?:change|replace|fix)[-_ ]?(?:(?:me|it)(?:[-_!.]\S*)?|(?:this|with)\S*)
     | (?:required|nullable|sometimes|optional)[|,;]\S*|to[-_]?do|tbd|placeholder\S*
     | example|sample|dummy|fake|foo|bar|baz|foobar
-    | (?:your|insert|enter)[-_ .]\S*|your[a-z]*
+    | (?:your|insert|enter)[-_ .]\S*|your[a-z]*|enter
     | (?:my|the|some|a|test)[-_](?:super[-_])?
       (?:api|secret|password|token|key|access|auth|client)\S*
     | \S*[-_](?:here|placeholder|example)|(?-i:\S*EXAMPLE(?:KEY|TOKEN)?)
@@ -55,7 +59,7 @@ _PLACEHOLDER: Final = re.compile(
     | [\[<({].*[\])>}]
     | [\^~<>=v]{0,2}[0-9]{1,5}\.[0-9x]{1,5}(?:\.[\w+-]{1,24}){0,4}|(?:\\?u[0-9a-f]{4}|\\)+
     | \$[{(].*|\$\{?\w+\}?|\$env:\w+|%\w+%|%env\(\w+\)%
-    | %[sdvqr]|%\(\w+\)s|\{\{.*|\#\{.*|[:@]\w+|\{[\w.]*\}\S*
+    | @@\w+@@|%[sdvqr]|%\(\w+\)s|\{\{.*|\#\{.*|[:@]\w+|\{[\w.]*\}\S*
     )[.,;:!]?""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -87,6 +91,7 @@ _STRONG_SET: Final = re.compile(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])(?=[\w\s]{0,64}[^\w\s])"
 )
 _PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+_RUNS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _TANGLED: Final = re.compile(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[A-Za-z0-9_+=-]{20,512}\Z"
 )
@@ -106,6 +111,11 @@ _SENTENCE_WORDS: Final = word_set(
     " le la votre ihr neues nuevo nueva nova"
 )
 
+
+SEED_STOP_WORDS: Final = word_set(
+    "the and for are not with was from has but which were been into their them than then they"
+)
+"""Words of sentences that no list of words for wallets holds."""
 
 _STATES: Final = word_set(
     "accepted absent blank changed complex configured confidential correct denied different"
@@ -156,6 +166,15 @@ def is_jumbled(value: str) -> bool:
     return len(parts) >= JUMBLED_PARTS_MIN and len(value) <= JUMBLED_PART_CHARS_MAX * len(parts)
 
 
+def is_scrambled(value: str) -> bool:
+    """Say whether small letters, capitals and digits change too often for names of code."""
+    if len(value) < SCRAMBLED_CHARS_MIN or value.islower() or value.isupper() or "_" in value:
+        return False
+    runs = _RUNS.findall(value[:JUDGED_CHARS_MAX])
+    chars = sum(map(len, runs))
+    return len(runs) >= JUMBLED_PARTS_MIN and chars <= SCRAMBLED_PART_CHARS_MAX * len(runs)
+
+
 def is_dense(value: str) -> bool:
     """Say whether ``value`` is drawn from all characters, blanks among them, and is no sentence."""
     return (
@@ -179,9 +198,7 @@ def is_mixed(value: str) -> bool:
         len(value) >= MIXED_CHARS_MIN
         and is_given(value)
         and _LETTER.search(value) is not None
-        and not value.rstrip(".,:;!?").isalpha()
-        and not _CODE.fullmatch(value)
-        and (_DIGIT.search(value) is not None or not _WORDY.fullmatch(value))
+        and (is_scrambled(value) or _is_no_name(value))
     )
 
 
@@ -190,9 +207,11 @@ def is_random(value: str) -> bool:
     value = value[:JUDGED_CHARS_MAX]
     return (
         len(value) >= RANDOM_CHARS_MIN
-        and _DIGIT.search(value) is not None
         and _LETTER.search(value) is not None
-        and not _PLAIN.fullmatch(value)
+        and (
+            (_DIGIT.search(value) is not None and not _PLAIN.fullmatch(value))
+            or (len(value) >= LETTERS_MIN and is_scrambled(value))
+        )
         and not _DATE.match(value)
         and not _DUMMY.search(value)
         and " " not in value
@@ -214,7 +233,7 @@ def is_seed(value: str) -> bool:
     """Say whether ``value`` is a seed of a wallet, in words, or of one-time codes, in Base32."""
     if _BASE32.fullmatch(value):
         return _DIGIT.search(value) is not None
-    return _SEED_WORDS.fullmatch(value) is not None and _SENTENCE_WORDS.isdisjoint(value.split())
+    return _SEED_WORDS.fullmatch(value) is not None and SEED_STOP_WORDS.isdisjoint(value.split())
 
 
 def is_passphrase(value: str) -> bool:
@@ -238,7 +257,7 @@ def is_passphrase(value: str) -> bool:
 def is_code(value: str) -> bool:
     """Say whether an unquoted ``value`` is an expression such as ``settings.token``."""
     value = value[:JUDGED_CHARS_MAX]
-    return _CODE.fullmatch(value) is not None and not is_random(value)
+    return _CODE.fullmatch(value) is not None and not is_scrambled(value) and not is_random(value)
 
 
 def is_strong(value: str) -> bool:
@@ -251,6 +270,15 @@ def is_dummy(body: str) -> bool:
     body = body[:JUDGED_CHARS_MAX]
     few = len(body) >= RANDOM_CHARS_MIN and len(set(body)) < DIFFERENT_CHARS_MIN
     return few or _DUMMY.search(body) is not None
+
+
+def _is_no_name(value: str) -> bool:
+    """Say whether ``value`` is no word, no expression, and no words joined by punctuation."""
+    return (
+        not value.rstrip(".,:;!?").isalpha()
+        and not _CODE.fullmatch(value)
+        and (_DIGIT.search(value) is not None or not _WORDY.fullmatch(value))
+    )
 
 
 def _is_path(value: str) -> bool:

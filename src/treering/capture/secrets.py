@@ -227,11 +227,14 @@ class Guard:
 def _fields(value: dict[str, Json], name: str) -> Iterator[tuple[str, Json, str]]:
     """Give each key, its item and the name that item goes by.
 
-    {"name": …, "value": …} is a pair, and {"password": {"value": …}} names its value.
+    {"name": …, "value": …} is a pair, and {"password": {"value": …}} names its value. So is
+    {"selector": …, "text": …}, by which an agent types into a form.
     """
     pair = value.get("name") or value.get("key") or name
+    form = value.get("selector") or value.get("element")
     for key, item in value.items():
-        yield key, item, pair if key == "value" and pair and isinstance(pair, str) else key
+        given = pair if key == "value" else form if key == "text" else None
+        yield key, item, given if given and isinstance(given, str) else key
 
 
 def _items(value: list[Json], name: str) -> Iterator[tuple[Json, str]]:

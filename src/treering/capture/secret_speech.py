@@ -1,0 +1,200 @@
+"""Secrets that people tell: passwords in many languages, accounts, one-time codes, wallet words.
+
+A sentence proves less than a setting, so a password must look like one to be found here.
+"""
+
+import re
+from typing import Final
+
+from treering.capture.secret_assignments import Span
+from treering.capture.secret_values import (
+    SEED_STOP_WORDS,
+    is_given,
+    is_jumbled,
+    is_mixed,
+    is_random,
+    is_scrambled,
+)
+
+BEFORE_CHARS_MAX: Final = 160
+
+_PASSWORD: Final = r"[^\s\"'`«»“”‘’「」<>(),;\u0080-\U0010ffff]{5,128}"  # noqa: S105
+_IS: Final = (
+    r"(?:is|est|es|é|è|ist|lautet|lauten|это|e|to|jest|är|er|on|je|este|là|adalah|ialah|είναι"
+    r"|yra|ir|olarak|are|sind|sont|son|sono|são|zijn)"
+)
+_LINK: Final = (
+    rf"(?:[ ]?(?:[:：=]|—|–|->|→)|[ ]{_IS}[ ]?:?(?=[ ])|[是为為]|は|が|[는은가])[ ]{{0,2}}"
+)
+
+TOLD: Final = (
+    "Mot de passe|mot de passe|mdp|MDP|contraseña|Contraseña|contrasenya|mi clave|tu clave"
+    "|su clave|clave de acceso|la clave|La clave|Clave:|clave:|senha|Senha"
+    "|palavra-passe|Palavra-passe"
+    "|parola d'ordine|parola|Parola|Passwort|passwort|Kennwort|kennwort|wachtwoord|Wachtwoord"
+    "|hasło|Hasło|hasła|Hasła|heslo|Heslo|lozinka|Lozinka|geslo|Geslo|lösenord|Lösenord|passord"
+    "|Passord|adgangskode|Adgangskode|salasana|Salasana|lykilorð|Lykilorð|jelszó|Jelszó|jelszav"
+    "|şifre|Şifre|пароль|Пароль|пароля|парола|Парола|лозинка|Лозинка|slaptažodis|Slaptažodis"
+    "|parool|Parool|κωδικός|Κωδικός|κωδικος|كلمة المرور|كلمة السر|رمز عبور|گذرواژه|סיסמה|סיסמא"
+    "|पासवर्ड|পাসওয়ার্ড|รหัสผ่าน|mật khẩu|Mật khẩu|kata sandi|Kata sandi|katalaluan|密码|密碼|口令"
+    "|パスワード|暗証|비밀번호|암호"
+)
+_TOLD: Final = re.compile(
+    r"[a-zа-яäåæøéíőúışğčžýłęąò]{0,6}(?:\*\*)?[\"'`]?"
+    rf"(?:(?:[ ][^\s:：=\"'`]{{1,24}}){{0,4}}?{_LINK}|(?P<beside>[ ]))(?:\*\*)?[\"'`«“„「]?"
+    rf"(?P<value>{_PASSWORD})"
+)
+_BESIDE_CHARS_MIN: Final = 6
+
+
+def find_told(text: str, _start: int, end: int) -> Span | None:
+    """Find a password beside the word for it, in one of many languages."""
+    found = _TOLD.match(text, end)
+    if found is None:
+        return None
+    value = found["value"].rstrip(".:?)")
+    if found["beside"] and len(value) < _BESIDE_CHARS_MIN:
+        return None
+    return _if_password(value, found.start("value"))
+
+
+KEYS_TOLD: Final = (
+    "clé API|clé d'API|clé secrète|clave API|clave de API|clave secreta|chave API|chave de API"
+    "|chave da API|chiave API|API-Schlüssel|API Schlüssel|API-sleutel|klucz API|API-klucz|klíč API"
+    "|API-nyckel|API-nøgle|API anahtarı|ключ API|API-ключ|API ключ|секретный ключ|API密钥|密钥|金鑰"
+    "|令牌|APIキー|トークン|API 키|API키|토큰|токен|Токен|jeton|Zugriffstoken|token de acceso"
+)
+_KEY_TOLD: Final = re.compile(
+    rf"[a-zа-я]{{0,4}}(?:[ ][^\s:：=\"'`]{{1,24}}){{0,3}}?{_LINK}[\"'`«“„「]?"
+    r"(?P<value>[A-Za-z0-9_+/=.~-]{16,512})"
+)
+
+
+def find_key_told(text: str, _start: int, end: int) -> Span | None:
+    """Find a key or token beside the word for it in another language than English."""
+    found = _KEY_TOLD.match(text, end)
+    return ("token", *found.span("value")) if found and is_random(found["value"]) else None
+
+
+USED: Final = (
+    "as the password|as password|as the new password|as your password|as my password|as pw"
+    "|as the root password|as the admin password|as a password|als Passwort|als Kennwort"
+    "|comme mot de passe|como contraseña|como senha|come password|als wachtwoord|jako hasło"
+    "|в качестве пароля|olarak ayarla|şifresiyle|を入力|作为密码|로 설정"
+)
+_USED: Final = re.compile(rf"(?<![^\s\"'`«“「])({_PASSWORD})[\"'`»”」]?[ ]?\Z")
+
+
+def find_used(text: str, start: int, _end: int) -> Span | None:
+    """Find what stands before ``as the password``."""
+    found = _USED.search(text, max(0, start - BEFORE_CHARS_MAX), start)
+    return _if_password(found[1], found.start(1)) if found else None
+
+
+ACCOUNTS: Final = (
+    "og in with|ogin with|ign in with|redentials|reds|ogin is|ogin details"
+    "|Zugangsdaten|Anmeldedaten|dentifiants|redenciales|redenziali|redenciais"
+    "|nloggegevens|ane logowania|четные данные|чётные данные|огин|账号|帳號|アカウント|계정"
+    "|sername/password|ser/pass|ogin/password"
+)
+_ACCOUNT: Final = re.compile(
+    rf"(?:[ ](?:for|to|für|pour|para|per)[ ][^\n:]{{1,40}}?)?(?:[ ]{_IS})?[ ]?[:：]?[ ]{{0,2}}"
+    r"[\"'`(]?[\w.@+-]{1,64}[\"'`]?(?:[ ]/[ ]|:[ ]?|,[ ]|[ ](?:and|und|et|y|e|with|mit)[ ])"
+    rf"[\"'`]?(?P<value>(?![/$@]){_PASSWORD})"
+)
+
+
+def find_account(text: str, _start: int, end: int) -> Span | None:
+    """Find the second of a name and a password: ``log in with admin / …``."""
+    found = _ACCOUNT.match(text, end)
+    if found is None or "://" in found[0]:
+        return None
+    return _if_password(found["value"].rstrip(".)"), found.start("value"))
+
+
+CODES: Final = (
+    "erification code|ecurity code|ogin code|uthentication code|ccess code|onfirmation code"
+    "|ign-in code|asscode|ne-time code|ne-time password|nter code|nter the code|OTP|2FA code"
+    "|MFA code|TOTP code|2FA|PIN:|PIN |PIN=|pin: |pin is|PIN-Code|estätigungscode|erifizierungscode"
+    "|icherheitscode|ode de vérification|ode de confirmation|ódigo de verificación"
+    "|ódigo de seguridad"
+    "|ódigo de verificação|ódigo de confirmação|odice di verifica|erificatiecode|od weryfikacyjny"
+    "|oğrulama kodu|од подтверждения|од из СМС|ověřovací kód|erifieringskod|验证码|驗證碼"
+    "|認証コード|確認コード|인증번호|인증 코드|mã xác"
+)
+_CODE: Final = re.compile(
+    rf"(?:[ ](?:minh|code|PIN))?(?:[ ]?[:：=]|[ ]?{_IS}\b:?|[是为為]|は|는|은|[ ][—–-])?"
+    r"[ ]{0,2}[\"'`]?(?:G-)?"
+    r"([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})(?![\w%]|[.,:/-][0-9])"
+)
+_CODE_BEFORE: Final = re.compile(
+    r"(?<![\w.:/#-])(?:G-)?([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})"
+    r"[ ](?:is|as|ist|est|es|è|é|als|come|como|comme|jako|to)[ ][^\n0-9]{0,40}\Z"
+)
+
+
+def find_one_time_code(text: str, start: int, end: int) -> Span | None:
+    """Find the digits of a one-time code or a PIN, after the word for it or before it."""
+    if text[start].isupper() and text[start - 1 : start].isalnum():
+        return None
+    found = _CODE.match(text, end) or _CODE_BEFORE.search(
+        text, max(0, start - BEFORE_CHARS_MAX), start
+    )
+    return ("password", *found.span(1)) if found else None
+
+
+RECOVERY: Final = (
+    "ecovery code|ackup code|cratch code|mergency code|iederherstellungscode|odes de secours"
+    "|ódigos de respaldo|ódigo de recuperación|恢复代码|备用码|バックアップコード"
+)
+_RECOVERY_CODE: Final = (
+    r"(?:(?=[A-Za-z-]{0,40}[0-9])[A-Za-z0-9]{4,10}(?:-[A-Za-z0-9]{4,10}){1,7}|[0-9]{4}[ ][0-9]{4}"
+    r"|(?=[a-z]{0,9}[0-9])[a-z0-9]{8,10}|[0-9]{8})"
+)
+_RECOVERY: Final = re.compile(
+    r"s?(?:[ ](?:is|are)|[ ]?[:：=])?[\s\"'`-]{0,6}"
+    rf"({_RECOVERY_CODE}(?:[\s,\"'`]{{1,8}}{_RECOVERY_CODE}){{0,20}})(?![\w-])"
+)
+
+
+def find_recovery_codes(text: str, _start: int, end: int) -> Span | None:
+    """Find the codes that open an account whose second factor is lost, first to last."""
+    found = _RECOVERY.match(text, end)
+    return ("password", *found.span(1)) if found and is_given(found[1]) else None
+
+
+SEEDS: Final = (
+    "mnemonic|Mnemonic|MNEMONIC|phrase|Phrase|PHRASE|wallet|Wallet|WALLET|seed|Seed|SEED"
+    "|助记词|助記詞|シードフレーズ|니모닉|frase|Frase|сид-фраз|Сид-фраз|seed-фраз"
+)
+_SEED: Final = re.compile(
+    r"[^\n]{0,40}?[\s:=\"'`：]"
+    r"((?:[a-z]{3,8}[ ]){11,23}[a-z]{3,8}|(?:[0-9]{1,2}[.):]?[ ]?[a-z]{3,8}[,;]?\s{0,2}){12,24})"
+    r"(?![a-z])"
+)
+
+
+def find_seed(text: str, _start: int, end: int) -> Span | None:
+    """Find the twelve or more words that open a wallet."""
+    found = _SEED.match(text, end)
+    if found is None or not SEED_STOP_WORDS.isdisjoint(found[1].split()):
+        return None
+    return "seed", *found.span(1)
+
+
+def _if_password(value: str, start: int) -> Span | None:
+    digit = any(character.isdigit() for character in value)
+    told = (digit and is_mixed(value)) or is_jumbled(value) or is_scrambled(value)
+    return ("password", start, start + len(value)) if told and is_given(value) else None
+
+
+SPOKEN: Final = (
+    ("told", TOLD, find_told),
+    ("told", KEYS_TOLD, find_key_told),
+    ("used", USED, find_used),
+    ("account", ACCOUNTS, find_account),
+    ("code", CODES, find_one_time_code),
+    ("code", RECOVERY, find_recovery_codes),
+    ("seed", SEEDS, find_seed),
+)
+"""What a rule is called, the words that call it, and how it finds the secret."""
