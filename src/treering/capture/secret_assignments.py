@@ -6,7 +6,8 @@ sure we are that it is a value and not code or prose.
 """
 
 import re
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
 
 from treering.capture.secret_contexts import (
     RECORD_CHARS_MAX,
@@ -16,6 +17,7 @@ from treering.capture.secret_contexts import (
     is_set_by_call,
 )
 from treering.capture.secret_names import (
+    NAMES_CACHED_MAX,
     PIN_DIGITS_MIN,
     VALUE_CHARS_MAX,
     Named,
@@ -32,13 +34,16 @@ from treering.capture.secret_values import (
     is_word,
 )
 
+Doubt: TypeAlias = Literal["no-name", "tangled"]
 Span: TypeAlias = tuple[str, int, int]
 """The rule that found a secret, and the offsets of the secret itself."""
 
 NAME_CHARS_MAX: Final = 48
+WORD_CHARS_MAX: Final = 40
 BARE_CHARS_MAX: Final = 1_024
 NUMBER_DIGITS_MIN: Final = 6
 SPOKEN_CHARS_MIN: Final = 20
+TOLD_CHARS_MIN: Final = 8
 
 _NAME_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _SEPARATOR: Final = re.compile(
@@ -51,15 +56,16 @@ _SEPARATOR: Final = re.compile(
         default[ ]{0,16}=[ ]{0,4}
       | (?:[ ]--type[ ]\w{1,24})?[ ]--(?:value|body|secret-string)[ =])
     | (?P<typed>\)\.(?:type|fill|sendKeys|send_keys)\()
-    | (?P<sign>\]?[ \t]{0,40}
+    | (?P<sign>(?:\[[0-9]{0,4}\]|\])?[ \t]{0,40}
         (?::[ ]?(?:str|string|String|SecretStr)[ ]?=(?!=)
         | :[ ]?(?:&(?:'static[ ])?)?[A-Za-z][\w.]{0,30}(?:[<\[][\w., |]{1,30}[>\]])?
           (?:[ ]?\|[ ]?\w{1,20})?[ ]?=(?=[ ]?[A-Za-z]?["'`])
         | (?:string|\[\]byte)[ ]?=(?!=)
-        | ::(?=[A-Za-z0-9_+/=-]{20})
-        | =>|->(?=[ ])|<-|%3[Dd]|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
+        | ::[ ]?(?=[A-Za-z0-9_+/=-]{16})
+        | As[ ]String[ ]?=
+        | =>|->(?=[ ])|<-|%3[Dd]|\|\|=|\?{1,2}=|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
       [ \t]{0,16}(?:!(?:unsafe|!?str|!?binary)[ ])?)
-    | (?P<comma>,\s{0,16}|[ ](?:\|\||\?\?|or)[ ])
+    | (?P<comma>,\s{0,16}(?:with:[ ])?|[ ](?:\|\||\?\?|or)[ ]|\][\n](?=[\"']))
     | (?P<prose>(?:[ ](?:for|für|pour|para|per|del?|des|der|du|d[aio])[ ][\w .@-]{1,40}?
           (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)
         | [ ](?:at|in|on|of|to|is|was|auf|im|am|à|en|no|na)[ ][\w .@-]{1,40}?
@@ -67,12 +73,14 @@ _SEPARATOR: Final = re.compile(
         | [ ]from[ ]\S{1,40}(?=[ ]to[ ]))?
         (?:(?:[ ](?:is|was|has[ ]been|been|set|reset|changed|updated|rotated)){0,4}
           [ ](?:is|was|to|est?|ist|lautet|é|è)(?:[ ]now)?:?|:)(?:[ ]{1,2}|(?=\r?\n))
+      | [ ](?:generated|created|issued|received|returned|value)(?:[ ]is)?:?[ ]{1,2}
+      | [ ](?:\u2192|->|[\u2013\u2014-])[ ]|'s[ ]|[ ]\((?=[^\s()]{5,64}\))
       | [ ]{1,16}\|[ ]{1,16})
     | (?P<call>\((?=[bBrRuU]?\\{0,7}["'`]))
     | (?P<part>(?:;[^\n\\]{0,80})?(?:\r?\n|\\r\\n)(?:[Cc]ontent-[^\n\\]{0,80}(?:\r?\n|\\r\\n))?
         (?:\r?\n|\\r\\n))
     | (?P<tag>(?:</key)?>(?:\s{0,16}<(?:value|string)>)?)
-    | (?P<blank>[ \t]{1,4})
+    | (?P<blank>[ \t]{1,4}(?:[0-9][ ])?)
     )""",
     re.VERBOSE,
 )
@@ -122,6 +130,10 @@ _OPENING: Final = re.compile(r"<(?:[\w-]{1,32}:)?\Z")
 _ATTRIBUTES: Final = re.compile(r"[^<>\n]{0,128}>")
 _LETTERS: Final = re.compile(rf"[A-Za-z_-]{{1,{BARE_CHARS_MAX}}}")
 _NUMBER: Final = re.compile(r"(?:0x)?[0-9a-f]{32,128}|[A-Z2-7]{16,128}")
+_DIGITS: Final = re.compile(r"[0-9]{2}\W?\Z|[0-9][^0-9]{1,16}[0-9]")
+_METHOD: Final = re.compile(
+    r"(?i:sha-?[0-9]|md5|pbkdf|argon|[bs]crypt|base64|utf-?[18]|oauth|rfc|x509|aes|iso|[(/:=.]|chars?\Z)"
+)
 _LETTER: Final = re.compile(r"[A-Za-z]")
 _LINE_HEADS: Final = frozenset(("", "export", "set", "ENV", "ARG", "-e", "--env", *"+->$#*"))
 _LINE_TAIL: Final = re.compile(r"[ \t]{0,8}(?:[\r\n]|\\[nr]|\Z|[;&#])")
@@ -159,6 +171,28 @@ def find_named(text: str, start: int, end: int) -> Span | None:
         if wrap is not None:
             return _find_below(text, wrap.end(), promise, name, opening, separator)
     return _find_bare(text, promise, name, opening, separator)
+
+
+@lru_cache(maxsize=NAMES_CACHED_MAX)
+def doubt_of(word: str, is_escaped: bool) -> Doubt | None:  # noqa: FBT001  (a key of the cache)
+    """Say why ``word``, alone or at the end of a longer name, may name no secret; or None.
+
+    An escaped word starts with the letter of an escape of JSON, or with its number.
+    """
+    if len(word) > WORD_CHARS_MAX:
+        return None
+    words = (word, word[1:], word[5:]) if is_escaped else (word,)
+    # What stands before a word takes its promise back (primary_key) or lets it stand (x_key).
+    promises = {
+        named(f"{head}{name}")
+        for form in words
+        for part in (form, form.rpartition(".")[2])
+        for name in (part, _SETTER.sub("", part, count=1))
+        for head in ("", "x_")
+    }
+    if promises == {None}:
+        return "no-name"
+    return "tangled" if all(not one or one.demand == "tangled" for one in promises) else None
 
 
 def _called(name: str, text: str, end: int) -> str:
@@ -345,13 +379,24 @@ def _beside(text: str, at: int, promise: Named, name: str, opening: str) -> re.M
         if is_configured(opening) or name == "requirepass":
             return value
         if promise.rule == "password" or len(value[0]) >= SPOKEN_CHARS_MIN:
-            told = is_strong(value[0]) or is_scrambled(value[0])
+            told = is_strong(value[0]) or is_scrambled(value[0]) or _is_told(value[0], name)
             return value if told or _is_drawn(value[0], promise) else None
         return value if _is_drawn(value[0], promise) else None
     if value[0].isupper() and value[0].isalpha():
         return None
     spoken = _LETTERS.fullmatch(value[0]) and not _FLAG_TAIL.match(text, value.end())
     return None if spoken else value
+
+
+def _is_told(value: str, name: str) -> bool:
+    """Say whether a word with digits after a spoken "password" is one, and not how it is kept."""
+    spoken = len(value) >= TOLD_CHARS_MIN and name.lower() in ("password", "passwd", "passwort")
+    return (
+        spoken
+        and _DIGITS.search(value) is not None
+        and not _METHOD.search(value)
+        and is_mixed(value)
+    )
 
 
 def _is_drawn(value: str, promise: Named) -> bool:

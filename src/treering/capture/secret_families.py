@@ -152,6 +152,7 @@ FAMILIES: Final = (
     ("xata", "^ xau_", r"[A-Za-z0-9]{24,64}"),
     ("yandex", "^ t1.9 AQVN YCAJE YCM", r"[A-Za-z0-9_.=-]{32,512}"),
     ("wallet", "^ xprv yprv zprv", rf"[0-9A-Za-z]{{100,112}}{STOP}"),
+    ("cloudflare", "^ eyJhIjoi", r"[A-Za-z0-9_+/-]{80,512}={0,2}"),
     ("clickup", "^ pk_", rf"[0-9]{{6,10}}_[A-Z0-9]{{32}}{STOP}"),
     ("crates", "^ cio", rf"(?=[A-Za-z]{{0,31}}[0-9])[A-Za-z0-9]{{32}}{STOP}"),
     ("elevenlabs", "^ sk_", rf"[a-f0-9]{{48}}{STOP}"),

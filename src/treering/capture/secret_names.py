@@ -18,6 +18,7 @@ from treering.capture.secret_values import (
     is_passphrase,
     is_random,
     is_seed,
+    is_strong,
     is_tangled,
     word_set,
 )
@@ -116,8 +117,6 @@ def named(name: str) -> Named | None:
         words.pop()
     if not words:
         return None
-    if words[-3:] == ["private", "key", "id"]:
-        return Named("api-key", "random")
     *heads, last = words
     if last.endswith("pass") and last[:-4] in _PASS_HEADS:
         heads, last = [*heads, last[:-4]], "pass"
@@ -132,7 +131,7 @@ def named(name: str) -> Named | None:
         return _named_token(heads, last)
     if last in ("key", "keys") or last in _JOINED_KEYS:
         return _named_key(name, heads, last)
-    return None
+    return _named_seldom(name, heads, last)
 
 
 def holds_secret(promise: Named, value: str) -> bool:
@@ -149,7 +148,8 @@ def holds_secret(promise: Named, value: str) -> bool:
         case "mixed":
             return is_mixed(value)
         case "opaque":
-            return is_opaque(value)
+            # The name of a secret is written small: db-credentials-2.
+            return is_opaque(value) or (promise.rule == "secret" and is_strong(value))
         case "random":
             return is_random(value) or (promise.rule == "token" and is_long_number(value))
         case "tangled":
@@ -176,6 +176,14 @@ def _named_token(heads: list[str], last: str) -> Named | None:
         return None
     strong = last != "token" or (heads and heads[-1] in _TOKEN_HEADS_STRONG)
     return Named("token", "opaque" if strong else "random")
+
+
+def _named_seldom(name: str, heads: list[str], last: str) -> Named | None:
+    if heads[-2:] == ["private", "key"] and last == "id":
+        return Named("api-key", "random")
+    # In an environment a session is a secret; in a log it is the id of one.
+    kept = last in ("session", "salt", "pepper") and heads and name.isupper()
+    return Named("secret", "random") if kept else None
 
 
 def _named_key(name: str, heads: list[str], last: str) -> Named | None:

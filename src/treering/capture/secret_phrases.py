@@ -17,6 +17,7 @@ PHRASE_CHARS_MAX: Final = 128
 BARE_GROUP: Final = 3
 COOKIES_MAX: Final = 64
 COOKIE_CHARS_MIN: Final = 16
+COOKIE_RECORD_CHARS_MAX: Final = 4_400
 COLUMNS_CHARS_MAX: Final = 320
 
 # Up to the flag of a command, on the same line.
@@ -58,10 +59,10 @@ PHRASES: Final = (
     Phrase("sshpass", rf"{_ON}-p ?"),
     Phrase("docker login", rf"{_ON}-p[ =]"),
     Phrase("redis-cli", rf"{_ON}-a "),
-    Phrase("sqlcmd|bcp|ipmitool", rf"{_ON}-P ?"),
+    Phrase("sqlcmd|bcp |ipmitool", rf"{_ON}-P ?"),
     Phrase("zip", rf"{_ON}-P ?", is_mixed),
     Phrase("mysql", rf"{_ON}-p"),
-    Phrase("7z", rf"{_ON}-p", is_mixed),
+    Phrase("7z |7za ", rf"{_ON}-p", is_mixed),
     Phrase("az login", rf"{_ON}(?:-p|--password)[ =]"),
     Phrase("ldapsearch|ldapadd|ldapmodify|ldappasswd", rf"{_ON}-w ?"),
     Phrase("ConvertTo-SecureString", rf"{_ON}(?:-String )?", bare=""),
@@ -95,12 +96,36 @@ PHRASES: Final = (
     Phrase("nseal Key|nseal key", r"[ ]?[0-9]{0,2}[ ]?[:=][ ]{0,4}", is_random, _RANDOM_WORD),
     Phrase("PASSWORD ", r"[a-z_]{2,32}[ ]=[ ]", is_mixed),
     Phrase("--user|--auth|--creds|--login", r"[ =][\"']?[^\s:\"'$/]{1,64}:", is_no_port),
+    Phrase("_auth=", r"[\"']?[^\s:\"'$/]{1,64}:", is_no_port),
+    Phrase("ssh-keygen", rf"{_ON}-[NP][ ]"),
+    Phrase("bw unlock|bw login", r"[ ](?:\S{1,64}@\S{1,64}[ ])?", is_mixed),
+    Phrase("rclone", rf"{_ON}pass[ =]", is_mixed),
+    Phrase("snmp-server community|snmp community|rocommunity|rwcommunity", r"[ ]", is_mixed),
+    Phrase(
+        "isakmp key|server key|pre-shared-key",
+        r"(?:[ ](?:[0-9]|address|local|remote))?[ ]",
+        is_mixed,
+    ),
+    Phrase("addauth digest", r"[ ][\w.-]{1,64}:"),
+    Phrase("ACL SETUSER|acl setuser|user default on", r"[^\n]{0,64}?[ ]>"),
+    Phrase(
+        "NickServ|IDENTIFY", r"[ :]{1,2}(?:IDENTIFY[ ]|identify[ ])?(?:[\w-]{1,32}[ ])?", is_mixed
+    ),
+    Phrase("hostednetwork|wlan add", rf"{_ON}key="),
+    Phrase("DefaultPassword", r"[^\n]{0,40}?/d[ ]"),
+    Phrase("PRAGMA key|pragma key|PRAGMA rekey", r"[ ]?=[ ]?", bare=""),
+    Phrase("oauth:", r"", is_random, r"[a-z0-9]{30}(?![\w-])"),
     Phrase("http -a|https -a", r"[ =]?[\"']?[^\s:\"'$]{1,64}:"),
     Phrase("htpasswd", rf"{_ON}-[a-zA-Z]{{0,3}}b[a-zA-Z]{{0,3}}\s\S{{1,128}}\s\S{{1,64}}\s"),
     Phrase("net use", rf"(?:r[ ]\S{{1,64}}[ ]|{_ON}/user:\S{{1,64}}[ ])", is_mixed),
     Phrase("iwconfig", rf"{_ON}key (?:s:)?"),
     Phrase("useradd|usermod", rf"{_ON}-p ", bare=r"\$?[^\s\"'<-][^\s\"']{2,127}", check=is_mixed),
-    Phrase("sqlplus|impdp|expdp|sqlldr|rman", _ACCOUNT, is_mixed, r"[^\s\"'$<@/-][^\s\"'@]{2,127}"),
+    Phrase(
+        "sqlplus|impdp|expdp|sqlldr|rman target",
+        _ACCOUNT,
+        is_mixed,
+        r"[^\s\"'$<@/-][^\s\"'@]{2,127}",
+    ),
     Phrase("sqlplus|impdp|expdp", _ACCOUNT, is_given, r"[^\s\"'$<@/-][^\s\"'@]{2,127}(?=@)"),
     Phrase("http-basic.", r"\S{1,100} \S{1,64} ", is_random, _RANDOM_WORD),
     Phrase("oracle:thin:", r"[\w$#.-]{1,32}/", bare=r"[^\s\"'$<@/-][^\s\"'@]{2,127}"),
@@ -119,10 +144,39 @@ PHRASES: Final = (
     Phrase(
         "SET PASSWORD|Set password|set password", r"[^\n=]{0,80}=\s{0,4}(?i:password\()?", bare=""
     ),
-    Phrase("login(|Client(|connect(", r"\s{0,4}", is_random, ""),
-    Phrase("Client(", _FIRST_OF_TWO, is_random, ""),
+    Phrase("login(|Client(|Client::new(|connect(", r"\s{0,4}", is_random, ""),
+    Phrase("Client(|Client::new(|.new(", _FIRST_OF_TWO, is_random, ""),
     # Calls whose argument is a password or a key.
-    Phrase("HTTPBasicAuth(|NetworkCredential(|PSCredential(", _FIRST_OF_TWO, bare=""),
+    Phrase("HTTPBasicAuth(|redential(|redentials(|Authentication(", _FIRST_OF_TWO, bare=""),
+    Phrase(
+        "btoa(|b64encode(|Buffer.from(|encodeToString(",
+        r"b?[\"'`][\w.@+-]{1,64}:",
+        is_mixed,
+        bare=r"[^\s\"'`$:{}]{5,128}(?=[\"'`])",
+    ),
+    Phrase(
+        "password_hash(|bcrypt.hash(|bcryptjs.hash(|hashpw(|argon2.hash(|hashSync(|compareSync("
+        "|make_password(|hash_password(|check_password(|verify_password(|hashPassword(|crypt(",
+        r"\s{0,4}",
+        is_mixed,
+        "",
+    ),
+    Phrase("check_password_hash(|checkpw(", r"[^,\n]{1,64},\s{0,4}", is_mixed, ""),
+    Phrase(
+        "pgp_sym_encrypt(|pgp_sym_decrypt(|AES_ENCRYPT(|AES_DECRYPT(", _LAST_OF_SOME, is_mixed, ""
+    ),
+    Phrase(
+        "EmailAndPassword(", r"[^\n]{0,64}?[\"'][^\"'\n]{1,64}@[^\"'\n]{1,64}[\"'],\s{0,4}", bare=""
+    ),
+    Phrase("Wallet(|privateKeyToAccount(|from_key(|accounts: [", r"\s{0,4}", is_random, ""),
+    Phrase(
+        'secrets = {|secrets: {|secrets": {|credentials = {|credentials: {|credentials": {'
+        "|tokens = {|tokens: {|api_keys = {|apiKeys: {|passwords = {",
+        r"\s{0,16}[\"']?[\w./@-]{1,64}[\"']?\s{0,2}(?:=>|[:=])\s{0,2}",
+        is_random,
+        "",
+    ),
+    Phrase('"username"', r"\s?:\s?\"[^\"\n]{1,64}\",\s{0,8}\"key\"\s?:\s?", is_random, ""),
     Phrase("auth=(|auth = (|auth: (|auth: [", _FIRST_OF_TWO, bare=""),
     Phrase("basic_auth(|basicAuth(|SetBasicAuth(|setBasicAuth(", _FIRST_OF_TWO, bare=""),
     Phrase("login(|Login(|log_in(|sign_in(|signIn(|authenticate(", _FIRST_OF_TWO, bare=""),
@@ -271,7 +325,7 @@ def find_here_string(text: str, start: int, end: int) -> Span | None:
 
 
 _EXPECTED: Final = re.compile(
-    r"[^\n]{0,40}(?i:password)[^\n]{0,24}[\n;]\s{0,8}send(?:[ ]--)?[ ]\"([^\"\\\n$]{3,128})"
+    r"[^\n]{0,40}(?i:p?assword)[^\n]{0,24}[\n;]\s{0,8}send(?:[ ]--)?[ ]\"([^\"\\\n$]{3,128})"
 )
 
 
@@ -293,7 +347,7 @@ def find_pgpass(text: str, start: int, end: int) -> Span | None:
 
 
 _WEBHOOK: Final = re.compile(r"(?:s|b2)?/((?:[A-Za-z0-9_-]{0,64}/)?[A-Za-z0-9@/_-]{32,512})")
-_SIGNATURE: Final = re.compile(r"[A-Za-z0-9%+/=_-]{32,512}")
+_SIGNATURE: Final = re.compile(r"[A-Za-z0-9%+/=_-]{24,1024}")
 
 
 def find_webhook(text: str, _start: int, end: int) -> Span | None:
@@ -338,3 +392,48 @@ def find_manifest(text: str, start: int, end: int) -> Span | None:
     entries = _ENTRY.finditer(text, *found.span(found.lastindex))
     values = [entry.span(1) for entry in entries if is_mixed(entry[1])]
     return ("secret", values[0][0], values[-1][1]) if values else None
+
+
+_PATH_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{20,512}(?![\w.-])")
+
+
+def find_path_token(text: str, _start: int, end: int) -> Span | None:
+    """Find what opens an account at the end of an address that was mailed."""
+    found = _PATH_TOKEN.match(text, end)
+    return ("token", *found.span()) if found and is_random(found[0]) else None
+
+
+_COOKIE_RECORD: Final = re.compile(
+    r"\"name\":\s{0,2}\"([^\"\n]{1,96})\",\s{0,16}\"value\":\s{0,2}\"([^\"\n]{16,4096})\",\s{0,16}\Z"
+)
+
+
+def find_cookie_record(text: str, start: int, _end: int) -> Span | None:
+    """Find the value of a cookie as a browser exports it, before its ``domain``."""
+    found = _COOKIE_RECORD.search(text, max(0, start - COOKIE_RECORD_CHARS_MAX), start)
+    return ("cookie", *found.span(2)) if found and _opens_session(found[1], found[2]) else None
+
+
+_DECODED: Final = re.compile(r"[^\n]{0,16}\n([^\s\"'`$<>]{5,256})(?=\s|\Z)")
+_DECODES_SECRET: Final = re.compile(r"(?i:secret|passw|token|credential)[^\n]{0,120}\Z")
+
+
+def find_decoded(text: str, start: int, end: int) -> Span | None:
+    """Find what a command printed that decodes a secret: ``… .data.password | base64 -d``."""
+    found = _DECODED.match(text, end)
+    if found is None or not _DECODES_SECRET.search(text, max(0, start - PHRASE_CHARS_MAX), start):
+        return None
+    return ("password", *found.span(1)) if is_mixed(found[1]) else None
+
+
+_MAILBOX: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){0,3}\Z")
+_AFTER_MAILBOX: Final = re.compile(r"[^\s\"'`,;/<>()\[\]{}|]{6,64}(?=[\s\"',]|\Z)")
+
+
+def find_mailbox(text: str, start: int, end: int) -> Span | None:
+    """Find the password in ``bob@example.com:…``, as leaks and mail servers list them."""
+    found = _AFTER_MAILBOX.match(text, end)
+    if found is None or not _MAILBOX.search(text, max(0, start - PHRASE_CHARS_MAX), start):
+        return None
+    digit = any(character.isdigit() for character in found[0])
+    return ("password", *found.span()) if digit and is_no_port(found[0]) else None

@@ -9,17 +9,21 @@ import string
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from treering.capture.secret_assignments import Span, find_named
+from treering.capture.secret_assignments import Span, doubt_of, find_named
 from treering.capture.secret_families import FAMILIES, START, STOP
 from treering.capture.secret_phrases import (
     PHRASES,
     find_code,
     find_cookie,
+    find_cookie_record,
+    find_decoded,
     find_echoed,
     find_expected,
     find_here_string,
     find_inserted,
+    find_mailbox,
     find_manifest,
+    find_path_token,
     find_pgpass,
     find_phrase,
     find_signature,
@@ -30,6 +34,7 @@ from treering.capture.secret_phrases import (
 from treering.capture.secret_speech import SPOKEN
 from treering.capture.secret_values import (
     NOT_AFTER_MASK,
+    NOT_BEFORE_MASK,
     is_dummy,
     is_opaque,
     is_random,
@@ -42,8 +47,12 @@ Locate: TypeAlias = Callable[[str, int, int], Span | None]
 KEY_BLOCK_CHARS_MAX: Final = 16_384
 NEAR_CHARS_MAX: Final = 200
 LABEL_CHARS_MAX: Final = 24
+NEAR_LINE_CHARS_MAX: Final = 80
+WORD_BYTES_MAX: Final = 64
+TANGLED_BYTES_MAX: Final = 160
+URL_CHARS_MAX: Final = 400
 # Each of the 384 characters before the @ takes at most six bytes in JSON.
-URL_BYTES_MAX: Final = 6 * 400
+URL_BYTES_MAX: Final = 6 * URL_CHARS_MAX
 
 GENERIC: Final = frozenset(
     ("api-key", "authorization", "cookie", "password", "secret", "token", "url", "webhook")
@@ -81,7 +90,20 @@ _BASE64_LINES: Final = re.compile(
 _BROKEN: Final = re.compile(r"[A-Za-z0-9_-]{8,512}+(\r?\n[ \t]{0,8})[A-Za-z0-9_-]{8,512}+")
 _BASE64_RUN: Final = re.compile(r"[A-Za-z0-9+/=]{16}")
 _PUTTY_KEY: Final = re.compile(r":[ ]?[0-9]{1,3}((?:(?:\r?\n|\\n)[A-Za-z0-9+/=]{16,128}+){1,128}+)")
+_RUN: Final = re.compile(
+    rf"(?<![\w/+.%-]){NOT_AFTER_MASK}[A-Za-z0-9_-]{{32,120}}(?![\w/+.=%-]){NOT_BEFORE_MASK}"
+)
+# Ids of messages, calls and the like stand beside counts of tokens.
+_ID: Final = re.compile(r"[a-z]{2,12}[_-]|[0-9a-f]{8}-")
 _ALPHANUMERIC: Final = string.ascii_letters + string.digits
+_NAME_BYTES: Final = f"{_ALPHANUMERIC}_-.".encode()
+_REST: Final = re.compile(rb"[A-Za-z0-9_-]{0,32}")
+_LONG: Final = re.compile(rb"[A-Za-z0-9_+=-]{20}|(?i:value)")
+_SPOKEN: Final = re.compile(
+    rb"(?i:api|access|client|secret|private|auth|refresh|session|signing|encryption|master) \Z"
+)
+_STRING_END: Final = re.compile(rb"(?:[^\"\\]|\\.){0,300}?\"", re.DOTALL)
+_BODY: Final = re.compile(rb"[^\s\"'\\]{8}")
 _MAILCHIMP: Final = re.compile(rf"{START}[a-f0-9]{{32}}-us[0-9]{{1,2}}{STOP}")
 _NEW_RELIC: Final = re.compile(rf"{START}[a-f0-9]{{36}}NRAL{STOP}")
 _LABELLED: Final = re.compile(
@@ -153,7 +175,7 @@ def _family(name: str, keywords: str, body: str) -> Rule:
             return None
         return name, *found.span(found.lastindex or 0)
 
-    return Rule(name, tuple(words), locate)
+    return Rule(name, tuple(words), locate, is_called=_has_body)
 
 
 def _key_pair(text: str, start: int, _end: int) -> Span | None:
@@ -175,7 +197,9 @@ def _private_key(text: str, start: int, _end: int) -> Span | None:
     return None if lines is None else ("private-key", start, lines.end())
 
 
-def _url(text: str, start: int, _end: int) -> Span | None:
+def _url(text: str, start: int, end: int) -> Span | None:
+    if text.find("@", end, end + URL_CHARS_MAX) == -1:
+        return None
     found = _URL.match(text, start)
     if found is None:
         return None
@@ -277,7 +301,26 @@ def _short(text: str, start: int, end: int) -> Span | None:
 
 
 def _token(text: str, start: int, end: int) -> Span | None:
-    return None if text[end : end + 1] in ("s", "S") else find_named(text, start, end)
+    return None if text[end : end + 1] in ("s", "S") else _named_or_near(text, start, end)
+
+
+def _named_or_near(text: str, start: int, end: int) -> Span | None:
+    """Find the secret that a name is given, or else one on the same line as its name."""
+    span = find_named(text, start, end)
+    if span is not None:
+        return span
+    near = end + NEAR_CHARS_MAX
+    line_start = text.rfind("\n", max(0, start - NEAR_CHARS_MAX), start) + 1
+    line_end = text.find("\n", end, near)
+    for run in _RUN.finditer(
+        text, max(line_start, start - NEAR_CHARS_MAX), near if line_end == -1 else line_end
+    ):
+        beside = (
+            run.start() <= end + NEAR_LINE_CHARS_MAX and run.end() >= start - NEAR_LINE_CHARS_MAX
+        )
+        if beside and is_tangled(run[0]) and not _ID.match(run[0]):
+            return "token", *run.span()
+    return None
 
 
 def _any_case(*words: str) -> tuple[str, ...]:
@@ -288,14 +331,47 @@ def _has_at_sign(encoded: bytes, end: int) -> bool:
     return encoded.find(b"@", end, end + URL_BYTES_MAX) != -1
 
 
-def _is_singular(encoded: bytes, end: int) -> bool:
-    return encoded[end : end + 1] not in (b"s", b"S")
+def _is_token(encoded: bytes, end: int) -> bool:
+    # The plural counts what a model reads and writes, in nearly every event of an agent.
+    return encoded[end : end + 1] not in (b"s", b"S") and _is_name(encoded, end)
 
+
+def _is_name(encoded: bytes, end: int) -> bool:
+    """Say whether the word that ``encoded[:end]`` ends in could name a secret.
+
+    Most alarms are raised by ``passed``, ``keyboard`` or ``primary_key``.
+    """
+    before = encoded[max(0, end - WORD_BYTES_MAX) : end]
+    head = before[len(before.rstrip(_NAME_BYTES)) :]
+    rest = _REST.match(encoded, end)
+    word = head if rest is None else head + rest[0]
+    at = end - len(head)
+    doubt = doubt_of(word.decode(), encoded[at - 1 : at] == b"\\")
+    if doubt != "tangled":
+        return doubt is None
+    # Such a name needs a long value beside it, unless it is part of a longer name: "API key", or
+    # the last words of a string, which may name a field.
+    return (
+        _LONG.search(encoded, end, end + TANGLED_BYTES_MAX) is not None
+        or _SPOKEN.search(before[: len(before) - len(head)]) is not None
+        or _STRING_END.match(encoded, end) is not None
+    )
+
+
+def _has_body(encoded: bytes, end: int) -> bool:
+    """Say whether something of the length of a token goes on after its prefix."""
+    return _BODY.match(encoded, end) is not None
+
+
+ONE_TIME_PATHS: Final = (
+    *("reset-password/", "password-reset/", "password/reset/", "/reset/", "/verify/", "/activate/"),
+    *("/magic/", "/magic-link/", "/invite/", "/confirm/", "/unsubscribe/", "/verify-email/"),
+)
 
 _SHORT: Final = tuple(
     word + sign
     for word in (*_any_case("pw", "psk", "auth"), "seed", "mnemonic", "phrase")
-    for sign in "=:\"' "
+    for sign in "=:\"' \\"
     if sign != " " or word in ("pw", "PW", "psk", "PSK")
 )
 
@@ -332,17 +408,34 @@ SECRET_RULES: Final = (
     Rule("signature", ("ignature=",), find_signature, is_generic=True),
     Rule("code", ("code=",), find_code, is_generic=True),
     Rule("cookie", (*_any_case("cookie"), "curl -b"), find_cookie, is_generic=True),
+    Rule("cookie", ('"domain"',), find_cookie_record, is_generic=True),
+    Rule("decoded", ("base64 -d", "base64 --decode", "base64 -D"), find_decoded, is_generic=True),
+    Rule("mailbox", (".com:", ".org:", ".net:", ".io:", ".de:"), find_mailbox, is_generic=True),
+    Rule("path", ONE_TIME_PATHS, find_path_token, is_generic=True),
     Rule("cookie", ("TRUE", "FALSE"), find_stored_cookie, is_called=is_before_tab),
     Rule("authorization", _any_case("authorization"), _authorization, is_generic=True),
     Rule("bearer", _any_case("bearer"), _bearer, is_generic=True),
     Rule(
         "named",
-        _any_case("pass", "pwd", "secret", "key", "cred", "masterauth"),
+        _any_case("pass", "pwd", "key", "masterauth"),
         find_named,
         is_generic=True,
+        is_called=_is_name,
     ),
-    Rule("named", ("_auth",), find_named, is_generic=True),
+    Rule(
+        "named",
+        _any_case("secret", "cred"),
+        _named_or_near,
+        is_generic=True,
+        is_called=_is_name,
+    ),
+    Rule(
+        "named",
+        ("_auth", "SESSION", "SALT", "PEPPER"),
+        find_named,
+        is_generic=True,
+        is_called=_is_name,
+    ),
     Rule("named", _SHORT, _short, is_generic=True),
-    # The plural counts what a model reads and writes, in nearly every event of an agent.
-    Rule("named", _any_case("token"), _token, is_generic=True, is_called=_is_singular),
+    Rule("named", _any_case("token"), _token, is_generic=True, is_called=_is_token),
 )

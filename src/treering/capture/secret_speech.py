@@ -28,7 +28,8 @@ _LINK: Final = (
 )
 
 TOLD: Final = (
-    "Mot de passe|mot de passe|mdp|MDP|contraseña|Contraseña|contrasenya|mi clave|tu clave"
+    "mot_de_passe|motdepasse|contrasena|haslo"
+    "|Mot de passe|mot de passe|mdp|MDP|contraseña|Contraseña|contrasenya|mi clave|tu clave"
     "|su clave|clave de acceso|la clave|La clave|Clave:|clave:|senha|Senha"
     "|palavra-passe|Palavra-passe"
     "|parola d'ordine|parola|Parola|Passwort|passwort|Kennwort|kennwort|wachtwoord|Wachtwoord"
@@ -77,7 +78,9 @@ def find_key_told(text: str, _start: int, end: int) -> Span | None:
 
 
 USED: Final = (
-    "as the password|as password|as the new password|as your password|as my password|as pw"
+    "is the password|is my password|is your password|for the password|ist das Passwort"
+    "|est le mot de passe|es la contraseña|è la password|é a senha|is het wachtwoord|to hasło"
+    "|as the password|as password|as the new password|as your password|as my password|as pw"
     "|as the root password|as the admin password|as a password|als Passwort|als Kennwort"
     "|comme mot de passe|como contraseña|como senha|come password|als wachtwoord|jako hasło"
     "|в качестве пароля|olarak ayarla|şifresiyle|を入力|作为密码|로 설정"
@@ -113,8 +116,12 @@ def find_account(text: str, _start: int, end: int) -> Span | None:
 
 
 CODES: Final = (
-    "erification code|ecurity code|ogin code|uthentication code|ccess code|onfirmation code"
-    "|ign-in code|asscode|ne-time code|ne-time password|nter code|nter the code|OTP|2FA code"
+    "your code|Your code|my code|sms code|SMS code|ein Code|hr Code|otre code|u código|uw code"
+    "|wój kod|uo codice|аш код|код:|的验证码|verify your|confirm your|sign in to|log in to"
+    "|erification code|ecurity code|ogin code|uthentication code|ccess code|onfirmation code"
+    "|erification Code|ecurity Code|ogin Code|uthentication Code|ccess Code|onfirmation Code"
+    "|ign-in code|asscode|ne-time code"
+    "|ne-time password|Enter code|Enter the code|enter code|OTP|2FA code"
     "|MFA code|TOTP code|2FA|PIN:|PIN |PIN=|pin: |pin is|PIN-Code|estätigungscode|erifizierungscode"
     "|icherheitscode|ode de vérification|ode de confirmation|ódigo de verificación"
     "|ódigo de seguridad"
@@ -129,7 +136,7 @@ _CODE: Final = re.compile(
 )
 _CODE_BEFORE: Final = re.compile(
     r"(?<![\w.:/#-])(?:G-)?([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})"
-    r"[ ](?:is|as|ist|est|es|è|é|als|come|como|comme|jako|to)[ ][^\n0-9]{0,40}\Z"
+    r"[ ](?:(?:is|as|to|ist|est|es|è|é|als|come|como|comme|jako)[ ][^\n0-9]{0,40})?\Z"
 )
 
 
@@ -164,7 +171,8 @@ def find_recovery_codes(text: str, _start: int, end: int) -> Span | None:
 
 
 SEEDS: Final = (
-    "mnemonic|Mnemonic|MNEMONIC|phrase|Phrase|PHRASE|wallet|Wallet|WALLET|seed|Seed|SEED"
+    "mnemonic|Mnemonic|MNEMONIC|phrase|Phrase|PHRASE|wallet|Wallet|WALLET|12 words|24 words"
+    "|12-word|24-word|seed|Seed|SEED"
     "|助记词|助記詞|シードフレーズ|니모닉|frase|Frase|сид-фраз|Сид-фраз|seed-фраз"
 )
 _SEED: Final = re.compile(

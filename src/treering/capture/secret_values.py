@@ -51,6 +51,7 @@ _PLACEHOLDER: Final = re.compile(
     | (?:change|replace|fix)[-_ ]?(?:(?:me|it)(?:[-_!.]\S*)?|(?:this|with)\S*)
     | (?:required|nullable|sometimes|optional)[|,;]\S*|to[-_]?do|tbd|placeholder\S*
     | example|sample|dummy|fake|foo|bar|baz|foobar
+    | base64|b64|sha-?(?:1|256|384|512)|md5|[bs]crypt|argon2\w*|oauth2?
     | (?:your|insert|enter)[-_ .]\S*|your[a-z]*|enter
     | (?:my|the|some|a|test)[-_](?:super[-_])?
       (?:api|secret|password|token|key|access|auth|client)\S*

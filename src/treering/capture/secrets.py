@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from ahocorasick_rs import AhoCorasick, BytesAhoCorasick, Implementation
@@ -27,6 +27,10 @@ from treering.capture.secret_rules import GENERIC, SECRET_RULES, Rule
 from treering.capture.secret_values import MASK, is_tangled
 from treering.model.codec import Json
 
+Hit: TypeAlias = tuple[int, int, int]
+"""The index of the rule that a keyword calls, and where the keyword stands."""
+
+_FASTEST: Final = Implementation.DFA
 HASH_DIGITS: Final = 8
 KEYS_MAX: Final = 1_000
 """Keys without a secret that are remembered: the same few stand in every event."""
@@ -70,12 +74,23 @@ class Guard:
         self._key = key
         self._personal = personal
         rules = (*SECRET_RULES, *PERSONAL_RULES) if personal else SECRET_RULES
-        self._rules = [rule for rule in (*rules, _CODED, _MASKED) for _ in rule.keywords]
-        words = [word for rule in (*rules, _CODED, _MASKED) for word in rule.keywords]
+        called = [(word, rule) for rule in (*rules, _CODED, _MASKED) for word in rule.keywords]
+        # Most text is ASCII, and an automaton is faster the less it knows.
+        ascii_called = [pair for pair in called if pair[0].isascii()]
+        foreign = [pair for pair in called if not pair[0].isascii()]
+        # JSON writes a quote with a backslash.
+        quoted = [(word.replace('"', '\\"'), rule) for word, rule in ascii_called if '"' in word]
+        self._rules = [rule for _, rule in (*ascii_called, *foreign)]
+        self._foreign_offset = len(ascii_called)
+        self._encoded_rules = [rule for _, rule in (*ascii_called, *quoted)]
         self._clean_keys: set[str] = set()
-        self._keywords = AhoCorasick(words, implementation=Implementation.DFA)
-        self._encoded_keywords = BytesAhoCorasick(
-            [word.encode() for word in words], implementation=Implementation.DFA
+        self._ascii = AhoCorasick([word for word, _ in ascii_called], implementation=_FASTEST)
+        self._foreign = AhoCorasick([word for word, _ in foreign], implementation=_FASTEST)
+        self._encoded_ascii = BytesAhoCorasick(
+            [word.encode() for word, _ in (*ascii_called, *quoted)], implementation=_FASTEST
+        )
+        self._encoded_foreign = BytesAhoCorasick(
+            [word.encode() for word, _ in foreign], implementation=_FASTEST
         )
 
     def find_text(self, text: str) -> list[Finding]:
@@ -100,9 +115,11 @@ class Guard:
 
     def suspicious(self, encoded: bytes) -> bool:
         """Say whether canonical JSON or UTF-8 text could hold a secret; False is a guarantee."""
-        for index, _, end in self._encoded_keywords.find_matches_as_indexes(encoded, True):
-            if self._rules[index].is_called(encoded, end):
+        for index, _, end in self._encoded_ascii.find_matches_as_indexes(encoded, True):
+            if self._encoded_rules[index].is_called(encoded, end):
                 return True
+        if not encoded.isascii() and self._encoded_foreign.find_matches_as_indexes(encoded, True):
+            return True
         return self._personal and may_hold_phone(encoded)
 
     def _find_field(self, name: str, value: Json) -> str | None:
@@ -170,7 +187,9 @@ class Guard:
 
     def _spans(self, text: str) -> Sequence[Span]:
         try:
-            hits = self._keywords.find_matches_as_indexes(text, True)
+            hits = self._ascii.find_matches_as_indexes(text, True)
+            if not text.isascii():
+                hits = self._with_foreign(hits, text)
         except UnicodeEncodeError:
             return self._spans(_SURROGATE.sub("\ufffd", text))
         if "\x1b" in text:
@@ -200,6 +219,13 @@ class Guard:
                 known = span
             (masks if rule is _MASKED else spans).append(span)
         return _continued(text, _merged(spans, masks)) if spans else ()
+
+    def _with_foreign(self, hits: list[Hit], text: str) -> list[Hit]:
+        """Add the keywords that are not ASCII to ``hits``, in the order of their ends."""
+        offset = self._foreign_offset
+        foreign = self._foreign.find_matches_as_indexes(text, True)
+        hits += [(index + offset, start, end) for index, start, end in foreign]
+        return sorted(hits, key=itemgetter(2)) if foreign else hits
 
     def _coded_spans(self, text: str) -> Sequence[Span]:
         """Find the secrets in ``text`` as a reader sees it, without the codes of a terminal."""
@@ -234,6 +260,9 @@ def _fields(value: dict[str, Json], name: str) -> Iterator[tuple[str, Json, str]
     form = value.get("selector") or value.get("element")
     for key, item in value.items():
         given = pair if key == "value" else form if key == "text" else None
+        # A cookie, as a browser exports it.
+        if key == "value" and "domain" in value and "path" in value:
+            given = "session_token"
         yield key, item, given if given and isinstance(given, str) else key
 
 
