@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+import blind_sets
 import secrets_corpus
 from treering.capture.secrets import Guard
 
 MIXED_CHARS: Final = 1_000_000
 CLEAN_BYTES: Final = 500
 REPEATS: Final = 9
+SEED: Final = 20_261_116
+BLIND_SETS: Final = ("blind_lines.txt", "blind_lines_later.txt", "blind_lines_last.txt")
 
 _CLEAN: Final = """\
 2026-03-05T10:22:31.123Z INFO worker[12]: fetched 24 rows from orders in 18.2 ms (cache miss)
@@ -34,6 +37,8 @@ def run() -> dict[str, float]:
         "unseen_recall": _recall(guard, mended_with),
         "held_out_recall": _recall(guard, held_out),
         "unseen_false_rate": _false_rate(guard, secrets_corpus.unseen_negatives()),
+        "blind_recall": min(_recall(guard, lines) for lines in _blind_lines()),
+        "blind_false_rate": _false_rate(guard, blind_sets.clean("blind_clean.txt", seed=SEED)),
         "mb_per_s": len(mixed.encode()) / 1e6 / _seconds(lambda: guard.mask_text(mixed), 1),
         "clean_500_us": _seconds(lambda: guard.mask_text(clean), 2_000) * 1e6,
         "suspicious_500_us": _seconds(lambda: guard.suspicious(encoded), 2_000) * 1e6,
@@ -43,6 +48,14 @@ def run() -> dict[str, float]:
 def main() -> None:
     for name, number in run().items():
         print(f"{name:20} {number:10.4f}")
+
+
+def _blind_lines() -> list[list[tuple[str, str]]]:
+    """Give the lines of each set that was written before the rules, each with its secret."""
+    return [
+        [line for family in blind_sets.secrets(name, seed=SEED).values() for line in family]
+        for name in BLIND_SETS
+    ]
 
 
 def _recall(guard: Guard, positives: list[tuple[str, str]]) -> float:

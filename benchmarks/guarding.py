@@ -64,6 +64,7 @@ def _corpus_rows() -> list[Row]:
     recall, false = found["recall"], found["false_positive_rate"] * 100
     mended, held_out = found["unseen_recall"], found["held_out_recall"]
     unseen_false = found["unseen_false_rate"] * 100
+    blind, blind_false = found["blind_recall"], found["blind_false_rate"] * 100
     speed, clean = found["mb_per_s"], found["clean_500_us"]
     return [
         at_least("secrets found in the corpus", recall, 0.97, f"{recall:.3f}", unit=""),
@@ -77,6 +78,14 @@ def _corpus_rows() -> list[Row]:
         ),
         at_most(
             "false positives beside them", unseen_false, 0.1, f"{unseen_false:.2f} %", unit="%"
+        ),
+        at_least("secrets found in sets written blind", blind, 0.95, f"{blind:.3f}", unit=""),
+        at_most(
+            "false positives in a set written blind",
+            blind_false,
+            0.1,
+            f"{blind_false:.2f} %",
+            unit="%",
         ),
         at_least("masking mixed text", speed, 3, f"{speed:.1f} MB/s", unit="MB/s"),
         at_most("500 bytes of clean text", clean, 5, f"{clean:.1f} µs", unit="µs"),

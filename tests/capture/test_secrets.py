@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import blind_sets
 import secrets_corpus
 from treering.capture import (
     personal_rules,
@@ -18,6 +19,7 @@ from treering.capture import (
     secret_contexts,
     secret_phrases,
     secret_rules,
+    secret_speech,
     secret_values,
 )
 from treering.capture.secret_assignments import Span
@@ -27,6 +29,7 @@ from treering.model.codec import Json
 
 RECALL_MIN = 0.97
 UNSEEN_RECALL_MIN = 0.95
+BLIND_SETS = {"blind_lines.txt": 631, "blind_lines_later.txt": 268, "blind_lines_last.txt": 252}
 FALSE_POSITIVES_MAX = 0.001
 REPEATS_MAX = 16_384
 
@@ -88,6 +91,16 @@ TOKENS = {
     "supabase": "sbp_" + BODY,
     "tailscale": f"tskey-auth-{BODY[:12]}-{BODY[:32]}",
     "vault": "hvs." + BODY,
+    "clickup": f"pk_12345678_{BODY[:32].upper()}",
+    "crates": "cio" + BODY[:32],
+    "elevenlabs": "sk_" + HEX[:48],
+    "intercom": "dG9rO" + BODY,
+    "newrelic": HEX[:36] + "NRAL",
+    "nostr": "nsec1" + (BODY * 2)[:58].lower(),
+    "password-hash": f"$2b$12${(BODY * 2)[:53]}",
+    "razorpay": "rzp_live_" + BODY[:14],
+    "resend": f"re_{BODY[:8]}_{BODY[:24]}",
+    "segment": "sgp_" + (BODY * 2)[:64],
 }
 NAMED = (
     "pw",
@@ -119,6 +132,18 @@ fragments = st.one_of(
     st.sampled_from(
         ["letmein", "password=", "password: ", "pwd=", "pw=", "set -x ", "fill('#", "1234"]
     ),
+    st.sampled_from(
+        [
+            "пароль ",
+            "mot de passe: ",
+            "security code ",
+            " is your code",
+            "creds bob:",
+            "check_",
+            "key",
+        ]
+    ),
+    st.sampled_from(["token ", " keys", "db ", "Secret7x.Q", '"domain"', "a@b.com:", "primary_"]),
 )
 busy_texts = st.lists(fragments, max_size=8).map("".join)
 scalars = st.one_of(busy_texts, st.integers(), st.floats(allow_nan=False), st.booleans(), st.none())
@@ -174,6 +199,35 @@ def test_nearly_nothing_of_clean_lines_that_are_older_than_the_rules_is_found() 
 
     assert len(negatives) >= 2_000
     assert len(found) <= FALSE_POSITIVES_MAX * len(negatives), found
+
+
+@pytest.mark.parametrize("name", BLIND_SETS)
+def test_nearly_every_secret_of_a_set_that_was_written_blind_is_found(name: str) -> None:
+    lines = [line for family in blind_sets.secrets(name, seed=7).values() for line in family]
+
+    missed = [line for line, secret in lines if not hides(GUARD, line, secret)]
+
+    assert len(lines) == BLIND_SETS[name]
+    assert len(missed) <= (1 - UNSEEN_RECALL_MIN) * len(lines), missed
+
+
+def test_nearly_nothing_of_clean_lines_that_were_written_blind_is_found() -> None:
+    lines = blind_sets.clean("blind_clean.txt", seed=7)
+
+    found = [line for line in lines if GUARD.find_text(line)]
+
+    assert len(lines) >= 4_000
+    assert len(found) <= FALSE_POSITIVES_MAX * len(lines), found
+
+
+@pytest.mark.parametrize("name", BLIND_SETS)
+def test_every_line_of_a_blind_set_that_holds_a_secret_is_suspicious(name: str) -> None:
+    lines = [line for family in blind_sets.secrets(name, seed=7).values() for line, _ in family]
+
+    found: list[Json] = [*lines, *({"text": line} for line in lines), *([line] for line in lines)]
+
+    for value in found:
+        assert GUARD.suspicious(encode(value)) or GUARD.find_value(value) is None, value
 
 
 def test_a_long_value_is_judged_by_its_start() -> None:
@@ -380,6 +434,13 @@ def test_a_failing_rule_does_not_repeat_the_text() -> None:
         ({"passwords": [{"value": "hunter2"}]}, "password"),
         ({"note": {"value": "hunter2"}}, None),
         ({"db_pw": "hunter2"}, "password"),
+        ({"selector": "#password", "text": "hunter2"}, "password"),
+        ({"selector": "#name", "text": "hunter2"}, None),
+        ({"name": "sid", "value": BODY[:32], "domain": "a.example", "path": "/"}, "token"),
+        ({"private_key_id": HEX[:40]}, "api-key"),
+        ({"api keys": [BODY]}, "api-key"),
+        ({"session": BODY, "MY-SALT": "n/a"}, None),
+        ({"MY-SALT": BODY}, "secret"),
         ({"input_tokens": 120, "key": "a1b2c3d4e5f6"}, None),
         ({"password": None, "secret": True, "token": 4096}, None),
         ({"password": {"type": "string"}}, None),
@@ -389,6 +450,18 @@ def test_a_json_value_is_searched_with_its_names(value: Json, rule: str | None) 
     assert GUARD.find_value(value) == rule
     assert (GUARD.mask_value(value) is value) == (rule is None)
     assert GUARD.suspicious(msgspec.json.encode(value)) or rule is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "12 passed in 0.3s, keyboard and monkey, by primary_key, sort_key and max_token",
+        "the key of a table is its name, a list of keys has no order, and a key may stand anywhere",
+        "fc-list, api-docs, precious and sk-learn are no tokens",
+    ],
+)
+def test_a_word_that_names_no_secret_raises_no_alarm(text: str) -> None:
+    assert not GUARD.suspicious(encode({"text": text + " and so on" * 40}))
 
 
 def test_a_token_of_usage_is_not_even_suspicious() -> None:
@@ -456,7 +529,10 @@ def test_masking_a_value_twice_is_masking_it_once(value: Json) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [personal_rules, secret_assignments, secret_contexts, secret_phrases, secret_rules],
+    [
+        *(personal_rules, secret_assignments, secret_contexts, secret_phrases, secret_rules),
+        secret_speech,
+    ],
     ids=lambda module: module.__name__,
 )
 def test_every_pattern_that_runs_over_a_text_is_bounded(module: ModuleType) -> None:
@@ -482,6 +558,15 @@ def test_every_pattern_that_runs_over_a_text_is_bounded(module: ModuleType) -> N
         ),
         *("sk-", "ghp_", "eyJ", "eyJa.", "://a:", "discord", "-----BEGIN PRIVATE KEY-----"),
         *("pass:", "key=", "key_", "cookie: a=b;", "(a) VALUES (", "echo a | ", "<<<", " -u a -p "),
+        *("пароль ", "mot de passe a ", "OTP ", "1234 is your code ", "phrase abc ", "creds a:"),
+        *(
+            "token a ",
+            "kind: Secret\n",
+            '"domain"',
+            "a@b.com:",
+            "recovery code a1b2-",
+            "base64 -d\n",
+        ),
         *("login('a',", "jwt.sign(", "IDENTIFIED BY ", "a:5432:b:c:", "\x1b[0m", "pass=\\\n", "\n"),
     ],
 )
@@ -601,4 +686,53 @@ def test_secrets_are_found_beside_their_id_in_other_tongues_and_made_of_letters(
     ],
 )
 def test_names_and_sentences_like_them_are_left_alone(text: str) -> None:
+    assert masked(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Пароль от сервера: kite_4471x", "Пароль от сервера: [redacted:password]"),
+        ("비밀번호는 Kite-4471입니다", "비밀번호는 [redacted:password]입니다"),
+        ("Your verification code is 482913.", "Your verification code is [redacted:password]."),
+        ("482913 is your login code", "[redacted:password] is your login code"),
+        ("use Kite-4471 as the password", "use [redacted:password] as the password"),
+        ("log in with admin / Kite-4471", "log in with admin / [redacted:password]"),
+        ("Default PIN: 4471", "Default PIN: [redacted:password]"),
+        ("backup codes: 4caa2-efd23, 9bb01-aa7c4", "backup codes: [redacted:password]"),
+        ("a?next=%3Ftoken%3Da1B2c3D4e5F6g7%26x", "a?next=%3Ftoken%3D[redacted:token]%26x"),
+        ("Uid=sa;PWD={Kite;44-71}", "Uid=sa;PWD={[redacted:password]}"),
+        ("DB_PASSWORD=OPgA15.bfwiG", "DB_PASSWORD=[redacted:password]"),
+        ("http.password: rDcVbk.USnHs", "http.password: [redacted:password]"),
+        ("password otter_harbor188 it is", "password [redacted:password] it is"),
+        ("bob@example.com:otter188x", "bob@example.com:[redacted:password]"),
+        (f"the token we got ({BODY})", "the token we got ([redacted:token])"),
+        (
+            f"kind: Secret\ndata:\n  a: {BODY}\n  b: {BODY}\n",
+            "kind: Secret\ndata:\n  a: [redacted:secret]\n",
+        ),
+    ],
+)
+def test_what_people_tell_and_machines_encode_is_found(text: str, expected: str) -> None:
+    assert masked(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pass `--trust-clock` or pass `name=` to it",
+        "set /p PASSWORD=Enter password:",
+        "kubectl get secret db -o jsonpath={.data.password} | base64 -d",
+        "postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+        "password: settings.dbPassword",
+        "Пароль должен содержать не менее 8 символов",
+        "the error code is 482913, the exit code 1",
+        "A recovery phrase has twelve words that nobody else should ever see or hear",
+        "git@github.com:acme/tool2.git",
+        "password scram-sha-256",
+        '{"output_token": 5, "id": "msg_01AbCdEfGhIjKlMnOpQrStUvWx"}',
+        "image: registry.example.com/user:15.4.27@sha256:" + HEX,
+    ],
+)
+def test_what_only_looks_like_being_told_is_left_alone(text: str) -> None:
     assert masked(text) == text

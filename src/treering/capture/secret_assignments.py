@@ -64,7 +64,7 @@ _SEPARATOR: Final = re.compile(
         | ::[ ]?(?=[A-Za-z0-9_+/=-]{16})
         | As[ ]String[ ]?=
         | =>|->(?=[ ])|<-|%3[Dd]|\|\|=|\?{1,2}=|:=|={1,3}|(?:\*\*)?:(?![:/])(?:\*\*)?)
-      [ \t]{0,16}(?:!(?:unsafe|!?str|!?binary)[ ])?)
+      [ \t]{0,16}(?:!(?:unsafe|!?str|!?binary)[ ]|\[\]byte\()?)
     | (?P<comma>,\s{0,16}(?:with:[ ])?|[ ](?:\|\||\?\?|or)[ ]|\][\n](?=[\"']))
     | (?P<prose>(?:[ ](?:for|für|pour|para|per|del?|des|der|du|d[aio])[ ][\w .@-]{1,40}?
           (?=:|[ ](?:is|was|has|est?|ist|lautet|é|è|set|reset|changed|updated)\b)

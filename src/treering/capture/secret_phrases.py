@@ -64,7 +64,7 @@ PHRASES: Final = (
     Phrase("mysql", rf"{_ON}-p"),
     Phrase("7z |7za ", rf"{_ON}-p", is_mixed),
     Phrase("az login", rf"{_ON}(?:-p|--password)[ =]"),
-    Phrase("ldapsearch|ldapadd|ldapmodify|ldappasswd", rf"{_ON}-w ?"),
+    Phrase("ldapsearch|ldapadd|ldapmodify|ldappasswd|ldapwhoami|ldapdelete", rf"{_ON}-w ?"),
     Phrase("ConvertTo-SecureString", rf"{_ON}(?:-String )?", bare=""),
     Phrase("smbclient", rf"{_ON}-U ?[\"']?[^\s%\"']{{1,64}}%"),
     Phrase("mongo|cqlsh|psexec|twine", rf"{_ON}-p[ =]"),
@@ -181,6 +181,7 @@ PHRASES: Final = (
     Phrase("basic_auth(|basicAuth(|SetBasicAuth(|setBasicAuth(", _FIRST_OF_TWO, bare=""),
     Phrase("login(|Login(|log_in(|sign_in(|signIn(|authenticate(", _FIRST_OF_TWO, bare=""),
     Phrase("WiFi.begin(", _FIRST_OF_TWO, bare=""),
+    Phrase("PDO(|mysqli(|mysqli_connect(", rf"{_FIRST_OF_TWO}{_FIRST_OF_TWO}", bare=""),
     Phrase("getConnection(", r"[^,\n]{1,128},\s{0,4}[\"'][^\"'\n]{1,64}[\"'],\s{0,4}", bare=""),
     Phrase(
         "jwt.sign(|jwt.encode(|jwt.verify(|jwt.decode(|JWT.encode(", _LAST_OF_SOME, is_mixed, ""

@@ -358,6 +358,10 @@ def _is_name(encoded: bytes, end: int) -> bool:
     )
 
 
+def _is_short(encoded: bytes, end: int) -> bool:
+    return _is_name(encoded, end - 1)
+
+
 def _has_body(encoded: bytes, end: int) -> bool:
     """Say whether something of the length of a token goes on after its prefix."""
     return _BODY.match(encoded, end) is not None
@@ -436,6 +440,6 @@ SECRET_RULES: Final = (
         is_generic=True,
         is_called=_is_name,
     ),
-    Rule("named", _SHORT, _short, is_generic=True),
+    Rule("named", _SHORT, _short, is_generic=True, is_called=_is_short),
     Rule("named", _any_case("token"), _token, is_generic=True, is_called=_is_token),
 )

@@ -29,7 +29,7 @@ _LINK: Final = (
 
 TOLD: Final = (
     "mot_de_passe|motdepasse|contrasena|haslo"
-    "|Mot de passe|mot de passe|mdp|MDP|contraseña|Contraseña|contrasenya|mi clave|tu clave"
+    "|Mot de passe|mot de passe| mdp|MDP|contraseña|Contraseña|contrasenya|mi clave|tu clave"
     "|su clave|clave de acceso|la clave|La clave|Clave:|clave:|senha|Senha"
     "|palavra-passe|Palavra-passe"
     "|parola d'ordine|parola|Parola|Passwort|passwort|Kennwort|kennwort|wachtwoord|Wachtwoord"
@@ -95,8 +95,8 @@ def find_used(text: str, start: int, _end: int) -> Span | None:
 
 
 ACCOUNTS: Final = (
-    "og in with|ogin with|ign in with|redentials|reds|ogin is|ogin details"
-    "|Zugangsdaten|Anmeldedaten|dentifiants|redenciales|redenziali|redenciais"
+    "og in with|ogin with|ign in with|redentials|creds|Creds|ogin is|ogin details"
+    "|Zugangsdaten|Anmeldedaten|ogindaten|dentifiants|redenciales|redenziali|redenciais"
     "|nloggegevens|ane logowania|четные данные|чётные данные|огин|账号|帳號|アカウント|계정"
     "|sername/password|ser/pass|ogin/password"
 )
@@ -121,7 +121,7 @@ CODES: Final = (
     "|erification code|ecurity code|ogin code|uthentication code|ccess code|onfirmation code"
     "|erification Code|ecurity Code|ogin Code|uthentication Code|ccess Code|onfirmation Code"
     "|ign-in code|asscode|ne-time code"
-    "|ne-time password|Enter code|Enter the code|enter code|OTP|2FA code"
+    "|ne-time password|Enter code|Enter the code|enter code|OTP|--otp|2FA code"
     "|MFA code|TOTP code|2FA|PIN:|PIN |PIN=|pin: |pin is|PIN-Code|estätigungscode|erifizierungscode"
     "|icherheitscode|ode de vérification|ode de confirmation|ódigo de verificación"
     "|ódigo de seguridad"
