@@ -29,7 +29,8 @@ _LINK: Final = (
 
 TOLD: Final = (
     "mot_de_passe|motdepasse|contrasena|haslo"
-    "|Mot de passe|mot de passe|le mdp|mon mdp|, mdp|Mdp|MDP|contraseña|Contraseña|contrasenya|mi clave|tu clave"
+    "|Mot de passe|mot de passe|le mdp|mon mdp|, mdp|Mdp|MDP|contraseña|Contraseña"
+    "|contrasenya|mi clave|tu clave"
     "|su clave|clave de acceso|la clave|La clave|Clave:|clave:|senha|Senha"
     "|palavra-passe|Palavra-passe"
     "|parola d'ordine|parola|Parola|Passwort|passwort|Kennwort|kennwort|wachtwoord|Wachtwoord"
