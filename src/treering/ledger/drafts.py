@@ -102,9 +102,11 @@ class Drafter:
                 stated = event
                 if event.payload is not None:
                     name = event.scope
-                    if name not in sealed:
-                        sealed[name] = self._seals(self._scopes.get(name) or self._new_scope(name))
-                    if sealed[name]:
+                    is_sealed = sealed.get(name)
+                    if is_sealed is None:
+                        scope = self._scopes.get(name) or self._new_scope(name)
+                        is_sealed = sealed[name] = self._seals(scope)
+                    if is_sealed:
                         stated = without_words(event)
                 salt = salts[at : at + SALT_BYTES]
                 drafts.append(self._draft(stated, kind, now_ms, salt, number))

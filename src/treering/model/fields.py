@@ -20,6 +20,7 @@ _STEM_CHARACTERS: Final = 150
 """What is kept of a name that is too long."""
 COUNT_MAX: Final = 2**63 - 1
 """The most that a database counts to."""
+_EVENTS: Final = frozenset({NewEvent})
 
 
 def check_name(text: str, field: str) -> str:
@@ -134,12 +135,13 @@ def check_events(events: Iterable[NewEvent]) -> tuple[NewEvent, ...]:
     """Return ``events`` if they are events to append. Raises InvalidInput otherwise."""
     if isinstance(events, NewEvent):
         raise InvalidInput("append takes a list of events", hint="write append([event])")
-    listed = check_list(events, "events")
-    for event in listed:
-        if not isinstance(event, NewEvent):
-            raise InvalidInput(
-                f"a {type(event).__name__} is no event", hint="make one with session.new_event"
-            )
+    listed = tuple(events) if type(events) is list else check_list(events, "events")
+    if not _EVENTS.issuperset(map(type, listed)):
+        for event in listed:
+            if not isinstance(event, NewEvent):
+                raise InvalidInput(
+                    f"a {type(event).__name__} is no event", hint="make one with session.new_event"
+                )
     return listed
 
 

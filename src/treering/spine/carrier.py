@@ -86,10 +86,11 @@ class Carrier:
                 tell(header, payload)
 
         order = self._order_of(events)
+        told = self._offer if tell is None else both
         with order, order:
             order.take()
             return self._journal.append(
-                events, expected_seq=expected_seq, tell=both, numbers=numbers
+                events, expected_seq=expected_seq, tell=told, numbers=numbers
             )
 
     def carry_transient(self, event: NewEvent) -> None:
@@ -127,6 +128,8 @@ class Carrier:
 
     def _order_of(self, events: Sequence[NewEvent]) -> Locks:
         """Return what keeps others from recording to the same sessions until the queues agree."""
+        if len(events) == 1:
+            return Locks((self._order[hash(events[0].session_id) % STRIPES],))
         stripes = {hash(event.session_id) % STRIPES for event in events}
         return Locks([self._order[stripe] for stripe in sorted(stripes)])
 

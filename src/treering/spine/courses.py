@@ -150,7 +150,7 @@ class Course:
 
         Raises RunClosed in a forked child, where a thread that is not there may hold it for ever.
         """
-        if not self.is_here:
+        if self._pid != os.getpid():
             raise RunClosed(
                 f"run {self.run_id} belongs to the process that began it",
                 hint="begin a run of its own in the forked process",
@@ -174,7 +174,8 @@ class Course:
 
         Raises RunActive if the session is busy with another.
         """
-        with self.lock.guard, self.lock:
+        lock = self.lock
+        with lock.guard, lock:
             if self.state != "new":
                 raise RunClosed("a run starts once", hint="begin another")
             self.session.open()
@@ -235,12 +236,13 @@ class Course:
             self.tools.reconcile()
             # Gates are asked without the lock: they may take their time, and record things.
             self.tools.prepare(why, prepared)
-            with self.lock.guard, self.lock:
+            lock = self.lock
+            with lock.guard, lock:
                 if outside and not self.is_open:
                     return None
                 if self._terminal is not None and not self._untold:
                     return self._terminal
-                self.check_open()
+                self._check_open()
                 calls = self.tools.open_calls()
                 if all(call.call_id in prepared for call in calls):
                     results = [prepared[call.call_id] for call in calls]
@@ -299,8 +301,9 @@ class Course:
 
         ``note`` is told of what was recorded. If it is interrupted, the run is in doubt.
         """
-        with self.lock.guard, self.lock:
-            self.check_open()
+        lock = self.lock
+        with lock.guard, lock:
+            self._check_open()
             return self._append(self._events(entries), note)
 
     def record_behind(self, entries: Sequence[Entry], seq: int, *, apart: str) -> list[Header]:
@@ -308,8 +311,9 @@ class Course:
 
         Raises Conflict if the session has moved on, and RunClosed if the run is over.
         """
-        with self.lock.guard, self.lock:
-            self.check_open()
+        lock = self.lock
+        with lock.guard, lock:
+            self._check_open()
             inside = iter(self._events([entry for entry in entries if entry.kind != apart]))
             events = [
                 self.author.event(entry, None) if entry.kind == apart else next(inside)
@@ -319,7 +323,8 @@ class Course:
 
     def record_if_open(self, entry: Entry, note: Note) -> Header | None:
         """Record ``entry`` as part of the run and tell ``note``; None if the run is over."""
-        with self.lock.guard, self.lock:
+        lock = self.lock
+        with lock.guard, lock:
             if not self.is_open:
                 return None
             try:
@@ -334,11 +339,12 @@ class Course:
 
     def carry(self, entry: Entry) -> None:
         """Carry to the sinks what is counted and not kept."""
-        with self.lock.guard, self.lock:
+        lock = self.lock
+        with lock.guard, lock:
             if time.monotonic() - self._looked > LOOK_S:
                 self._looked = time.monotonic()
                 self.look()
-            self.check_open()
+            self._check_open()
             before = self._run_seq
             try:
                 self.kernel.carry_transient(self._events([entry])[0])
@@ -423,9 +429,14 @@ class Course:
 
     def check_open(self) -> None:
         """Raise RunClosed if it takes no events from here, as far as this process knows."""
-        with self.lock.guard, self.lock:
-            if not self.is_open:
-                raise self.closed_error()
+        lock = self.lock
+        with lock.guard, lock:
+            self._check_open()
+
+    def _check_open(self) -> None:
+        """Do the same for a caller who holds the lock."""
+        if self.state != "open":
+            raise self.closed_error()
 
     @property
     def last_run_seq(self) -> int:

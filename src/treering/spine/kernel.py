@@ -155,7 +155,9 @@ class Kernel:
 
         Those of runs are numbered, unless they say their number.
         """
-        carry = partial(self.carrier.append, expected_seq=expected_seq)
+        carry = self.carrier.append
+        if expected_seq is not None:
+            carry = partial(carry, expected_seq=expected_seq)
         return self._numbering.append(events, carry, fill=True)
 
     def record(

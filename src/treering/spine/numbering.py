@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput, InvalidScope, OutcomeUnknown, TreeringError
@@ -12,7 +11,7 @@ from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from treering.model.events import Header, NewEvent
     from treering.spine.courses import Course
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 STRIPES: Final = 64
 RUNS_MAX: Final = 10_000
 """Runs whose last number is remembered; then it starts afresh."""
-
-_scope_of = lru_cache(maxsize=1_024)(parse_scope)
 
 
 class Numbering:
@@ -68,11 +65,13 @@ class Numbering:
         with held, held:
             held.take()
             own = {course.run_id: course for course in courses if course.is_open}
-            places = self._places(events, own, fill=fill)
-            last = self._last_numbers(events, places, own)
-            numbers = self._numbers(events, places, last)
+            counts, counted = self._counts(events, own, fill=fill)
+            numbers = [
+                None if count is None else self._next(count, event)
+                for event, count in zip(events, counted, strict=True)
+            ]
             before = {run: course.last_run_seq for run, course in own.items()}
-            self._reserve(own, last)
+            self._reserve(own, counts)
             try:
                 headers = append(events, numbers=numbers)
             except TreeringError as error:
@@ -82,25 +81,34 @@ class Numbering:
                 raise
             for run, course in own.items():
                 course.note_numbers([one for one in headers if one.run_id == run], before[run])
-            self._note(own, last)
+            self._note(own, counts)
             return headers
 
     def _append_one(
         self, event: NewEvent, events: Sequence[NewEvent], append: Append
     ) -> list[Header]:
         """Append one event of a run that is not carried out here: what most callers do."""
-        place = self._place(event)
+        place = _place(event)
         if place is None:
             return append(events)
         if self._pid != os.getpid():
             self._renew()
         lock = self._locks[hash(place[2]) % STRIPES]
         with lock.guard, lock:
-            last = self._last_numbers(events, (place,), {})
-            number = self._next(place, event, last)
-            self._reserve({}, last)
-            headers = append(events) if number is None else append(events, numbers=(number,))
-            self._note({}, last)
+            last = self._last.pop(place, None)  # Looked up again, unless it is noted.
+            given = event.run_seq
+            if last is not None and type(given) is int and given > last:
+                headers = append(events)
+            else:
+                count = _Count(place, last or 0)
+                if last is None and _may_be_known(event):
+                    self._look_up({place: count}, (place,))
+                number = self._next(count, event)
+                headers = append(events) if number is None else append(events, numbers=(number,))
+                given = count.last
+            if len(self._last) > RUNS_MAX:
+                self._last.clear()
+            self._last[place] = given
             return headers
 
     def _courses_of(self, runs: set[str]) -> list[Course]:
@@ -120,105 +128,116 @@ class Numbering:
             ]
         )
 
-    def _places(
+    def _counts(
         self, events: Sequence[NewEvent], own: Mapping[str, Course], *, fill: bool
-    ) -> list[Place | None]:
-        """Return where the run of each event is; None for an event that needs no number."""
-        known: dict[tuple[str, str, str | None], Place | None] = {}
-        places: list[Place | None] = []
+    ) -> tuple[dict[Place, _Count], list[_Count | None]]:
+        """Return the count of each run, and that of each event; None for one without a number."""
+        counts: dict[Place, _Count] = {}
+        counted: list[_Count | None] = []
+        unknown: list[Place] = []
+        known: dict[tuple[str, str, str], _Count | None] = {}
         for event in events:
-            if own and event.run_id in own and parse_kind(event.kind).name in RUN_ENDS:
+            run_id, count = event.run_id, None
+            if own and run_id in own and parse_kind(event.kind).name in RUN_ENDS:
                 raise InvalidInput(
-                    f"run {event.run_id} is under way here, and ends once",
+                    f"run {run_id} is under way here, and ends once",
                     hint="use run.end(), run.fail() or session.interrupt()",
                 )
-            place: Place | None = None
-            if type(event.run_id) is str and (fill or event.run_id in own):
-                stated = (event.scope, event.session_id, event.run_id)
+            if type(run_id) is str and (fill or run_id in own):
+                stated = (event.scope, event.session_id, run_id)
                 try:
-                    place = known[stated]
+                    count = known[stated]
                 except KeyError:
-                    place = known[stated] = self._place(event)
+                    count = known[stated] = self._count(event, own, counts, unknown)
                 except TypeError:
-                    place = None  # A scope or a session that is refused.
-            places.append(place)
-        return places
+                    pass  # A scope or a session that is refused.
+            counted.append(count)
+        self._look_up(counts, unknown)
+        return counts, counted
 
-    def _last_numbers(
+    def _count(
         self,
-        events: Sequence[NewEvent],
-        places: Sequence[Place | None],
+        event: NewEvent,
         own: Mapping[str, Course],
-    ) -> dict[Place, int]:
-        """Return the number that each run has come to; the journal is asked once for all."""
-        last: dict[Place, int] = {}
-        unknown: dict[Scope, list[tuple[str, str]]] = {}
-        for event, place in zip(events, places, strict=True):
-            if place is None or place in last:
-                continue
-            number = own[place[2]].last_run_seq if place[2] in own else self._last.get(place)
-            if number is None and (event.kind != "run.started" or event.event_id is not None):
-                unknown.setdefault(place[0], []).append(place[1:])
-            last[place] = number or 0  # A run that begins here has none, or is refused.
-        for scope, runs in unknown.items():
+        counts: dict[Place, _Count],
+        unknown: list[Place],
+    ) -> _Count | None:
+        """Return the count of the run of ``event``, which is entered if it is not there."""
+        place = _place(event)
+        if place is None or place in counts:
+            return None if place is None else counts[place]
+        last = own[place[2]].last_run_seq if place[2] in own else self._last.get(place)
+        if last is None and _may_be_known(event):
+            unknown.append(place)
+        count = counts[place] = _Count(place, last or 0)
+        return count
+
+    def _look_up(self, counts: Mapping[Place, _Count], unknown: Iterable[Place]) -> None:
+        """Have the journal say what runs have come to; it is asked once for all of a scope."""
+        by_scope: dict[Scope, list[tuple[str, str]]] = {}
+        for scope, session_id, run_id in unknown:
+            by_scope.setdefault(scope, []).append((session_id, run_id))
+        for scope, runs in by_scope.items():
             for (session_id, run_id), number in self._journal.last_run_seqs(scope, runs).items():
-                last[scope, session_id, run_id] = number
-        return last
+                counts[scope, session_id, run_id].last = number
 
-    def _numbers(
-        self,
-        events: Sequence[NewEvent],
-        places: Sequence[Place | None],
-        last: dict[Place, int],
-    ) -> list[int | None]:
-        """Return the numbers that events are given; None where one says its own, or needs none."""
-        return [
-            None if place is None else self._next(place, event, last)
-            for event, place in zip(events, places, strict=True)
-        ]
-
-    def _next(self, place: Place, event: NewEvent, last: dict[Place, int]) -> int | None:
-        before = last[place]
+    def _next(self, count: _Count, event: NewEvent) -> int | None:
+        """Return the number that ``event`` is given; None if it says its own."""
         number = event.run_seq
         if number is None:
-            last[place] = before + 1
-            return before + 1
+            count.last += 1
+            return count.last
         if type(number) is not int:
             return None
-        if number > before:
-            last[place] = number
-            return None
-        if not self._is_known(place[0], event):
+        if number > count.last:
+            count.last = number
+        elif not self._is_known(count.place[0], event):
             raise InvalidInput(
-                f"run_seq {number} of run {event.run_id} is taken: it has come to {before}",
+                f"run_seq {number} of run {event.run_id} is taken: it has come to {count.last}",
                 hint="leave run_seq out to have it given",
             )
         return None
-
-    def _place(self, event: NewEvent) -> Place | None:
-        """Return where the run of an event is; None if it has none, or one that is refused."""
-        if type(event.run_id) is not str or type(event.session_id) is not str:
-            return None
-        try:
-            return _scope_of(event.scope), event.session_id, event.run_id
-        except (InvalidScope, TypeError):
-            return None
 
     def _is_known(self, scope: Scope, event: NewEvent) -> bool:
         """Whether an event is appended again: then it keeps its number, whatever came since."""
         return event.event_id is not None and self._journal.is_known(scope, event.event_id)
 
-    def _reserve(self, own: Mapping[str, Course], last: Mapping[Place, int]) -> None:
+    def _reserve(self, own: Mapping[str, Course], counts: Mapping[Place, _Count]) -> None:
         """Have no number given twice, also if nobody is told that the events were recorded."""
-        for place, number in last.items():
+        for place, count in counts.items():
             if (course := own.get(place[2])) is not None:
-                course.reserve(number)
+                course.reserve(count.last)
             else:
                 self._last.pop(place, None)  # Looked up again, unless it is noted.
 
-    def _note(self, own: Mapping[str, Course], last: Mapping[Place, int]) -> None:
+    def _note(self, own: Mapping[str, Course], counts: Mapping[Place, _Count]) -> None:
         if len(self._last) > RUNS_MAX:
             self._last.clear()
-        for place, number in last.items():
+        for place, count in counts.items():
             if place[2] not in own:
-                self._last[place] = number
+                self._last[place] = count.last
+
+
+class _Count:
+    """How far the numbers of a run have come."""
+
+    __slots__ = ("last", "place")
+
+    def __init__(self, place: Place, last: int) -> None:
+        self.place = place
+        self.last = last
+
+
+def _place(event: NewEvent) -> Place | None:
+    """Return where the run of an event is; None if it has none, or one that is refused."""
+    if type(event.run_id) is not str or type(event.session_id) is not str:
+        return None
+    try:
+        return parse_scope(event.scope), event.session_id, event.run_id
+    except (InvalidScope, TypeError):
+        return None
+
+
+def _may_be_known(event: NewEvent) -> bool:
+    """Whether its run may have numbers: one that begins here has none, or is refused."""
+    return event.kind != "run.started" or event.event_id is not None

@@ -92,7 +92,8 @@ class Outlet:
 
     def offer(self, header: Header, payload: bytes | None) -> None:
         """Put an event into the queue, or count it as lost. Never waits for the sink."""
-        with self._lock.guard, self._lock:
+        lock = self._lock
+        with lock.guard, lock:
             held = len(self._waiting) + (self._under_way is not None)
             if self._stopped or self._closing or held >= self.delivery.queue_events_max:
                 self._lose(1)

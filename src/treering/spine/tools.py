@@ -99,7 +99,8 @@ class Tools:
         course = self._course
         if not course.is_doubtful:
             return
-        with course.lock.guard, course.lock:
+        lock = course.lock
+        with lock.guard, lock:
             for header in course.kernel.headers_of(course):
                 part = safe_part(header.kind, header.refs)
                 if isinstance(part, ToolCalled) and part.call_id and not self._knows(part.call_id):
@@ -151,7 +152,8 @@ class Tools:
             call.intent, call.started_at = headers[0], time.monotonic()
             self._open[call.call_id] = call
 
-        with self._course.lock.guard, self._course.lock:
+        lock = self._course.lock
+        with lock.guard, lock:
             self._check_fresh(call)
             self._course.record_all([intent], note)
 
@@ -192,7 +194,8 @@ class Tools:
             call.intent, call.started_at = headers[0], time.monotonic()
             self._close(call, headers[-1], synthetic=True)
 
-        with self._course.lock.guard, self._course.lock:
+        lock = self._course.lock
+        with lock.guard, lock:
             self._check_fresh(call)
             self._course.record_all([intent, refusal, outcome], note)
         reason = f": {why}" if why else ""
@@ -215,7 +218,8 @@ class Tools:
             # Gates are asked without the run's lock: they may take their time, and record things.
             duration_ms = call.duration_ms
             entry = make(self._course.occasion, call.name, call.call_id, duration_ms, told)
-            with self._course.lock.guard, self._course.lock:
+            lock = self._course.lock
+            with lock.guard, lock:
                 if call.is_settled:  # By a gate.
                     raise _has_outcome(call.call_id)
                 return self._record(call, entry)
@@ -230,7 +234,8 @@ class Tools:
             entry = self.results.synthetic(
                 self._course.occasion, call.name, call.call_id, call.duration_ms, reason
             )
-            with self._course.lock.guard, self._course.lock:
+            lock = self._course.lock
+            with lock.guard, lock:
                 # The run may have ended meanwhile, and the call with it.
                 header = call.outcome
                 if header is None:
@@ -263,7 +268,8 @@ class Tools:
         return self._course.kernel.outcome_of(self._course, call.call_id)
 
     def _check_started(self, call: ToolCall) -> None:
-        with self._course.lock.guard, self._course.lock:
+        lock = self._course.lock
+        with lock.guard, lock:
             if call.intent is None:
                 raise RunClosed(
                     f"the call {call.call_id} has not started", hint="use it as a context manager"

@@ -62,9 +62,16 @@ class GroupCommit:
         """
         if self._pid != os.getpid():
             self._start()
+        if self._leading.is_held_here():
+            raise Busy(
+                "this thread was interrupted while it was recording, and cannot record more now",
+                hint="let the signal handler note it, and record it when the handler has returned",
+            )
         try:
             self._queue.append(job)
-            self._await(job)
+            self._lead(0.0)
+            if not job.is_done:
+                self._await(job)
         except BaseException:
             self._withdraw(job)
             raise
@@ -81,13 +88,7 @@ class GroupCommit:
 
     def _await(self, job: Job) -> None:
         """Return when ``job`` is done, by another caller or by this one."""
-        if self._leading.is_held_here():
-            raise Busy(
-                "this thread was interrupted while it was recording, and cannot record more now",
-                hint="let the signal handler note it, and record it when the handler has returned",
-            )
-        self._lead(0.0)
-        deadline = 0.0 if job.is_done else time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         patience_s = 0.0
         while not job.is_done:
             self._lead(patience_s)
@@ -114,15 +115,18 @@ class GroupCommit:
     def _commit(self) -> None:
         if self._company > 1:
             self._await_company()
-        group, events = self._group, 0
-        while self._queue:
-            job = self._queue[0]
+        group, queue, events = self._group, self._queue, 0
+        while queue:
+            job = queue[0]
             events += len(job.drafts)
             if group and events > GROUP_EVENTS_MAX:
                 break
             # In the group before it leaves the queue: it is never in neither.
             group.append(job)
-            self._leave_queue(job)
+            try:  # noqa: SIM105  (suppress is slower, and this is part of every append)
+                queue.remove(job)
+            except ValueError:
+                pass
             if job.is_done:
                 group.pop()  # Its caller was told that it failed.
         self._company = len(group)
@@ -137,7 +141,8 @@ class GroupCommit:
             if not job.is_carried_out and job.error is None:
                 job.error = _stopped(job)
             job.is_done = True
-            _wake(job)
+            if job.bell is not None:
+                _wake(job)
         self._group = []
 
     def _await_company(self) -> None:
@@ -156,14 +161,9 @@ class GroupCommit:
 
     def _withdraw(self, job: Job) -> None:
         """Leave the queue, if ``job`` is still in it: its caller was interrupted."""
-        self._leave_queue(job)
-        job.is_done = True
-
-    def _leave_queue(self, job: Job) -> None:
-        try:  # noqa: SIM105  (suppress is slower, and this is part of every append)
+        with contextlib.suppress(ValueError):
             self._queue.remove(job)
-        except ValueError:
-            pass
+        job.is_done = True
 
     def _overdue(self, job: Job) -> Exception:
         if job in self._group:
