@@ -165,7 +165,7 @@ def test_a_batch_of_many_runs_asks_once_how_far_they_have_come(tmp_path: Path) -
     statements: list[str] = []
     with treering.open(tmp_path / "a.db") as ledger:
         ledger.append([said("one", run_id=f"r{n}") for n in range(100)])
-        with ledger._store._database.reading() as connection:  # type: ignore[attr-defined]
+        with ledger._store._database.reading_at_hand() as connection:  # type: ignore[attr-defined]
             connection.trace_v2(
                 apsw.SQLITE_TRACE_STMT, lambda event: statements.append(event["sql"])
             )

@@ -10,9 +10,11 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
@@ -417,3 +419,66 @@ def test_a_cursor_of_version_0_1_is_still_good(tmp_path: Path) -> None:
         followed = list(ledger.follow(HERE, after=kept, idle_seconds=0))
 
     assert [header.summary for header in followed] == ["1", "2"]
+
+
+# Looks that whoever is about to write takes, by the connection that writes.
+
+
+def test_a_look_before_a_write_waits_for_nobody_who_writes(path: Path) -> None:
+    with treering.open(path) as ledger:
+        store: Any = ledger._store
+        ledger.append([said(kind="run.started", run_id="r1"), said(run_id="r1")])
+        lock, held, over = store._database.lock, threading.Event(), threading.Event()
+
+        def write() -> None:
+            with lock.guard, lock:
+                held.set()
+                over.wait(PATIENCE_S)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert held.wait(PATIENCE_S)
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                runs = pool.submit(store.open_runs, HERE, "s1").result(PATIENCE_S / 2)
+                last = pool.submit(store.last_run_seqs, HERE, [("s1", "r1")]).result(PATIENCE_S / 2)
+                first = pool.submit(store.session_events, HERE, "s1", after_seq=0, limit=1)
+                events = first.result(PATIENCE_S / 2)
+        finally:
+            over.set()
+            writer.join(PATIENCE_S)
+
+    assert [run.run_id for run in runs] == ["r1"]
+    assert last == {("s1", "r1"): 2}
+    assert [event.kind for event in events] == ["run.started"]
+
+
+def test_a_look_from_inside_a_write_sees_what_is_committed(path: Path) -> None:
+    seen = []
+    with treering.open(path) as ledger:
+        store: Any = ledger._store
+        ledger.append([said(kind="run.started", run_id="r1")])
+
+        def work(batch: Any, _: None) -> None:
+            batch.connection.execute("UPDATE runs SET state = 1")
+            seen.extend(store.open_runs(HERE, "s1"))
+
+        store._writer.transact(work, None)
+
+    assert [run.run_id for run in seen] == ["r1"]
+
+
+def test_a_name_that_another_process_has_added_is_the_same_name(path: Path) -> None:
+    with treering.open(path) as ledger, treering.open(path) as other:
+        ledger.append([said(run_id="r1")])
+        other.append([said(run_id="r1"), said(run_id="r2")])
+        ledger.append([said(run_id="r2")])
+
+        headers = ledger.session("s1", scope=HERE, agent="lyria").headers()
+        assert [(one.run_id, one.run_seq) for one in headers] == [
+            ("r1", 1),
+            ("r1", 2),
+            ("r2", 1),
+            ("r2", 2),
+        ]
+        assert ledger.verify().intact

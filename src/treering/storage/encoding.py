@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -34,6 +35,8 @@ Value = TypeVar("Value")
 _BY_DICE: Final = frozenset({4, 7})
 """Versions of UUIDs that are random."""
 
+NAMES_MAX: Final = 1_024
+"""Names whose hashes are remembered."""
 PREVIEW_CHARACTERS: Final = 200
 PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Payloads of one page; a page of giants is cut short."""
@@ -51,8 +54,10 @@ def id_key(scope_key: bytes, event_id: str) -> tuple[bytes, bool]:
     return name_key(scope_key, event_id), True
 
 
+@lru_cache(maxsize=NAMES_MAX)
 def name_key(key: bytes, name: str) -> bytes:
     """Return a keyed hash of ``name``, so that no index holds the name itself."""
+    # Remembered: whoever adds a name has mostly just looked for it, once or twice.
     return hmac.digest(key, name.encode(), "sha256")[:16]
 
 

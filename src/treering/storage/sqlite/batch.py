@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, InvalidInput
@@ -45,6 +46,9 @@ ON CONFLICT (scope, follower) DO NOTHING
 """
 
 
+_made_id = attrgetter("made_id")
+
+
 class Batch:
     """The rows of one transaction, placed in memory first and written together."""
 
@@ -76,7 +80,7 @@ class Batch:
         """
         repeated: list[Header | int | None] = []
         fresh = drafts
-        if not all(draft.made_id for draft in drafts):
+        if not all(map(_made_id, drafts)):
             self._unknown = self._look_ahead(drafts)
             repeated = find_repeats(drafts, self._known_header)
             self.repeats = self.repeats or any(isinstance(known, Header) for known in repeated)
@@ -98,8 +102,12 @@ class Batch:
         if not self._events:
             return
         self.dirty = True
-        self._insert(rows.INSERT_EVENT, rows.INSERT_EVENTS, self._events)
-        self._insert(rows.INSERT_CONTENT, rows.INSERT_CONTENTS, self._contents)
+        if len(self._events) == 1:
+            cursor.execute(rows.INSERT_EVENT, self._events[0])
+            cursor.execute(rows.INSERT_CONTENT, self._contents[0])
+        else:
+            self._insert(rows.INSERT_EVENT, rows.INSERT_EVENTS, self._events)
+            self._insert(rows.INSERT_CONTENT, rows.INSERT_CONTENTS, self._contents)
         for session, (seq, last) in self._heads.items():
             cursor.execute(
                 "UPDATE heads SET seq = ?, link = ? WHERE session = ?", (seq, last, session)
@@ -349,14 +357,18 @@ class Batch:
         return added
 
     def _follow_run(self, session: int, run: int, draft: Draft, seq: int) -> None:
-        check_run(draft, self._known.run_state(self.connection, session, run))
-        self.follow_run(session, run, draft.kind, seq)
+        before = self._known.run_state(self.connection, session, run)
+        check_run(draft, before)
+        self._note_run(session, run, before, state_after(draft.kind), seq)
 
     def follow_run(self, session: int, run: int, kind: str, seq: int) -> None:
         """Note that a run has begun, gone on or ended at ``seq``."""
+        before = self._known.run_state(self.connection, session, run)
+        self._note_run(session, run, before, state_after(kind), seq)
+
+    def _note_run(self, session: int, run: int, before: int | None, state: int, seq: int) -> None:
         known, connection = self._known, self.connection
-        state = state_after(kind)
-        if known.run_state(connection, session, run) is None:
+        if before is None:
             connection.execute(
                 "INSERT INTO runs (session, run, state, first_seq, last_seq)"
                 " VALUES (?, ?, ?, ?, ?)",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import apsw
 
 from treering.errors import Busy, Closed, Corrupt, LedgerMoved, NotFound, OutcomeUnknown, ReadOnly
+from treering.locks import PATIENCE_S as LOCK_PATIENCE_S
 from treering.locks import Lock
 from treering.storage import forks
 from treering.storage.damage import UNREADABLE
@@ -152,6 +153,14 @@ class Database:
     def reading(self) -> AbstractContextManager[apsw.Connection]:
         """Lend a connection for a short read."""
         return _Reading(self)
+
+    def reading_at_hand(self) -> AbstractContextManager[apsw.Connection]:
+        """Lend the writing connection for a look, such as whoever is about to write takes.
+
+        It still has the pages that it wrote; all others read them anew after each commit. While
+        somebody writes, another one is lent.
+        """
+        return _Reading(self, by_writer=not self.read_only)
 
     def ledger_id(self) -> str:
         """Return the name that the ledger was given when it was made; its backups share it."""
@@ -374,20 +383,32 @@ class Database:
         """Return a connection to read from, for ``frame``. Whoever drops it gives it back."""
         if self._pid != os.getpid():
             self._abandon()
-        if self.in_memory:
-            self.lock.take(frame=frame)
-            try:
-                return self.writer()
-            except BaseException:
-                self.lock.let_go(frame)
-                raise
-        if (moved := self._guard.moved()) is not None:
+        if not self.in_memory and (moved := self._guard.moved()) is not None:
             self._return_to_read(moved)
+        if reading.by_writer:
+            connection = self._lend_writer(frame)
+            if connection is not None:
+                return connection
+            reading.by_writer = False
         return self._lend(reading) or self._wait_for_reader(reading)
+
+    def _lend_writer(self, frame: FrameType) -> apsw.Connection | None:
+        """Return the writing connection; None if it is at work and there are others."""
+        if not self.lock.take(LOCK_PATIENCE_S if self.in_memory else 0.0, frame=frame):
+            return None
+        try:
+            connection = self.writer()
+            if self.in_memory or not connection.in_transaction:
+                return connection
+        except BaseException:
+            self.lock.let_go(frame)
+            raise
+        self.lock.let_go(frame)
+        return None
 
     def give_back(self, reading: _Reading, frame: FrameType) -> None:
         """Take back what ``frame`` has borrowed."""
-        if self.in_memory:
+        if reading.by_writer:
             self.lock.let_go(frame)
             return
         if reading.connection is not None:
@@ -533,10 +554,11 @@ class Database:
 class _Reading:
     """Lends a connection as long as a ``with`` lasts, and translates its errors."""
 
-    __slots__ = ("__weakref__", "_database", "connection")
+    __slots__ = ("__weakref__", "_database", "by_writer", "connection")
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, by_writer: bool = False) -> None:
         self._database = database
+        self.by_writer = by_writer or database.in_memory
         self.connection: apsw.Connection | None = None
 
     def __enter__(self) -> apsw.Connection:

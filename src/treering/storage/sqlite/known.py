@@ -35,6 +35,12 @@ SEALED_MARK: Final = "sealed:"
 """Followed by its name, the mark of a scope whose payloads are sealed."""
 HIDES: Final = "SELECT 1 FROM ledger WHERE name = 'hidden_ids'"
 _FORGETTINGS: Final = "SELECT value FROM ledger WHERE name = 'forgettings'"
+_ADD_NAME: Final = """
+INSERT INTO names (key, name)
+VALUES (?, ?)
+ON CONFLICT (key) DO NOTHING
+RETURNING id
+"""
 _ENTER_SESSIONS: Final = "UPDATE scopes SET sessions = sessions + ?, digest = ? WHERE id = ?"
 _SET_COUNTED: Final = "UPDATE ledger SET value = ? WHERE name = 'sessions'"
 
@@ -238,18 +244,15 @@ class Known:
             if not self._name_key:
                 self._name_key = key_of_names(connection)
             key = name_key(self._name_key, text)
-            known = fetch_value(connection, "SELECT id FROM names WHERE key = ?", (key,))
+            # Most names that are not remembered are ids of runs and turns, and new.
+            known = fetch_value(connection, _ADD_NAME, (key, text))
             if known is None:
-                known = fetch_value(
-                    connection,
-                    "INSERT INTO names (key, name) VALUES (?, ?) RETURNING id",
-                    (key, text),
-                )
+                known = fetch_value(connection, "SELECT id FROM names WHERE key = ?", (key,))
             self.names[text] = known
         return known
 
     def run_state(self, connection: apsw.Connection, session: int, run: int) -> int | None:
-        """Return the state of a run, None if it is new."""
+        """Return the state of a run, None if it is new to the session."""
         known = self.runs.get((session, run))
         if known is None:
             known = fetch_value(

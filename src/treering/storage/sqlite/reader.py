@@ -120,6 +120,8 @@ class Reader:
         self._database = database
         self._vault = vault
         self._opener = Opener(vault)
+        self._name_key = b""
+        """What the hashes of names are made under: it never changes."""
         self._names = Texts(database)
         self._sessions = SessionTexts(database)
         self._blobs = Blobs(database, self._opener)
@@ -245,10 +247,12 @@ class Reader:
     ) -> dict[tuple[str, str], int]:
         """Return the highest number of each of ``runs`` that has one, by session and run."""
         found: dict[tuple[str, str], int] = {}
-        with self._database.reading() as connection:
-            ids = {run: _name(connection, run) for run in {run for _, run in runs}}
+        with self._database.reading_at_hand() as connection:
+            if not self._name_key:
+                self._name_key = key_of_names(connection)
+            ids = _find_names(connection, self._name_key, {run for _, run in runs})
             # Most runs that are asked for are new, and nobody has named them before.
-            named = [one for one in runs if ids[one[1]]]
+            named = [one for one in runs if one[1] in ids]
             place = find_scope(connection, scope) if named else (0, b"")
             sessions = {
                 name: find_session(connection, *place, name) for name in {name for name, _ in named}
@@ -269,7 +273,7 @@ class Reader:
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended, as far as this user may see them."""
-        with self._database.reading() as connection:
+        with self._database.reading_at_hand() as connection:
             if scope is not None and session_id is not None:
                 session = find_session(connection, *find_scope(connection, scope), session_id)
                 found = runs.open_in_session(connection, session)
@@ -301,7 +305,10 @@ class Reader:
     def _by_seq(
         self, scope: Scope, session_id: str, statement: str, after: int, before: int, limit: int
     ) -> list[Row]:
-        with self._database.reading() as connection:
+        # The first event, or the last one, is mostly looked at by whoever is about to write.
+        database = self._database
+        reading = database.reading_at_hand() if limit == 1 else database.reading()
+        with reading as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
             return fetch_all(connection, statement, (session, after, before, limit))
 
@@ -545,14 +552,30 @@ def find_session(connection: apsw.Connection, scope: int, scope_key: bytes, name
 
 
 def _name(connection: apsw.Connection, text: str) -> int:
-    key = key_of_names(connection)
-    return (
-        fetch_value(connection, "SELECT id FROM names WHERE key = ?", (name_key(key, text),)) or 0
-    )
+    return _find_names(connection, key_of_names(connection), (text,)).get(text, 0)
 
 
 def _kinds(connection: apsw.Connection, names: tuple[str, ...]) -> list[int]:
-    return [kind for kind in (_name(connection, name) for name in names) if kind]
+    found = _find_names(connection, key_of_names(connection), names) if names else {}
+    return [found[name] for name in names if name in found]
+
+
+def _find_names(
+    connection: apsw.Connection, key_of_all: bytes, texts: Collection[str]
+) -> dict[str, int]:
+    """Return the ids of those of ``texts`` that are names."""
+    found: dict[str, int] = {}
+    keys = {name_key(key_of_all, text): text for text in texts}
+    listed = tuple(keys)
+    for start in range(0, len(listed), IDS_AT_ONCE):
+        some = listed[start : start + IDS_AT_ONCE]
+        named = fetch_all(
+            connection,
+            f"SELECT key, id FROM names WHERE key IN ({', '.join('?' * len(some))})",
+            some,
+        )
+        found.update((keys[key], number) for key, number in named)
+    return found
 
 
 def hides_ids(connection: apsw.Connection) -> bool:

@@ -95,30 +95,25 @@ class Writer:
                 "this thread was interrupted while it was recording, and cannot record more now",
                 hint="let the signal handler note it, and record it when the handler has returned",
             )
-        database.turnstile.enter()
+        connection = None
         try:
+            database.turnstile.enter()
             connection = database.present_writer()
-        except BaseException:
-            database.turnstile.leave()
-            raise
-        try:
+            cursor = self._cursor
+            if cursor is None or self._cursor_epoch != database.epoch:
+                # Kept: a new one for every statement is half of a small statement's cost.
+                cursor = self._cursor = connection.cursor()
+                self._cursor_epoch = database.epoch
             # IMMEDIATE takes the write lock before we look at the last seq, so two writers can
             # never number their events from the same starting point.
-            cursor = self._open_cursor(connection)
             cursor.execute("BEGIN IMMEDIATE")
             self.known.refresh(connection)
         except BaseException as error:
-            self._undo(connection, error)
+            if connection is not None:
+                self._undo(connection, error)
             database.turnstile.leave()
             raise
         return Batch(self.known, self._vault, connection, cursor)
-
-    def _open_cursor(self, connection: apsw.Connection) -> apsw.Cursor:
-        # Kept: a new one for every statement is half of a small statement's cost.
-        if self._cursor is None or self._cursor_epoch != self.database.epoch:
-            self._cursor = connection.cursor()
-            self._cursor_epoch = self.database.epoch
-        return self._cursor
 
     def _commit(self, batch: Batch) -> None:
         batch.flush()
