@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -125,17 +126,24 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Places]:
-    """Give out fresh places on a PostgreSQL server: the one that is named, or one of our own."""
+def _places() -> Iterator[Places]:
+    """Have a PostgreSQL server: the one that is named, or one of our own."""
     if given := os.environ.get("TREERING_TEST_POSTGRES"):
-        places = Places(given)
-        yield places
-        places.clear()
+        with closing(Places(given)) as places:
+            yield places
     else:
         with Server() as server:
             children.spared.add(server.watch_id)
             server.create_database("treering")
-            yield Places(server.url("treering"))
+            with closing(Places(server.url("treering"))) as places:
+                yield places
+
+
+@pytest.fixture
+def postgres(_places: Places) -> Iterator[Places]:
+    """Give out fresh places on a PostgreSQL server; they are gone when the test is over."""
+    yield _places
+    _places.clear()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

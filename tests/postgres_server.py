@@ -14,10 +14,11 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Self
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Final, Literal, LiteralString, Self
+from urllib.parse import quote, urlsplit
 
 import psycopg
+import uuid_utils
 from psycopg import sql
 
 from effort import PATIENCE_S, quick_folder
@@ -255,32 +256,118 @@ class Replica(Server):
         )
 
 
+# What makes a ledger one of its own, and where its schema is named by the layout itself.
+_BECOME_ANOTHER: Final = """
+ALTER SCHEMA template RENAME TO {schema};
+UPDATE {schema}.ledger SET value = CASE name
+  WHEN 'id' THEN {ledger_id}
+  WHEN 'created_ms' THEN {created_ms}
+  WHEN 'lock_key' THEN {lock_key}
+END WHERE name IN ('id', 'created_ms', 'lock_key');
+DO $$ DECLARE
+  altered regprocedure;
+BEGIN
+  FOR altered IN
+    SELECT oid FROM pg_proc WHERE pronamespace = {name}::regnamespace AND proconfig IS NOT NULL
+  LOOP
+    EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', altered, {name});
+  END LOOP;
+END $$
+"""
+
+
 class Places:
-    """Fresh places for ledgers in one database, each a schema of its own."""
+    """Fresh ledgers on one server, each a schema of its own in a database of its own.
+
+    A ledger is laid out once; the others are copies of its files. That takes a tenth of the time,
+    and the catalogues stay as small as they are on a server with one ledger.
+    """
 
     def __init__(self, url: str) -> None:
         self.url: Final = url
-        self._schemas: Final[list[str]] = []
+        self._template: Final = f"template_{secrets.token_hex(6)}"
+        self._is_laid_out = False
+        self._connection: psycopg.Connection[tuple[object, ...]] | None = None
+        self._copies: Final[list[str]] = []
+        self._vacant: Final[list[str]] = []
 
     def fresh(self) -> str:
-        """Return the address of a new and empty ledger."""
-        from treering.app import administer
+        """Return the address of a new and empty ledger of two partitions, without roles."""
+        database, schema = self.copy()
+        return _at(self.url, schema, database)
 
-        schema = f"t{len(self._schemas)}_{secrets.token_hex(4)}"
-        url = f"{self.url}{'&' if '?' in self.url else '?'}schema={schema}"
-        self._schemas.append(schema)
-        # Every partition is a table with its indexes; two are enough to have more than one.
-        administer(url).init(partitions=2, with_roles=False)
-        return url
+    def copy(self) -> tuple[str, str]:
+        """Make a new and empty ledger; return the names of its database and its schema."""
+        self._lay_out()
+        schema = f"t_{secrets.token_hex(6)}"
+        self._execute("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", schema, self._template)
+        self._copies.append(schema)
+        with psycopg.connect(_at(self.url, database=schema)) as connection:
+            connection.execute(
+                sql.SQL(_BECOME_ANOTHER).format(
+                    schema=sql.Identifier(schema),
+                    name=schema,
+                    ledger_id=str(uuid_utils.uuid7()),
+                    created_ms=str(time.time_ns() // 1_000_000),
+                    lock_key=secrets.token_hex(8),
+                )
+            )
+        return schema, schema
+
+    def vacant(self) -> str:
+        """Return an address where no ledger is yet."""
+        self._vacant.append(f"t_{secrets.token_hex(6)}")
+        return _at(self.url, self._vacant[-1])
 
     def clear(self) -> None:
-        """Remove every place that was given out."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            for schema in self._schemas:
-                connection.execute(
-                    sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema))
-                )
-        self._schemas.clear()
+        """Remove what was given out."""
+        while self._copies:
+            self._execute("DROP DATABASE {} WITH (FORCE)", self._copies.pop())
+        while self._vacant:
+            self._execute("DROP SCHEMA IF EXISTS {} CASCADE", self._vacant.pop())
+
+    def close(self) -> None:
+        """Remove everything."""
+        self.clear()
+        if self._is_laid_out:
+            self._execute("DROP DATABASE {}", self._template)
+        if self._connection:
+            self._connection.close()
+
+    def _lay_out(self) -> None:
+        from treering.app import administer
+
+        if not self._is_laid_out:
+            self._execute("CREATE DATABASE {}", self._template)
+            self._is_laid_out = True
+            # Every partition is a table with its indexes; two are enough to have more than one.
+            laid_out = _at(self.url, "template", self._template)
+            administer(laid_out).init(partitions=2, with_roles=False)
+
+    def _execute(self, statement: LiteralString, *names: str) -> None:
+        if self._connection is None:
+            self._connection = psycopg.connect(self.url, autocommit=True)
+        self._connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+def laid_out(url: str) -> str:
+    """Return the address of a new and empty ledger, laid out in the database at ``url``."""
+    from treering.app import administer
+
+    place = _at(url, f"t_{secrets.token_hex(6)}")
+    administer(place).init(partitions=2, with_roles=False)
+    return place
+
+
+def _at(url: str, schema: str | None = None, database: str | None = None) -> str:
+    """Return ``url``, at another database of its server or at a schema."""
+    parts = urlsplit(url)
+    if database is not None:
+        parts = parts._replace(path=f"/{database}")
+    if schema is not None:
+        query = f"{parts.query}&schema={schema}" if parts.query else f"schema={schema}"
+        parts = parts._replace(query=query)
+    return parts.geturl()
 
 
 def _installed(version: int) -> Path:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from postgres_places import Place
-from postgres_server import Server
+from postgres_server import Places, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +20,17 @@ def server() -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def _copies(server: Server) -> Iterator[Places]:
+    with closing(Places(server.url("treering"))) as places:
+        yield places
+
+
 @pytest.fixture
-def place(server: Server) -> Place:
+def place(server: Server, _copies: Places) -> Iterator[Place]:
     """Return a fresh ledger of two partitions, with its roles."""
-    place = Place(server)
-    place.administration.init(partitions=2)
-    return place
+    database, schema = _copies.copy()
+    place = Place(server, database=database, schema=schema)
+    place.administration.init()
+    yield place
+    _copies.clear()

@@ -17,7 +17,7 @@ import treering
 from builders import HERE, said
 from effort import PATIENCE_S
 from postgres_places import Place
-from postgres_server import Places
+from postgres_server import laid_out
 from surfaces.command_line import CommandLine
 from treering import TreeringError, app
 from treering.app import administer
@@ -289,7 +289,7 @@ def test_the_short_scheme_is_the_same(cli: CommandLine) -> None:
 
 def test_what_holds_a_password_does_not_show_it(server: Server, login: str, place: Place) -> None:
     place.administration.grant(login, HERE)
-    url = f"{server.tcp_url('treering', user=login, password=PASSWORD)}?schema={place.schema}"
+    url = f"{server.tcp_url(place.database, user=login, password=PASSWORD)}?schema={place.schema}"
 
     with treering.open(url) as ledger:
         ledger.append([said("hello")])
@@ -325,7 +325,7 @@ def test_a_password_of_any_characters_opens(server: Server, place: Place, passwo
     place.administration.grant(name, HERE)
 
     with treering.open(
-        f"{server.tcp_url('treering', user=name, password=password)}?schema={place.schema}"
+        f"{server.tcp_url(place.database, user=name, password=password)}?schema={place.schema}"
     ) as ledger:
         ledger.append([said("hello")])
         assert ledger.verify(HERE).intact
@@ -340,7 +340,9 @@ def test_a_password_among_the_options_is_read_as_libpq_reads_it(
     place.administration.grant(name, HERE)
     options = f"user={name}&password=a+b%20c&schema={place.schema}"
 
-    with treering.open(f"postgresql://127.0.0.1:{server.port}/treering?{options}") as ledger:
+    with treering.open(
+        f"postgresql://127.0.0.1:{server.port}/{place.database}?{options}"
+    ) as ledger:
         assert ledger.append([said("hello")])[0].seq == 1
 
 
@@ -404,7 +406,7 @@ def test_a_broken_row_is_corruption_and_names_the_ledger(place: Place) -> None:
 
 
 def test_a_statement_that_runs_into_its_time_limit(server: Server) -> None:
-    url = Places(server.url("treering")).fresh()
+    url = laid_out(server.url("treering"))
     with treering.open(url) as ledger, psycopg.connect(server.url("treering")) as other:
         ledger.append([said("first")])
         schema_name = ledger._store._server.address.schema  # type: ignore[attr-defined]
@@ -439,7 +441,7 @@ def test_what_the_server_says_is_told_with_what_to_do(
     def fail(connection: Any) -> None:
         connection.execute(f"DO $$ BEGIN RAISE EXCEPTION '{text}' USING ERRCODE = '{code}'; END $$")
 
-    with treering.open(Places(server.url("treering")).fresh()) as ledger:
+    with treering.open(laid_out(server.url("treering"))) as ledger:
         store: Any = ledger._store
         with pytest.raises(error, match=message) as raised:
             store._server.read(fail)

@@ -14,7 +14,7 @@ from builders import ELSEWHERE, HERE, said
 from concurrency.processes import Colleague, colleagues
 from effort import PATIENCE_S
 from postgres_places import Place
-from postgres_server import Places, Server
+from postgres_server import Server, laid_out
 from postgres_writers import store_of, until
 from treering.app import now_ms
 from treering.model.runs import start_id
@@ -74,7 +74,7 @@ def ask(colleague: Colleague, *words: object) -> Any:
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_what_was_held_is_taken_back_after_a_restart(frail: Server, mode: StopMode) -> None:
-    url = Places(frail.url("treering")).fresh()
+    url = laid_out(frail.url("treering"))
     with treering.open(url) as ledger, colleagues(1, hold_and_look, url) as (other,):
         store = ledger._store
         owner = store.owner()
@@ -143,7 +143,7 @@ def test_a_server_that_stays_away_is_waited_for_as_long_as_usual(
     frail: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locks, "PATIENCE_S", 0.2)
-    with treering.open(Places(frail.url("treering")).fresh()) as ledger:
+    with treering.open(laid_out(frail.url("treering"))) as ledger:
         frail.stop()
         try:
             with pytest.raises(treering.StorageError) as refused:
@@ -251,7 +251,7 @@ def test_who_was_cut_off_for_a_moment_is_not_gone(
 @pytest.mark.usefixtures("impatient")
 def test_on_a_replica_nobody_elsewhere_is_gone(frail: Server) -> None:
     """Nobody holds anything there."""
-    url = Places(frail.url("treering")).fresh()
+    url = laid_out(frail.url("treering"))
     with treering.open(url) as ledger, frail.replica() as replica:
         owner = Owner.parse(ledger._store.owner())
         assert owner is not None

@@ -20,7 +20,7 @@ from builders import DAY, HERE, NOON, run_of, said
 from concurrency.processes import colleagues
 from effort import PATIENCE_S
 from forks import fork
-from postgres_server import Places, Replica, Server
+from postgres_server import Replica, Server, laid_out
 from postgres_writers import (
     LAST,
     Account,
@@ -67,7 +67,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def url(server: Server) -> str:
-    return Places(server.url("treering")).fresh()
+    return laid_out(server.url("treering"))
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def test_a_connection_that_was_idle_for_too_long_is_replaced(server: Server) -> 
             found = outside.execute("SELECT 1 FROM pg_stat_activity WHERE datname = 'idle'")
             return len(found.fetchall()) == 1
 
-        with open_ledger(Places(server.url("idle")).fresh()) as idle:
+        with open_ledger(laid_out(server.url("idle"))) as idle:
             idle.append([said("one")])
             until(is_alone)
             idle.append([said("two")])
@@ -446,7 +446,7 @@ def test_an_erasure_that_was_committed_but_not_answered_says_what_it_took(
 def test_a_restore_that_was_committed_but_not_answered_says_what_was_new(
     wire: Wire, wired: Ledger, server: Server, known: int
 ) -> None:
-    with open_ledger(Places(server.url("treering")).fresh()) as source:
+    with open_ledger(laid_out(server.url("treering"))) as source:
         for number in range(5):
             if number == known != 0:
                 wired.restore(exported(source))
@@ -581,7 +581,7 @@ def test_who_follows_a_replica_does_not_try_to_listen_again_and_again(
 def test_nothing_acknowledged_by_both_is_lost_when_a_replica_takes_over_under_load() -> None:
     with Server(SAFE) as first:
         first.create_database("treering")
-        url = Places(first.url("treering")).fresh()
+        url = laid_out(first.url("treering"))
         with first.replica() as second:
             execute(first.url(), "ALTER SYSTEM SET synchronous_standby_names = '*'")
             execute(first.url(), "SELECT pg_reload_conf()")
@@ -750,7 +750,7 @@ def forgetful() -> Iterator[Server]:
 def test_a_follower_skips_nothing_when_a_crash_takes_back_what_it_has_seen(
     forgetful: Server,
 ) -> None:
-    url = Places(forgetful.url("treering")).fresh()
+    url = laid_out(forgetful.url("treering"))
     with open_ledger(url, durability="normal") as ledger:
         for number in range(20):
             ledger.append([said(f"soon lost {number}")])
@@ -766,7 +766,7 @@ def test_a_follower_skips_nothing_when_a_crash_takes_back_what_it_has_seen(
 
 
 def test_who_only_reads_follows_what_is_not_yet_safe_too(forgetful: Server) -> None:
-    url = Places(forgetful.url("treering")).fresh()
+    url = laid_out(forgetful.url("treering"))
     with (
         open_ledger(url, durability="normal") as ledger,
         open_ledger(url, mode="ro") as reader,
@@ -780,7 +780,7 @@ def test_who_only_reads_follows_what_is_not_yet_safe_too(forgetful: Server) -> N
 def test_what_a_crash_has_taken_back_is_not_mistaken_for_what_others_made_since(
     forgetful: Server,
 ) -> None:
-    url = Places(forgetful.url("treering")).fresh()
+    url = laid_out(forgetful.url("treering"))
     with open_ledger(url, durability="normal") as ledger:
         ledger.append([said("lost", session_id=f"ours-{n}") for n in range(20)])
         forgetful.restart("immediate")

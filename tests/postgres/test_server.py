@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +17,14 @@ import psycopg
 import pytest
 
 from effort import PATIENCE_S
-from postgres_server import Server
+from postgres_server import Places, Server, laid_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KILLED_MAKER = """
 import os, signal
-from postgres_server import Server
+from postgres_server import Places, Server, laid_out
 server = Server()
 server.start()
 print(server.folder, server.port, flush=True)
@@ -134,6 +137,53 @@ def test_a_killed_maker_leaves_nothing_behind() -> None:
         time.sleep(0.05)
     assert not Path(folder).exists()
     assert not listens(int(port))
+
+
+def test_a_copied_place_is_a_fresh_ledger_of_its_own(server: Server) -> None:
+    server.create_database("places")
+    with closing(Places(server.url("places"))) as places:
+        urls = [places.fresh(), places.fresh(), laid_out(places.url)]
+
+        identities = [identity(url) for url in urls]
+        first, second, expected = [dumped(server, url) for url in urls]
+
+    assert first == second == expected
+    assert "CREATE TABLE ledger.events_01" in expected
+    assert len(set(chain.from_iterable(identities))) == 9, "each has all three for itself"
+
+
+def test_copied_places_are_gone_when_they_are_cleared(server: Server) -> None:
+    server.create_database("cleared")
+    with closing(Places(server.url("cleared"))) as places:
+        with psycopg.connect(places.fresh().partition("&schema=")[0]):
+            places.clear()
+
+        assert execute(server.url(), "SELECT 1 FROM pg_database WHERE datname LIKE 't\\_%'") == []
+
+
+def identity(url: str) -> list[tuple[Any, ...]]:
+    """Return what tells a ledger from every other."""
+    database, _, schema = url.partition("&schema=")
+    return execute(
+        database,
+        f"SELECT name, value FROM {schema}.ledger WHERE name IN ('id', 'created_ms', 'lock_key')",
+    )
+
+
+def dumped(server: Server, url: str) -> str:
+    """Return all that is at ``url``, without what is a ledger's own: its names and identity."""
+    database, _, schema = url.partition("&schema=")
+    dump = server.folder / schema
+    server._run("pg_dump", f"--dbname={database}", f"--schema={schema}", f"--file={dump}")
+    text = dump.read_text().replace(schema, "ledger")
+    # The tool guards each dump by a key of its own.
+    text = re.sub(r"^\\(un)?restrict .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^(id|created_ms|lock_key)\t.*$", r"\1", text, flags=re.MULTILINE)
+    head, copying, rest = text.partition("COPY ledger.ledger (name, value) FROM stdin;\n")
+    rows, end, rest = rest.partition("\\.\n")
+    assert copying
+    assert end
+    return "".join((head, copying, *sorted(rows.splitlines(keepends=True)), end, rest))
 
 
 def execute(url: str, statement: str) -> list[tuple[Any, ...]]:

@@ -115,9 +115,7 @@ def test_processes_with_threads_and_batches_over_several_sessions_share_one_orde
 
 
 def test_processes_that_make_a_ledger_at_the_same_time_make_one(postgres: Places) -> None:
-    schema = f"made_{secrets.token_hex(4)}"
-    postgres._schemas.append(schema)
-    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}schema={schema}"
+    url = postgres.vacant()
     with colleagues(PROCESSES, write_to, url, "s1", 3) as writers:
         for writer in writers:
             writer.hear()

@@ -39,10 +39,9 @@ class Site:
 
     def __init__(self, cli: CommandLine, places: Places) -> None:
         self.cli = cli
-        self.schema = f"c_{secrets.token_hex(6)}"
-        places._schemas.append(self.schema)
         self.server = places.url
-        self.url = f"{places.url}{'&' if '?' in places.url else '?'}schema={self.schema}"
+        self.url = places.vacant()
+        self.schema = self.url.rpartition("schema=")[2]
 
     def __call__(self, *arguments: str, stdin: str = "") -> Outcome:
         return self.cli.bare(*arguments, "--db", self.url, stdin=stdin)
