@@ -7,6 +7,9 @@ READY := $(VENV)/.ready
 BENCH := .venv-bench
 LLM := .venv-llm
 
+# Tests start a thousand Python processes: none should have to compile what another has compiled.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test suite check test-long test-llm format bench clean
 
