@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import itertools
 import os
 import signal
 import subprocess
@@ -104,13 +105,15 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
             pytest.fail(f"the test left processes running: {left}", pytrace=False)
 
 
+_HOMES: Final = itertools.count()
 BEFORE: Final = pytest.StashKey[frozenset[int]]()
 
 
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the user's own ledger and keys out of every test."""
-    home = tmp_path_factory.mktemp("home")
+    # Not made, for pytest looks through all folders to number the next.
+    home = tmp_path_factory.getbasetemp() / "homes" / str(next(_HOMES))
     for variable in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, str(home / variable.lower()))
     for variable in ("TREERING_DB", "TREERING_SCOPE", "TREERING_EPISODES"):

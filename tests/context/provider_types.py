@@ -6,14 +6,6 @@ import inspect
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from anthropic.resources.messages import Messages
-from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
-from google.genai.models import Models
-from google.genai.types import Content, GenerateContentConfig
-from openai.resources.chat.completions import Completions
-from openai.resources.responses import Responses
-from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import ConfigDict, TypeAdapter
 
 if TYPE_CHECKING:
@@ -26,18 +18,35 @@ def check_types(dialect: str, request: dict[str, Any]) -> None:
     A name that the SDK's method does not take is a TypeError, a wrong value a ValidationError. What
     only fits a type of answers, which take unknown keys, comes back changed: an AssertionError.
     """
+    # Imported where they are used: an SDK takes a second, in every process that collects tests.
     match dialect:
         case "openai-chat":
+            from openai.resources.chat.completions import Completions
+            from openai.types.chat.completion_create_params import (
+                CompletionCreateParamsNonStreaming,
+            )
+
             _check_call(Completions.create, request)
             _check_dict(CompletionCreateParamsNonStreaming, request | {"model": "any"})
         case "openai-responses":
+            from openai.resources.responses import Responses
+            from openai.types.responses.response_create_params import (
+                ResponseCreateParamsNonStreaming,
+            )
+
             _check_call(Responses.create, request)
             _check_dict(ResponseCreateParamsNonStreaming, request | {"model": "any"})
         case "anthropic":
+            from anthropic.resources.messages import Messages
+            from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+
             _check_call(Messages.create, request)
             beside = {"model": "any", "max_tokens": 1}
             _check_dict(MessageCreateParamsNonStreaming, request | beside)
         case "gemini":
+            from google.genai.models import Models
+            from google.genai.types import Content, GenerateContentConfig
+
             _check_call(Models.generate_content, request)
             for content in request["contents"]:
                 kept = Content.model_validate(content, strict=True).model_dump(exclude_none=True)
