@@ -126,7 +126,8 @@ def under_load(url: str, ledger: Ledger) -> Iterator[Account]:
         while not over.is_set():
             known = len(account.kept)
             assert len(stored(ledger)) >= known
-            assert ledger.verify(HERE).intact
+            proof = ledger.verify(HERE)
+            assert proof.intact, proof.first_broken
 
     def threads() -> None:
         in_threads(
