@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from treering.derive.claim_attributes import holds_many
 from treering.derive.claim_times import days_in
 from treering.derive.claim_values import EMPTY, compared, joined, may_be_part, one_word
-from treering.derive.claim_words import normal, word_set, words
+from treering.derive.claim_words import VERBS, normal, word_set, words
 from treering.derive.claims import CLAIM_CHARACTERS_MAX, TEXTS_HELD, Claim, claim_slot, read_claim
 
 Relation: TypeAlias = Literal["same", "refines", "contradicts", "unrelated"]
@@ -23,6 +23,10 @@ Relation: TypeAlias = Literal["same", "refines", "contradicts", "unrelated"]
 SAME_SIMILARITY_MIN: Final = 0.9
 """From here on two statements say the same, if nothing tells them apart."""
 RELATED_SIMILARITY_MIN: Final = 0.6
+_ENGLISH: Final = frozenset(VERBS.values()) - word_set("die do be") | word_set(
+    "with of from the for about than over using when while every each during because against"
+)
+"""Words by which a statement is known to be English; German, Dutch and Portuguese have the rest."""
 _OPPOSED_SIMILARITY_MIN: Final = 0.8
 _SHARED_MIN: Final = 0.6
 """The part of their words that two statements share if one denies the other."""
@@ -40,7 +44,7 @@ _OPPOSITES: Final = frozenset(
     )
 )
 _NUMBER: Final = re.compile(
-    r"v?\d[\d.:,]*\w*|\w+day|one|two|three|four|five|six|seven|eight|nine|ten"
+    r"-?v?\d[\d.:,]*\w*|\w+day|one|two|three|four|five|six|seven|eight|nine|ten"
 )
 
 
@@ -182,7 +186,18 @@ def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
     told_apart = {word for word in one ^ other if _NUMBER.fullmatch(word)} or (
         (new.names - other) and (old.names - one)
     )
-    return "same" if similarity >= SAME_SIMILARITY_MIN and not told_apart else "unrelated"
+    is_same = similarity >= SAME_SIMILARITY_MIN and not told_apart and _is_english(new, old)
+    return "same" if is_same else "unrelated"
+
+
+def _is_english(new: _Statement, old: _Statement) -> bool:
+    """Return whether similarity tells what says the same.
+
+    In other languages names cannot be told from words, and vectors of what no table knows are all
+    alike.
+    """
+    said = {*new.words, *old.words}
+    return all(map(str.isascii, said)) and bool(_ENGLISH & said)
 
 
 def _is_denied(one: set[str], other: set[str]) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from typing import Final
 
-_WORD: Final = re.compile(r"[^\W_]+(?:[.'+#/@:_-][^\W_]+)*[+#%]*")
+_LETTER: Final = r"[^\W_]"
+_MINUS: Final = r"(?:(?<!\S)-(?=\d))?"
+_SIGN: Final = r"[$]"
 _BLANKS: Final = re.compile(r"\s+")
 _EDGES: Final = ' \t\n.,;:!?"“”«»*_`'
 _QUOTES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "`": "'", "\u00a0": " "})
@@ -70,8 +73,43 @@ def expanded(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text, folded, in order, articles left out."""
-    return [word for word in _WORD.findall(text.casefold()) if word not in ARTICLES]
+    """Return the words of a text, folded, in order, articles left out.
+
+    Signs that say something are words of their own: a currency, an emoji.
+    """
+    folded = text.casefold()
+    pattern = _WORD if folded.isascii() else _word_of_any_script()
+    return [word for word in pattern.findall(folded) if word not in ARTICLES]
+
+
+def _word(letter: str, sign: str) -> re.Pattern[str]:
+    return re.compile(rf"{_MINUS}{letter}+(?:[.'+#/@:_-]{letter}+)*[+#%]*|{sign}")
+
+
+_WORD: Final = _word(_LETTER, _SIGN)
+
+
+@cache
+def _word_of_any_script() -> re.Pattern[str]:
+    # Vowels of many scripts are marks, which are no letters to a pattern: Hindi for "my son" and
+    # "my daughter" differ in nothing else.
+    marks, signs = marks_and_signs()
+    return _word(rf"(?:{_LETTER}|[{marks}])", rf"[{signs}]|{_SIGN}")
+
+
+@cache
+def marks_and_signs() -> tuple[str, str]:
+    """Return the characters that belong to letters, and those that are signs of their own."""
+    marks: list[str] = []
+    signs: list[str] = []
+    for code in (*range(0xA1, 0x3400), *range(0xA000, 0xAC00), *range(0xFB00, 0x20000)):
+        character = chr(code)
+        sort = unicodedata.category(character)
+        if sort[0] == "M" and not 0xFE00 <= code <= 0xFE0F:  # Those tell how an emoji looks.
+            marks.append(character)
+        elif sort in {"So", "Sc", "Sm"}:
+            signs.append(character)
+    return "".join(marks), re.escape("".join(signs))
 
 
 def trimmed(text: str) -> str:

@@ -98,8 +98,12 @@ OVERRIDE: Final = re.compile(
     r"|\byou are now (?:an? |the |in |free|dan\b)|\bnew (?:system )?instructions?:"
     r"|\b(?:reveal|print|show|leak|exfiltrate) (?:me )?(?:your|the) (?:system prompt|instructions"
     r"|api keys?|secrets?|passwords?|credentials)"
-    r"|\b(?:send|post|upload|forward|email|exfiltrate|leak)\b[^.]{0,80}"
-    r"(?:https?://|\bwebhook\b|\S+@\S+\.\w)",
+    r"|(?:\b(?:send|upload|exfiltrate|leak)\b"
+    # These are nouns, too: somebody's email is no order to write one.
+    r"|(?:^|[.;:,!?]\s*|\b(?:and|then|to|please|must|should|will|can|always|now|also|you)\s+)"
+    r"(?:post|forward|e-?mail)\b"
+    r"(?!\s*[:=]|\s+(?:is|was|are|were|at|address(?:es)?|id|account|office|code)\b|\s+\S+@\S+$))"
+    r"[^.]{0,80}(?:https?://|\bwebhook\b|\S+@\S+\.\w)",
     _IGNORE,
 )
 """What tries to take over whoever reads it."""

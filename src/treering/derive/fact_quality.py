@@ -32,7 +32,11 @@ Origin: TypeAlias = Literal["user", "agent", "tool", "host"]
 Outcome: TypeAlias = Literal["accept", "refuse", "quarantine"]
 
 _LETTER: Final = re.compile(r"[^\W\d_]")
-_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_UNSPACED: Final = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u3040-\u30ff\u3400-\u9fff"
+    "\ua000-\ua4cf\ua980-\ua9df\uaa60-\uaa7f\uac00-\ud7af\U00020000-\U0003ffff]"
+)
+"""Thai, Lao, Tibetan, Burmese, Khmer, Tai, Chinese, Japanese, Yi, Javanese, Korean."""
 _UNSPACED_MIN: Final = 3
 _ENGLISH: Final = word_set(
     "the of for with and but my your our her their this that these those i we you she it they from"

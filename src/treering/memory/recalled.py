@@ -8,6 +8,7 @@ import msgspec
 
 from treering.context.tokens import estimate
 from treering.derive.memory_prompts import episode_lines, fact_lines, prompt_block
+from treering.errors import InvalidInput
 from treering.model.memories import RecalledEpisode, RecalledFact
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """Those that faded are recalled, and come back, if they are as similar as this."""
     episodes: float = 0.35
     """Episodes that are less similar than this are not recalled."""
+
+    def __post_init__(self) -> None:
+        """Raise InvalidInput unless all are numbers from 0 to 1."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (is_number and 0 <= value <= 1):
+                raise InvalidInput(f"{name} is {value!r}", hint="give a number from 0 to 1")
 
 
 WEIGHTS: Final = Weights()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
 
+from treering.errors import InvalidInput
 from treering.model.codec import sound_fields
 
 if TYPE_CHECKING:
@@ -77,6 +78,17 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     browser_access: BrowserAccess = "read_only"
     cross_user_memory: bool = False
     """What is remembered of one person may reach another."""
+
+    def __post_init__(self) -> None:
+        """Raise InvalidInput for what could not be read again."""
+        for name in ("sandbox", "file_access", "cross_user_memory"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise InvalidInput(f"{name} is {value!r}", hint="give True or False")
+        if self.browser_access not in get_args(BrowserAccess):
+            raise InvalidInput(
+                f"browser_access is {self.browser_access!r}",
+                hint=f"use {' or '.join(get_args(BrowserAccess))}",
+            )
 
 
 class Charter(msgspec.Struct, frozen=True, kw_only=True):
