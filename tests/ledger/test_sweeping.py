@@ -173,6 +173,53 @@ def test_how_long_is_idle_can_be_said(
     assert ledger.sweep(HERE, now_ms=ledger._clock(), idle_minutes=idle_minutes).closed == ["s1"]
 
 
+def test_an_idle_queue_with_unread_messages_is_not_closed(
+    ledger: Ledger, calendar: Calendar
+) -> None:
+    queue = session_of(ledger, mode="queue")
+    queue.post("one?")
+    calendar.turn(minutes=31)
+
+    trial = ledger.sweep(HERE, now_ms=ledger._clock(), dry_run=True)
+    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+
+    assert (trial.closed, trial.kept) == (receipt.closed, receipt.kept) == ([], {"s1": "unread"})
+    assert state(queue) == "idle"
+    run = queue.take()
+    assert run is not None
+    run.end()
+    calendar.turn(minutes=31)
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).closed == ["s1"]
+
+
+def test_a_message_whose_turn_failed_keeps_an_idle_queue_open(
+    ledger: Ledger, calendar: Calendar
+) -> None:
+    queue = session_of(ledger, mode="queue")
+    queue.post("one?")
+    run = queue.take()
+    assert run is not None
+    run.fail("no answer")
+    calendar.turn(minutes=31)
+
+    assert ledger.sweep(HERE, now_ms=ledger._clock()).kept == {"s1": "unread"}
+
+
+def test_an_idle_session_that_was_imported_is_closed_only_when_asked_for(
+    ledger: Ledger, calendar: Calendar
+) -> None:
+    session = session_of(ledger)
+    take_turn(session)
+    session.record("session.imported", "imported", payload={"format": "pi"})
+    calendar.turn(minutes=31)
+
+    receipt = ledger.sweep(HERE, now_ms=ledger._clock())
+
+    assert (receipt.closed, receipt.kept) == ([], {"s1": "imported"})
+    assert receipt.sessions_kept_imported == 1
+    assert ledger.sweep(HERE, now_ms=ledger._clock(), include_imported=True).closed == ["s1"]
+
+
 def test_a_session_with_a_turn_under_way_is_not_idle(ledger: Ledger, calendar: Calendar) -> None:
     with session_of(ledger).turn():
         calendar.turn(minutes=100)

@@ -306,7 +306,7 @@ def test_pruning_says_what_would_go_and_asks_for_yes(old: CommandLine) -> None:
     assert outcome.out.splitlines() == [
         f"would prune 1 old session of scope {HERE}",
         "  build-1",
-        "1 old session kept",
+        "1 session kept",
         "  queue-1: messages in its inbox wait to be taken",
     ]
     assert outcome.err == (
@@ -343,7 +343,7 @@ def test_what_is_pruned_is_gone_but_for_what_is_remembered(old: CommandLine) -> 
     assert outcome.out.splitlines() == [
         f"pruned 1 old session of scope {HERE}: 4 events removed; the bytes are gone from the file",
         "  build-1",
-        "1 old session kept",
+        "1 session kept",
         "  queue-1: messages in its inbox wait to be taken",
     ]
     assert words(old) == []
@@ -369,7 +369,7 @@ def test_a_parent_of_a_fork_that_stays_is_kept(talk: CommandLine) -> None:
             outcome = talk("sessions", "prune", *IN, "--older-than", "1d", *later(2), "--dry-run")
 
     assert outcome.out.splitlines()[1:] == [
-        "2 old sessions kept",
+        "2 sessions kept",
         "  build-2: a turn is under way",
         "  build-1: a fork that stays shares its past",
     ]
@@ -395,7 +395,8 @@ def test_a_sweep_closes_what_is_idle_and_prunes_what_is_old(old: CommandLine) ->
     [build] = old("sessions", "list", *IN, "--text", "build", "--json").receipt["sessions"]
     aged = old("sessions", "sweep", *IN, "--json", *later(91))
 
-    assert idle.out.splitlines()[0] == f"closed 2 idle sessions of scope {HERE}"
+    assert idle.out.splitlines()[0] == f"closed 1 idle session of scope {HERE}"
+    assert idle.out.splitlines()[-1] == "  queue-1: messages in its inbox wait to be taken"
     assert build["state"] == "closed"
     assert aged.receipt["kind"] == "treering.sessions.sweep.v1"
     assert (aged.receipt["pruned"], aged.receipt["kept"]) == (["build-1"], {"queue-1": "unread"})
@@ -413,7 +414,7 @@ def test_a_sweep_leaves_alone_what_is_never_to_be_swept(old: CommandLine) -> Non
 def test_a_dry_sweep_says_what_would_be_done_and_does_nothing(old: CommandLine) -> None:
     outcome = old("sessions", "sweep", *IN, "--dry-run", *later(1))
 
-    assert outcome.out.splitlines()[0] == f"would close 2 idle sessions of scope {HERE}"
+    assert outcome.out.splitlines()[0] == f"would close 1 idle session of scope {HERE}"
     states = {one["state"] for one in old("sessions", "list", *IN, "--json").receipt["sessions"]}
     assert states == {"open"}
 
@@ -436,5 +437,5 @@ def test_an_imported_session_is_pruned_only_when_asked_for(talk: CommandLine) ->
         "--json",
     )  # fmt: skip
 
-    assert kept.out.splitlines()[1:] == ["1 old session kept", "  build-1: it was imported"]
+    assert kept.out.splitlines()[1:] == ["1 session kept", "  build-1: it was imported"]
     assert (asked.body["pruned"], asked.body["sessions_kept_imported"]) == (["build-1"], 0)

@@ -300,9 +300,9 @@ class Ledger(Archive):
         """Close idle sessions and prune old ones; None leaves either alone.
 
         Pruning writes an episode, closes the session, then expires its events. A session with an
-        open run, an unread inbox or a fork that stays is left alone, and so is one that was
-        imported, unless ``include_imported`` says otherwise. Raises InvalidInput, and prunes
-        nothing, if the clock cannot be right; ``now_ms`` is believed.
+        open run or an unread inbox is left alone, and so is one that was imported, unless
+        ``include_imported`` says otherwise; one with a fork that stays is not pruned. Raises
+        InvalidInput, and prunes nothing, if the clock cannot be right; ``now_ms`` is believed.
         """
         return sweep(
             self._store,

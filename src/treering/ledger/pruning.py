@@ -47,7 +47,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """What is to become of a session."""
 
     deed: Literal["leave", "close", "prune", "finish", "keep", "gone"]
-    """finish: what a sweep that died began; keep: it is old; gone: it was pruned before."""
+    """finish: what a sweep that died began; keep: it is idle or old; gone: it was pruned before."""
     why: str = ""
     """Why it is kept."""
 
@@ -173,12 +173,22 @@ def _verdict(
             return Verdict("keep", "forked")
         if is_pruned:
             return Verdict("finish")
-        if not include_imported and _has_kind(store, scope, name, IMPORTED):
-            return Verdict("keep", "imported")
-        return Verdict("prune")
+        is_kept = not include_imported and _has_kind(store, scope, name, IMPORTED)
+        return Verdict("keep", "imported") if is_kept else Verdict("prune")
     if idle_ms is not None and quiet_ms <= idle_ms and outline.state in {"open", "idle"}:
-        return Verdict("close")
+        return _verdict_of_idle(store, scope, name, include_imported=include_imported)
     return Verdict("leave")
+
+
+def _verdict_of_idle(
+    store: EventStore, scope: Scope, session_id: str, *, include_imported: bool
+) -> Verdict:
+    """Return whether an idle session is closed: not while somebody has yet to read a message."""
+    if _has_unread(store, scope, session_id):
+        return Verdict("keep", "unread")
+    if not include_imported and _has_kind(store, scope, session_id, IMPORTED):
+        return Verdict("keep", "imported")
+    return Verdict("close")
 
 
 def _has_unread(store: EventStore, scope: Scope, session_id: str) -> bool:

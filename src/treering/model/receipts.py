@@ -103,11 +103,11 @@ class SweepReceipt(msgspec.Struct, frozen=True, kw_only=True):
     pruned: list[str]
     """Sessions that were old."""
     kept: dict[str, str]
-    """Old sessions that were left alone, and why: running, written, unread, forked, imported."""
+    """Those that were left alone, and why: running, written, unread, forked, imported."""
     events_expired: int = 0
     physical: Physical = "done"
     sessions_kept_imported: int = 0
-    """Old sessions that were left alone because they were imported."""
+    """Idle and old sessions that were left alone because they were imported."""
 
     @property
     def count(self) -> int:

@@ -37,7 +37,7 @@ _WHY: Final = {
 }
 
 imported_option = click.option(
-    "--include-imported", is_flag=True, help="Prune imported sessions, too; they are kept if not."
+    "--include-imported", is_flag=True, help="Imported sessions, too; they are left alone if not."
 )
 
 now_option = click.option(
@@ -218,7 +218,7 @@ def _lines(receipt: SweepReceipt) -> Iterator[str]:
     if not receipt.closed and not receipt.pruned:
         yield f"nothing to do: no session of scope {scope} may go that was left alone for so long"
     if receipt.kept:
-        yield f"{counted(len(receipt.kept), 'old session')} kept"
+        yield f"{counted(len(receipt.kept), 'session')} kept"
         yield from _named([f"{one}: {_WHY.get(why, why)}" for one, why in receipt.kept.items()])
 
 
