@@ -418,7 +418,7 @@ def test_what_a_model_used_is_recorded_with_its_episode(book: Ledger) -> None:
         (" ", "no text"),
         (None, "no text"),
         ("\ud800", ""),
-        ("Elephants migrate southwards.", "nothing that was said supports it"),
+        ("The password is hunter22!", "it seems to hold a secret"),
     ],
 )
 def test_a_model_that_fails_is_replaced_and_that_is_said(book: Ledger, text: Any, why: str) -> None:
@@ -433,15 +433,36 @@ def test_a_model_that_fails_is_replaced_and_that_is_said(book: Ledger, text: Any
     assert "Which bus goes to the lake?" in told["summary"]
 
 
-def test_a_long_summary_of_a_model_is_cut_between_sentences(book: Ledger) -> None:
+def test_a_long_summary_of_a_model_is_cut_between_sentences_and_says_so(book: Ledger) -> None:
     session = session_of(book)
     take_turn(session)
 
-    session.write_episode(summariser=Scribe("The bus goes to the lake again. " * 500))
+    session.write_episode(summariser=Scribe("The bus goes to the lake again. " * 50_000))
 
     [told] = payloads(session)
-    assert 0 < len(told["summary"]) < 4_000
+    assert 0 < len(told["summary"]) < 8_000
     assert told["summary"].endswith("again.")
+    left_out = 50_000 - told["summary"].count("again.")
+    assert told["notes"] == [f"{left_out} sentences were left out at the end: it was too long"]
+
+
+def test_a_summary_in_another_language_is_kept_and_says_what_is_not_traced(book: Ledger) -> None:
+    session = session_of(book)
+    take_turn(session)
+    text = "Gesucht wurde ein Weg zum See. Die Linie neun fährt dorthin."
+
+    session.write_episode(summariser=Scribe(text))
+
+    memory = book.memory(HERE)
+    note = "2 of 2 sentences could not be traced to what was said"
+    [episode] = memory.episodes()
+    assert (episode.summary, episode.notes) == (text, (note,))
+    assert [sentence.event_ids for sentence in episode.sentences] == [(), ()]
+    assert episode.evidence
+    found = memory.recall("Linie neun", user="u1", record=False)
+    assert found.episode_hits[0].notes == (note,)
+    assert f"{text} ({note})" in found.episodes
+    assert f"{text} ({note})" in found.formatted
 
 
 def test_a_model_is_asked_again_if_what_it_told_was_undone_meanwhile(book: Ledger) -> None:

@@ -1,21 +1,29 @@
-"""Citations: which events support what somebody says of them, by the words that they share."""
+"""Citations: which events support what somebody says of them, by the words that they share.
+
+Nothing is dropped for want of support: another language shares few words with the talk. What cannot
+be traced says so, and what must not be kept leaves a mark where it stood.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from treering.context.clues import sentences_in
-from treering.context.notes import one_line
+import msgspec
+
+from treering.context.clues import split_sentences
+from treering.context.notes import spelled
 from treering.context.prose import holds_secret
 from treering.context.tokens import estimate
+from treering.derive.fact_noise import INSTRUCTION, OVERRIDE
 from treering.derive.terms import terms
 from treering.model.episodes import Sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from treering.model.messages import ModelMessage
 
@@ -26,28 +34,41 @@ CLOSE: Final = 0.6
 MESSAGES_MAX: Final = 3
 TEXT_CHARS_MAX: Final = 4_096
 """So much of a message is looked at."""
+SECRET: Final = "[left out: it seems to hold a secret]"  # noqa: S105 - what stands in for one.
+ORDER: Final = "[left out: it gives orders to its reader]"
+TITLE_WORDS_MAX: Final = 3
+"""A heading that is longer says something itself."""
 _HEADING: Final = re.compile(r"^\s*(?:#{1,6}\s.*|[*_]{0,2}[\w ]{1,40}[*_]{0,2}:[*_]{0,2}\s*)$")
-_MARKUP: Final = re.compile(r"\*\*|__|`")
+_MARKUP: Final = re.compile(r"^\s*#{1,6}\s+|\*\*|`")
 
 
-def cite(text: str, messages: Sequence[ModelMessage]) -> list[Sentence]:
-    """Return the sentences of ``text``, each with the events that support it best.
+class Cited(msgspec.Struct, frozen=True):
+    """What somebody says of messages, each sentence with the events that support it."""
 
-    Headings are left out, and so is what no message supports.
-    """
+    sentences: tuple[Sentence, ...]
+    """Those without events could not be traced; some only mark what was left out."""
+    notes: tuple[str, ...] = ()
+    """What could not be traced, was left out or did not fit."""
+
+    @property
+    def says_something(self) -> bool:
+        """Whether anything is left of it."""
+        return any(one.text not in {SECRET, ORDER} for one in self.sentences)
+
+
+def cite(text: str, messages: Sequence[ModelMessage], *, limit: int) -> Cited:
+    """Return the sentences of ``text`` in ``limit`` tokens, with the events that support them."""
+    told = list(_told(text))
+    fitting = _fitting([f"{title}{sentence}" for title, sentence in told], limit)
     known = [frozenset(terms(_words_of(message))) for message in messages]
     spread = Counter(term for one in known for term in one)
     rarity = {term: math.log(1 + len(known) / count) for term, count in spread.items()}
-    found = []
-    for line in text.splitlines():
-        if _HEADING.match(line):
-            continue
-        for sentence in sentences_in(_MARKUP.sub("", line)):
-            told = one_line(sentence)
-            ids = _supporting(frozenset(terms(told)), messages, known, rarity)
-            if ids and not holds_secret(told):
-                found.append(Sentence(told, ids))
-    return found
+    sentences = []
+    for title, sentence in told[:fitting]:
+        ids = _supporting(frozenset(terms(sentence)), messages, known, rarity)
+        mark = _withheld(f"{title}{sentence}", is_traced=bool(ids))
+        sentences.append(Sentence(mark or f"{title}{sentence}", () if mark else ids))
+    return Cited(tuple(sentences), tuple(_notes(sentences, cut=len(told) - fitting)))
 
 
 def text_of(sentences: Iterable[Sentence]) -> str:
@@ -57,10 +78,61 @@ def text_of(sentences: Iterable[Sentence]) -> str:
 
 def within(sentences: Sequence[Sentence], limit: int) -> tuple[Sentence, ...]:
     """Return as many of the first sentences as fit into ``limit`` tokens."""
-    kept = list(sentences)
-    while kept and estimate(text_of(kept)) > limit:
-        kept.pop()
-    return tuple(kept)
+    return tuple(sentences[: _fitting([one.text for one in sentences], limit)])
+
+
+def _told(text: str) -> Iterator[tuple[str, str]]:
+    """Return all sentences of ``text``, each with the headings and numbers that stand before it."""
+    title = ""
+    for line in text.splitlines():
+        plain = spelled(_MARKUP.sub("", line))
+        if not plain:
+            continue
+        if _HEADING.match(line) and len(plain.split()) <= TITLE_WORDS_MAX:
+            title += f"{plain.rstrip(':*_ ')}: "
+            continue
+        for sentence in filter(None, map(spelled, split_sentences(plain))):
+            if not any(map(str.isalpha, sentence)):
+                title += f"{sentence} "  # A number of a list, or the like.
+                continue
+            yield title, sentence
+            title = ""
+    if title:
+        yield "", title.rstrip()
+
+
+def _fitting(sentences: Sequence[str], limit: int) -> int:
+    """Return how many of the first sentences fit into ``limit`` tokens."""
+    return bisect_right(
+        range(1, len(sentences) + 1), limit, key=lambda count: estimate(" ".join(sentences[:count]))
+    )
+
+
+def _withheld(sentence: str, *, is_traced: bool) -> str | None:
+    """Return what stands in for a sentence that must not be kept; None if it may be."""
+    if holds_secret(sentence):
+        return SECRET
+    # Somebody who was heard may have set a rule; one that nobody said is for the reader.
+    is_order = OVERRIDE.search(sentence) or (not is_traced and INSTRUCTION.search(sentence))
+    return ORDER if is_order else None
+
+
+def _notes(sentences: Sequence[Sentence], *, cut: int) -> Iterator[str]:
+    left_out = Counter(one.text for one in sentences if one.text in {SECRET, ORDER})
+    untraced = sum(not one.event_ids for one in sentences) - left_out.total()
+    total = len(sentences)
+    if untraced:
+        noun = "sentence" if total == 1 else "sentences"
+        yield f"{untraced} of {total} {noun} could not be traced to what was said"
+    for mark, why in ((SECRET, "to hold a secret"), (ORDER, "to give orders to its reader")):
+        if left_out[mark]:
+            yield f"{_sentences(left_out[mark])} left out: it seems {why}"
+    if cut:
+        yield f"{_sentences(cut)} left out at the end: it was too long"
+
+
+def _sentences(count: int) -> str:
+    return f"{count} {'sentence was' if count == 1 else 'sentences were'}"
 
 
 def _words_of(message: ModelMessage) -> str:

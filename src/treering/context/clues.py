@@ -60,7 +60,12 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 
 def sentences_in(text: str) -> list[str]:
     """Return the sentences of ``text``, as far as marks and lines tell them apart."""
-    return _BREAKS.split(_searched(text))
+    return split_sentences(_searched(text))
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the same of all of a text, however long it is."""
+    return _BREAKS.split(text)
 
 
 def decisions_in(text: str) -> list[str]:

@@ -107,9 +107,9 @@ class Notes:
 def _vouch(
     lines: dict[str, list[str]], text: str, event_ids: Sequence[str], *, lines_max: int
 ) -> None:
-    spelled = one_line(text)
-    if spelled and (spelled in lines or len(lines) < lines_max):
-        ids = lines.setdefault(spelled, [])
+    told = one_line(text)
+    if told and (told in lines or len(lines) < lines_max):
+        ids = lines.setdefault(told, [])
         ids.extend(
             event_id
             for event_id in reversed(event_ids)
@@ -121,8 +121,13 @@ def one_line(text: str) -> str:
     """Return the beginning of ``text`` as one line, without a bullet."""
     # More than is kept is looked at, for blanks will go; all of it could be a megabyte.
     start = text.lstrip()[:_LOOKED_AT]
-    told = " ".join(_BULLETS.sub("", start).split())
+    told = spelled(start)
     return cut(f"{told}…" if len(start) == _LOOKED_AT else told, LINE_CHARS_MAX)
+
+
+def spelled(text: str) -> str:
+    """Return all of ``text`` as one line, without a bullet."""
+    return " ".join(_BULLETS.sub("", text.lstrip()).split())
 
 
 def cut(text: str, chars_max: int) -> str:

@@ -58,9 +58,7 @@ def fact_lines(facts: Sequence[RecalledFact]) -> str:
 
 def episode_lines(episodes: Sequence[RecalledEpisode]) -> str:
     """Return episodes as paragraphs, each with its date."""
-    return "\n\n".join(
-        f"[{instant(one.started_ms)[:10]}] {_shortened(one.summary)}" for one in episodes
-    )
+    return "\n\n".join(f"[{instant(one.started_ms)[:10]}] {_summary(one)}" for one in episodes)
 
 
 def prompt_block(
@@ -76,7 +74,7 @@ def prompt_block(
     """
     told = [(one.fact.id, f"- {quoted(one.fact.text)}", 0, one.score) for one in facts]
     told += [
-        (one.id, f"- {instant(one.started_ms)[:10]}: {_shortened(one.summary)}", 1, one.score)
+        (one.id, f"- {instant(one.started_ms)[:10]}: {_summary(one)}", 1, one.score)
         for one in episodes
     ]
     kept = told
@@ -96,6 +94,12 @@ def _block(lines: Sequence[tuple[str, str, int, float]]) -> str:
         if mine:
             parts.append("\n".join([title, *mine]))
     return OPENING + "\n\n".join(parts) + "\n" + CLOSING
+
+
+def _summary(episode: RecalledEpisode) -> str:
+    """Return what an episode tells, and what of that nobody vouches for."""
+    told = _shortened(episode.summary)
+    return f"{told} ({quoted('; '.join(episode.notes))})" if episode.notes else told
 
 
 def _shortened(summary: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.context.citations import cite, text_of, within
+from treering.context.citations import cite, text_of
 from treering.context.episodes import tell
 from treering.context.pairing import pair
 from treering.errors import Conflict
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from treering.model.tools import SyntheticPolicy
 
 EPISODE_TOKENS_MAX: Final = 600
+KEPT_TOKENS_MAX: Final = 2 * EPISODE_TOKENS_MAX
+"""So much of a summariser's text is kept: it counts tokens in its own way."""
 EVENTS_MAX: Final = 20_000
 """Events that one episode looks at, the latest ones."""
 ASKS_MAX: Final = 3
@@ -47,6 +49,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     sentences: tuple[Sentence, ...]
     by: str
+    notes: tuple[str, ...] = ()
+    """What could not be traced to what was said, or was left out."""
     failure: dict[str, str] | None = None
     """Why a summariser was not heard, if it failed."""
     usage: UsageReported | None = None
@@ -212,10 +216,15 @@ def _account(
         text = summariser(messages, None, EPISODE_TOKENS_MAX)
         if isinstance(text, str) and text.strip():
             canonical([name, text], "the summary")
-            sentences = within(cite(text, messages), EPISODE_TOKENS_MAX)
-            if sentences:
-                return Account(sentences=sentences, by=name, usage=_usage(summariser))
-            failure = {"class": "ValueError", "message": "nothing that was said supports it"}
+            cited = cite(text, messages, limit=KEPT_TOKENS_MAX)
+            if cited.says_something:
+                return Account(
+                    sentences=cited.sentences, by=name, notes=cited.notes, usage=_usage(summariser)
+                )
+            failure = {
+                "class": "ValueError",
+                "message": "; ".join(cited.notes) or "it says nothing",
+            }
         else:
             failure = {"class": "ValueError", "message": "the summariser gave no text"}
     except Exception as error:  # noqa: BLE001 - an episode needs no model, and none may stop it.
@@ -257,6 +266,8 @@ def _content(telling: Telling, account: Account) -> dict[str, Any]:
             for section, text, ids in lines
         ],
     }
+    if account.notes:
+        told["notes"] = list(account.notes)
     return told if account.failure is None else told | {"failure": account.failure}
 
 

@@ -89,6 +89,7 @@ def _episode(
         score=0.0,
         why={},
         evidence=tuple(episode.evidence),
+        notes=episode.notes,
     )
 
 

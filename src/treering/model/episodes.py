@@ -18,7 +18,10 @@ Mood = Literal["neutral", "positive", "negative", "mixed", "grateful", "frustrat
 
 
 class Sentence(msgspec.Struct, frozen=True):
-    """One sentence of a summary, and the ids of the events that say so."""
+    """One sentence of a summary, and the ids of the events that say so.
+
+    None are named if a model wrote it and it could not be traced to what was said.
+    """
 
     text: str
     event_ids: tuple[str, ...]
@@ -49,6 +52,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """The ids of the events that say so, each once."""
     sentences: tuple[Sentence, ...] = ()
     """The summary, sentence by sentence."""
+    notes: tuple[str, ...] = ()
+    """What of a model's summary could not be traced to what was said, or was left out."""
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +71,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
     tone: Mood = "neutral"
     duration_minutes: float = 0.0
     message_count: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def episode_of(event: Event) -> Episode | None:
@@ -97,6 +103,7 @@ def episode_of(event: Event) -> Episode | None:
         message_count=told.message_count,
         evidence=(cited := tuple(dict.fromkeys(_event_ids(payload.get("evidence"))))),
         sentences=_sentences(payload.get("evidence")) or (Sentence(told.summary, cited),),
+        notes=told.notes,
     )
 
 

@@ -156,6 +156,8 @@ class RecalledEpisode(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     why: dict[str, float]
     evidence: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What of a model's summary could not be traced to what was said, or was left out."""
 
 
 class FadeReceipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,6 +81,8 @@ def _print_episode(scope: Scope, hit: RecalledEpisode) -> None:
         about.insert(2, one_line(", ".join(hit.topics)))
     say_painted(painted(_INDENT + " · ".join(about), dim=True))
     say_painted(painted(_INDENT + _evidence(hit.evidence), dim=True))
+    for note in hit.notes:
+        say_painted(painted(_INDENT + one_line(note), dim=True))
     say_painted(f"{_INDENT}→ {printable(show_command(scope, hit.session_id))}")
     say("")
 
