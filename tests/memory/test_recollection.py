@@ -10,11 +10,13 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE
 from treering import Ledger
+from treering.derive.remembered import FACT
 from treering.memory import recollection
 from treering.memory.recollection import Recollection
 from treering.memory.records import Row
 from treering.model.followers import Stretch
 from treering.model.scopes import Scope
+from treering.model.sessions import COMMON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +36,7 @@ def book(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def recollected(store: EventStore, scope: Scope = SCOPE) -> Recollection:
-    found = Recollection(store, scope)
+    found = Recollection(store, lambda *_: COMMON, scope)
     found.refresh()
     return found
 
@@ -74,7 +76,7 @@ def test_whoever_comes_next_goes_on_where_another_stopped(book: Ledger) -> None:
 
     late = recollected(book._store)
 
-    assert late.state.changed <= {("fact", second)}
+    assert late.state.changed <= {(FACT, second)}
     assert told(late) == {first: "Lives in Ghent", second: "Likes tea"}
 
 

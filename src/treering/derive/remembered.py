@@ -15,10 +15,10 @@ import msgspec
 from treering.model.codec import encode
 from treering.model.fields import TIME_MS_MAX
 from treering.model.memories import CATEGORIES, FactState
-from treering.model.sessions import GROUP_PREFIX
+from treering.model.sessions import COMMON, GROUP_PREFIX, Attribution
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from treering.model.events import Event
 
@@ -50,7 +50,7 @@ class FactRow(msgspec.Struct, kw_only=True, gc=False):
     user: str | None
     """Hashed, as all names are here."""
     wall: str | None
-    """The group that keeps it to itself."""
+    """The session that keeps it to itself: a group's, or one in which nobody is named."""
     state: FactState
     reason: str | None = None
     category: str
@@ -118,9 +118,13 @@ class Told(msgspec.Struct, kw_only=True):
 
 
 class Remembered:
-    """All that is remembered in one scope."""
+    """All that is remembered in one scope.
 
-    def __init__(self) -> None:
+    ``attributed`` says whose is what a session tells without naming a user.
+    """
+
+    def __init__(self, attributed: Callable[[str], Attribution] = lambda _: COMMON) -> None:
+        self._attributed = attributed
         self.facts: dict[str, FactRow] = {}
         self.episodes: dict[str, EpisodeRow] = {}
         self.handles: dict[str, int] = {}
@@ -150,7 +154,7 @@ class Remembered:
         told = _told(payload)
         if told is None or self._is_settled(told.id):
             return
-        row = _row(event, told, "current")
+        row = self._row(event, told, "current")
         row.accepted = payload.get("accepted") is True
         self._cite(event, told)
         self._put(row)
@@ -221,10 +225,10 @@ class Remembered:
         self._cite(event, told)
         if row is None or not row.tellings:
             # What it was before is erased.
-            self._put(_row(event, told, "current"))
+            self._put(self._row(event, told, "current"))
             self._claim(self.facts[told.id], event)
             return
-        if row.state in {"forgotten", "superseded"} or row.owner != _owner(event, told):
+        if row.state in {"forgotten", "superseded"} or row.owner != self._owner(event, told):
             return
         row.tellings.append(_telling(event, told))
         row.valid_from_ms = min(row.valid_from_ms, told.valid_from_ms)
@@ -247,7 +251,7 @@ class Remembered:
         told = _told(payload)
         if told is None or told.id in self.facts:
             return
-        row = _row(event, told, "quarantined" if told.quarantined else "refused")
+        row = self._row(event, told, "quarantined" if told.quarantined else "refused")
         row.reason = told.reason
         self._cite(event, told)
         self._put(row)
@@ -317,14 +321,15 @@ class Remembered:
         user = _text(payload, "user") if "user" in payload else event.user_id
         # One of a group that does not say so was written before any did.
         walled = payload.get("walled", event.session_id.startswith(GROUP_PREFIX)) is True
+        whose, wall = self._whose(event.session_id, user, walled=walled)
         self.episodes[event.event_id] = EpisodeRow(
             id=event.event_id,
-            user=None if user is None else hashed(user),
-            wall=hashed(event.session_id) if walled else None,
+            user=whose,
+            wall=wall,
             position=event.position,
             ts_ms=event.ts_ms,
         )
-        self.changed.add(("episode", event.event_id))
+        self.changed.add((EPISODE, event.event_id))
 
     def _linked(self, event: Event, payload: dict[str, Any]) -> None:
         key = handle_key(payload)
@@ -425,6 +430,41 @@ class Remembered:
                     self._slots[*row.owner, row.slot] = row.id
         self.touched = list(self.facts)
 
+    def _whose(
+        self, session_id: str, user: str | None, *, walled: bool
+    ) -> tuple[str | None, str | None]:
+        """Return the user, and the session that keeps it to itself, of something told; hashed."""
+        wall = session_id if walled else None
+        if user is None and not walled:
+            found = self._attributed(session_id)
+            user, wall = found.user, found.wall
+        return None if user is None else hashed(user), None if wall is None else hashed(wall)
+
+    def _owner(self, event: Event, told: Told) -> tuple[str | None, str | None]:
+        """Return whose fact an event tells."""
+        return self._whose(event.session_id, event.user_id, walled=told.walled)
+
+    def _row(self, event: Event, told: Told, state: FactState) -> FactRow:
+        user, wall = self._owner(event, told)
+        return FactRow(
+            id=told.id,
+            user=user,
+            wall=wall,
+            state=state,
+            category=told.category,
+            importance=told.importance,
+            confidence=told.confidence,
+            recorded_ms=event.recorded_ms,
+            valid_from_ms=told.valid_from_ms,
+            valid_to_ms=told.valid_to_ms,
+            accessed_ms=event.ts_ms,
+            cites=_joined([], [hashed(one) for one in told.evidence]),
+            statement=told.statement,
+            slot=told.slot,
+            tellings=[_telling(event, told)],
+            changes=[],
+        )
+
     def _is_settled(self, fact_id: str) -> bool:
         row = self.facts.get(fact_id)
         return row is not None and row.state not in {"quarantined", "refused"}
@@ -448,7 +488,7 @@ class Remembered:
         self._touch(row)
 
     def _touch(self, row: FactRow) -> None:
-        self.changed.add(("fact", row.id))
+        self.changed.add((FACT, row.id))
         self.touched.append(row.id)
 
     def _cite(self, event: Event, told: Told) -> None:
@@ -514,34 +554,6 @@ def _told(payload: dict[str, Any]) -> Told | None:
     return told if is_sound else None
 
 
-def _owner(event: Event, told: Told) -> tuple[str | None, str | None]:
-    """Return whose fact an event tells."""
-    user = None if event.user_id is None else hashed(event.user_id)
-    return user, hashed(event.session_id) if told.walled else None
-
-
-def _row(event: Event, told: Told, state: FactState) -> FactRow:
-    user, wall = _owner(event, told)
-    return FactRow(
-        id=told.id,
-        user=user,
-        wall=wall,
-        state=state,
-        category=told.category,
-        importance=told.importance,
-        confidence=told.confidence,
-        recorded_ms=event.recorded_ms,
-        valid_from_ms=told.valid_from_ms,
-        valid_to_ms=told.valid_to_ms,
-        accessed_ms=event.ts_ms,
-        cites=_joined([], [hashed(one) for one in told.evidence]),
-        statement=told.statement,
-        slot=told.slot,
-        tellings=[_telling(event, told)],
-        changes=[],
-    )
-
-
 def _telling(event: Event, told: Told) -> Telling:
     return Telling(event.recorded_ms, event.position, told.valid_from_ms, told.valid_to_ms)
 
@@ -573,16 +585,20 @@ _DEEDS: Final = {
     "user.unlinked": Remembered._unlinked,  # noqa: SLF001
     "user.merged": Remembered._merged,  # noqa: SLF001
 }
+FACT: Final = "fact.2"
+EPISODE: Final = "episode.2"
+"""Sorts of rows, numbered by the rules they are folded by: rows of older rules are not taken in."""
 _TABLES: Final = {
-    "fact": "facts",
-    "episode": "episodes",
+    FACT: "facts",
+    EPISODE: "episodes",
     "handle": "handles",
     "merge": "merges",
     "citing": "citing",
 }
+ROW_SORTS: Final = frozenset(_TABLES)
 _DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
-    "fact": msgspec.json.Decoder(FactRow),
-    "episode": msgspec.json.Decoder(EpisodeRow),
+    FACT: msgspec.json.Decoder(FactRow),
+    EPISODE: msgspec.json.Decoder(EpisodeRow),
     "handle": msgspec.json.Decoder(int),
     "merge": msgspec.json.Decoder(tuple[str, int]),
     "citing": msgspec.json.Decoder(list[int]),

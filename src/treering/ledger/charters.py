@@ -5,10 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.errors import InvalidInput
+from treering.memory.records import MEMORY_SESSION
 from treering.model.codec import decode, encode
 from treering.model.fields import check_list, check_name, check_text
+from treering.model.kinds import IMPORTED
 from treering.model.parts import SessionOpened
-from treering.model.sessions import ERASED_CHARTER, MODES, Charter, Isolation, charter_of
+from treering.model.queries import Query
+from treering.model.scopes import Scope
+from treering.model.sessions import (
+    COMMON,
+    ERASED_CHARTER,
+    ERASED_GROUP,
+    GROUP_PREFIX,
+    MODES,
+    Attribution,
+    Charter,
+    Isolation,
+    attribution_of,
+    charter_of,
+)
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -16,8 +31,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.handles import Handle
     from treering.ledger.ports import EventStore
-    from treering.model.events import NewEvent
-    from treering.model.scopes import Scope
+    from treering.model.events import Event, NewEvent
     from treering.model.sessions import Mode
 
 
@@ -94,6 +108,46 @@ def opening(session: Handle, charter: Charter, *, ts_ms: int | None = None) -> N
         refs=part.as_refs(),
         ts_ms=ts_ms,
     )
+
+
+def read_charter(store: EventStore, scope: Scope, session_id: str) -> Charter | None:
+    """Return what a session was opened as; None if it has no past."""
+    first = store.session_events(scope, session_id, after_seq=0, limit=1)
+    return _charter(store, first[0]) if first else None
+
+
+def read_attribution(store: EventStore, scope: Scope, session_id: str) -> Attribution:
+    """Return whose is what a session tells without naming a user.
+
+    What a subagent learns is whose the session is that began it.
+    """
+    seen: set[str] = set()
+    while not session_id.startswith(MEMORY_SESSION):
+        seen.add(session_id)
+        first = store.session_events(scope, session_id, after_seq=0, limit=1)
+        charter, user = (
+            (_charter(store, first[0]), first[0].user_id) if first else (Charter(), None)
+        )
+        origin = charter.spawned_by
+        if user is None and charter.walls is None and origin not in {None, *seen}:
+            session_id = origin or ""
+            continue
+        imported = Query(scope=scope, session_id=session_id, kinds=(IMPORTED,), limit=1)
+        is_imported = bool(store.headers(imported))
+        return attribution_of(session_id, charter, user=user, is_imported=is_imported)
+    return COMMON
+
+
+def _charter(store: EventStore, opening: Event) -> Charter:
+    """Return what a session was opened as by its first event, or what is left of that."""
+    scope, session_id = Scope(opening.scope), opening.session_id
+    cut = store.cut(scope, session_id) if opening.seq > 1 else None
+    if opening.redacted or opening.seq > (cut.seq + 1 if cut else 1):
+        kept = kept_charter(store, scope, session_id)
+        erased = ERASED_GROUP if session_id.startswith(GROUP_PREFIX) else ERASED_CHARTER
+        return kept or erased
+    opens = opening.kind in {"session.opened", "session.forked"}
+    return charter_of(opening.payload if opens else None)
 
 
 def kept_charter(store: EventStore, scope: Scope, session_id: str) -> Charter | None:

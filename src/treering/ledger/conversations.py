@@ -47,7 +47,8 @@ def read_conversation(
     running = [run.first_seq - 1 for run in store.open_runs(scope, session_id)]
     until_seq = min([head_seq, *running])
     in_group = charter.mode == "group"
-    reading = _Reading(lineage, after_seq=after_seq, user=None if in_group else _user(lineage))
+    user = None if in_group else _user(lineage) or charter.sole_participant
+    reading = _Reading(lineage, after_seq=after_seq, user=user)
     reading.read(until_seq)
     return Conversation(
         session_id=session_id,

@@ -11,10 +11,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.derive.memory_texts import memory_texts
-from treering.derive.remembered import Remembered
+from treering.derive.remembered import ROW_SORTS, Remembered
 from treering.derive.search_texts import is_searchable
 from treering.derive.terms import term_ids
 from treering.errors import InvalidCursor, Unavailable
+from treering.ledger.charters import read_attribution
 from treering.ledger.following import mark_of
 from treering.ledger.lineage import ENDLESS, Lineage
 from treering.ledger.views import Views
@@ -149,7 +150,9 @@ def _compare_memory(store: EventStore, scope: Scope) -> int:
     kept = store.memory_rows(scope)
     if not kept.mark and not kept.items:
         return 0
-    state, more = Remembered(), True
+    if any(row.sort not in ROW_SORTS for row in kept.items):
+        return 0  # Folded by rules of another version: whoever reads them throws them away.
+    state, more = Remembered(partial(read_attribution, store, scope)), True
     mark: Mark = ()
     while more:
         stretch = store.remembered_after(scope, mark, limit=PAGE)

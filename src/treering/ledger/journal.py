@@ -5,17 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.ledger import erasure
-from treering.ledger.charters import kept_charter
+from treering.ledger.charters import read_charter
 from treering.ledger.following import Follower
 from treering.ledger.sink_pasts import Pasts, PrivatePasts
 from treering.model.scopes import Scope
-from treering.model.sessions import (
-    ERASED_CHARTER,
-    ERASED_GROUP,
-    GROUP_PREFIX,
-    Charter,
-    charter_of,
-)
 
 if TYPE_CHECKING:
     import threading
@@ -25,6 +18,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Clock, EventStore
     from treering.model.events import Event, Header, NewEvent
     from treering.model.runs import OpenRun
+    from treering.model.sessions import Charter
 
 
 class LedgerJournal:
@@ -67,17 +61,7 @@ class LedgerJournal:
 
     def charter(self, scope: Scope, session_id: str) -> Charter | None:
         """Return what a session was opened as; None if it has no past."""
-        first = self._store.session_events(scope, session_id, after_seq=0, limit=1)
-        if not first:
-            return None
-        opening = first[0]
-        cut = self._store.cut(scope, session_id) if opening.seq > 1 else None
-        if opening.redacted or opening.seq > (cut.seq + 1 if cut else 1):
-            kept = kept_charter(self._store, scope, session_id)
-            erased = ERASED_GROUP if session_id.startswith(GROUP_PREFIX) else ERASED_CHARTER
-            return kept or erased
-        opens = opening.kind in {"session.opened", "session.forked"}
-        return charter_of(opening.payload if opens else None)
+        return read_charter(self._store, scope, session_id)
 
     def fork(self, event: NewEvent, *, parent: str, seq: int) -> Header:
         """Record ``event`` as the first of a session that has the past of ``parent`` to ``seq``."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.derive.remembered import hashed
 from treering.errors import NotFound, TreeringError
+from treering.ledger.charters import read_attribution
 from treering.ledger.conversations import read_conversation
 from treering.ledger.outlines import heads
 from treering.memory.events import upheld
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event, Header, NewEvent
     from treering.model.queries import Place
     from treering.model.scopes import Scope
-    from treering.model.sessions import Charter
+    from treering.model.sessions import Attribution, Charter
     from treering.spine.kernel import Kernel
 
 _READ: Final = "extraction:"
@@ -51,6 +52,10 @@ class LedgerRecorder:
     def charter(self, scope: Scope, session_id: str) -> Charter | None:
         """Return what a session was opened as; None if it is not there."""
         return self._journal.charter(scope, session_id)
+
+    def attribution(self, scope: Scope, session_id: str) -> Attribution:
+        """Return whose is what a session tells without naming a user."""
+        return read_attribution(self._store, scope, session_id)
 
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""
@@ -148,7 +153,7 @@ class Remembering:
         self._recorder = recorder
         self._new_id = new_id
         self.embedder = embedder
-        self.holdings = Holdings(store, embedder, store.is_sealed)
+        self.holdings = Holdings(store, recorder.attribution, embedder, store.is_sealed)
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of a scope."""

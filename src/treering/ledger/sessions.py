@@ -340,7 +340,7 @@ class Session(Handle):
         return episode(
             self._lineage,
             self._kernel.results.policy,
-            user=self.user,
+            user=self.user or self.charter.sole_participant,
             in_group=self.charter.mode == "group",
             walled=is_walled(self.charter, lambda one: self._journal.charter(self.scope, one)),
             summariser=summariser,

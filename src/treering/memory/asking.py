@@ -19,7 +19,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     query: str | None
     """None asks for what matters most, whatever it is about."""
     user: str | None
-    wall: str | None
+    walls: frozenset[str | None]
+    """Behind which of them it is looked, hashed; None is in the open."""
     limit: int
     episodes: int
     now_ms: int

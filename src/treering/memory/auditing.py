@@ -73,7 +73,7 @@ def _twins(holding: Holding, rows: list[FactRow]) -> list[tuple[str, str]]:
         return []
     pairs: list[tuple[str, str]] = []
     for user, wall in dict.fromkeys(row.owner for row in rows):
-        facts = mine(holding, {user}, wall, states=(CURRENT,))[-COMPARED_MAX:]
+        facts = mine(holding, {user}, {wall}, states=(CURRENT,))[-COMPARED_MAX:]
         documents = columns.column("document")[facts]
         facts, documents = facts[documents >= 0], documents[documents >= 0]
         if holding.shelf.has_parts():

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.derive.fading import faded
-from treering.derive.remembered import Told, believed, telling_at
+from treering.derive.remembered import Told, believed, hashed, telling_at
 from treering.model.memories import Fact, FactChange
+from treering.model.sessions import LOGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.memories import FactState
 
+_LOGS: Final = hashed(LOGS)
 CONFIRMED_BY: Final = 2
 """A fact that so many events tell is confirmed."""
 
@@ -55,7 +57,8 @@ def fact_of(
             "reason": row.reason,
             "confirmed": row.accepted or len(row.cites) >= CONFIRMED_BY,
             "source_session": content.source_session,
-            "group": row.wall is not None,
+            "group": content.walled,
+            "session_only": row.wall not in {None, _LOGS} and not content.walled,
             "evidence": list(content.evidence),
             "evidence_gone": [one for one in content.evidence if one in gone],
             "created_ms": row.recorded_ms,

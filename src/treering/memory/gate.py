@@ -47,7 +47,10 @@ class Asked(msgspec.Struct, frozen=True):
     category: str
     session: str | None
     wall: str | None
+    """The session that keeps it to itself, if it is not its user's or the scope's."""
     valid_from_ms: int
+    is_walled: bool = False
+    """Whether that is a group."""
     is_secret: bool = False
     """Whether a secret was masked in its text."""
 
@@ -145,7 +148,7 @@ class Gate:
             confidence=fact.confidence,
             statement=hashed(statement_of(fact.text)),
             slot=None if key is None else hashed(key),
-            walled=asked.wall is not None,
+            walled=asked.is_walled,
             valid_from_ms=asked.valid_from_ms,
             valid_to_ms=fact.valid_to_ms,
             evidence=fact.evidence,
@@ -310,7 +313,7 @@ class Gate:
     def _look_near_of(self, user: str | None, wall: str | None, places: list[int]) -> None:
         holding, vectors = self._holding, self._vectors
         here = None if wall is None else hashed(wall)
-        facts = mine(holding, self._users(user), here)
+        facts = mine(holding, self._users(user), {here})
         documents = holding.columns.column("document")[facts]
         facts, documents = facts[documents >= 0], documents[documents >= 0]
         if vectors is None or not len(facts):
@@ -337,17 +340,18 @@ class Gate:
 def mine(
     holding: Holding,
     users: set[str | None],
-    wall: str | None,
+    walls: set[str | None],
     *,
     states: Sequence[int] = (CURRENT, ARCHIVED),
 ) -> NDArray[np.int64]:
-    """Return which facts are of these users and behind this wall; both are hashed."""
+    """Return which facts are of these users and behind these walls; all are hashed."""
     import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
     columns = holding.columns
     asked = np.array([number(one) for one in users], np.uint64)
     found = np.isin(columns.column("state"), states)
-    found &= columns.column("wall") == np.uint64(number(wall))
+    behind = np.array([number(one) for one in walls], np.uint64)
+    found &= np.isin(columns.column("wall"), behind)
     found &= np.isin(columns.column("user"), asked)
     return np.flatnonzero(found)
 

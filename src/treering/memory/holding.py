@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from treering.derive.remembered import FactRow
-    from treering.memory.ports import Embedder, MemoryStore
+    from treering.memory.ports import Attributed, Embedder, MemoryStore
     from treering.model.scopes import Scope
 
 SCOPES_HELD_MAX: Final = 32
@@ -31,14 +31,20 @@ class Holding:
     """What is held of one scope. Use it under ``lock``, after ``refresh``."""
 
     def __init__(
-        self, store: MemoryStore, scope: Scope, embedder: Embedder | None, *, sealed: bool
+        self,
+        store: MemoryStore,
+        attributed: Attributed,
+        scope: Scope,
+        embedder: Embedder | None,
+        *,
+        sealed: bool,
     ) -> None:
         self._store = store
         self.scope = scope
         self.embedder = embedder
         self.is_sealed = sealed
         self.lock = threading.RLock()
-        self.recollection = Recollection(store, scope, sealed=sealed)
+        self.recollection = Recollection(store, attributed, scope, sealed=sealed)
         self.shelf = Copy(store, scope, "memories", embedder)
         self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
         self.columns = Columns()
@@ -93,10 +99,12 @@ class Holdings:
     def __init__(
         self,
         store: MemoryStore,
+        attributed: Attributed,
         embedder: Callable[[], Embedder | None],
         is_sealed: Callable[[Scope], bool],
     ) -> None:
         self._store = store
+        self._attributed = attributed
         self._embedder = embedder
         self._is_sealed = is_sealed
         self._lock = threading.Lock()
@@ -112,7 +120,9 @@ class Holdings:
             sealed = self._is_sealed(scope)
             held = self._held.pop(scope, None)
             if held is None or held.is_sealed != sealed:
-                held = Holding(self._store, scope, self._embedder(), sealed=sealed)
+                held = Holding(
+                    self._store, self._attributed, scope, self._embedder(), sealed=sealed
+                )
             self._held[scope] = held
             while len(self._held) > SCOPES_HELD_MAX:
                 del self._held[next(iter(self._held))]

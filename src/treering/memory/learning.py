@@ -19,6 +19,7 @@ from treering.model.memories import (
     Learned,
     NewFact,
 )
+from treering.model.sessions import COMMON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -138,18 +139,22 @@ class Learner:
         since = self._recorder.now_ms() if since is None else since
         if until is not None and until <= since:
             raise InvalidInput("a fact does not end before it begins", hint="check valid_to")
+        whose = COMMON if fact.user is not None or home is None else self._walls.attribution(home)
+        user = whose.user if fact.user is None else check_name(fact.user, "user")
+        around = self._walls.around(home)
         clean = self._recorder.masked(text[: TEXT_CHARACTERS_MAX + 1])
         return Asked(
             fact=msgspec.structs.replace(
                 fact,
                 text=clean,
-                user=None if fact.user is None else check_name(fact.user, "user"),
+                user=user,
                 evidence=evidence,
             ),
             fact_id=self._new_id() if fact.fact_id is None else check_id(fact.fact_id),
             category=fact.category or category_of(text),
             session=home,
-            wall=self._walls.around(home),
+            wall=around or whose.wall,
+            is_walled=around is not None,
             valid_from_ms=since,
             is_secret=clean != text[: TEXT_CHARACTERS_MAX + 1],
         )

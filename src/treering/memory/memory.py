@@ -204,7 +204,8 @@ class Memory:
     ) -> Recalled:
         """Return facts and episodes that answer ``query``, the best first, each with why.
 
-        Those of ``user`` and of the scope as a whole; in a group ``session`` only the group's own.
+        Those of ``user``, of the scope as a whole, and of ``session`` where it names nobody; in a
+        group ``session`` only the group's own.
         A ``query`` of None asks for what matters most: a brief for the start of a session. What is
         recalled counts as used, and is recorded in ``session``, unless ``record`` is False.
         ``as_of`` asks what was believed at a time, in milliseconds since 1970.
@@ -219,8 +220,11 @@ class Memory:
             held.refresh()
             asking = Asking(
                 query=asked,
-                user=who,
-                wall=self._walls.around(where),
+                user=self._asked_for(who, where),
+                walls=frozenset(
+                    None if one is None else hashed(one)
+                    for one in self._walls.seen_from(where, who)
+                ),
                 limit=_limit(limit),
                 episodes=0 if at_ms is not None else told,
                 now_ms=self._recorder.now_ms() if at_ms is None else at_ms,
@@ -436,6 +440,12 @@ class Memory:
         return self._identities.names(check_name(user, "user"))
 
     # Its own.
+
+    def _asked_for(self, user: str | None, session: str | None) -> str | None:
+        """Return whose memories are meant: those of the one person that a session is with."""
+        if user is not None or session is None:
+            return user
+        return self._walls.attribution(session).user
 
     def _row(self, held: Holding, fact_id: str) -> FactRow:
         row = held.recollection.state.facts.get(check_id(fact_id))

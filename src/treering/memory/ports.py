@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from treering.model.followers import Mark, Step, Stretch
     from treering.model.queries import Place
     from treering.model.scopes import Scope
-    from treering.model.sessions import Charter
+    from treering.model.sessions import Attribution, Charter
 
     Matrix = npt.NDArray[np.float32]
+    Attributed = Callable[[Scope, str], Attribution]
+    """Says whose is what a session of a scope tells without naming a user."""
 
 
 class Embedder(Protocol):
@@ -131,6 +133,9 @@ class Recorder(Protocol):
 
     def charter(self, scope: Scope, session_id: str) -> Charter | None:
         """Return what a session was opened as; None if it is not there."""
+
+    def attribution(self, scope: Scope, session_id: str) -> Attribution:
+        """Return whose is what a session tells without naming a user."""
 
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from treering.derive.fading import DAY_MS, RECENT_DAYS
-from treering.derive.remembered import FactRow, believed, hashed, held_at, telling_at
+from treering.derive.remembered import FactRow, believed, held_at, telling_at
 from treering.memory.asking import users_asked
 from treering.memory.columns import CURRENT
 from treering.memory.facts import facts_of
@@ -118,8 +118,7 @@ def _candidates(holding: Holding, asking: Asking) -> _Candidates:
     if asking.as_of_ms is not None:
         return _believed(holding, asking, asking.as_of_ms)
     columns = holding.columns
-    wall = None if asking.wall is None else hashed(asking.wall)
-    facts = mine(holding, users_asked(holding, asking), wall)
+    facts = mine(holding, users_asked(holding, asking), set(asking.walls))
     since, until = columns.column("valid_from")[facts], columns.column("valid_to")[facts]
     facts = facts[(since <= asking.now_ms) & (until > asking.now_ms)]
     return _Candidates(
@@ -135,12 +134,12 @@ def _believed(holding: Holding, asking: Asking, at_ms: int) -> _Candidates:
     """Return what was believed at a time, as it was told then."""
     import numpy as np  # noqa: PLC0415
 
-    users, wall = users_asked(holding, asking), None if asking.wall is None else hashed(asking.wall)
+    users = users_asked(holding, asking)
     rows = [
         row
         for row in holding.recollection.state.facts.values()
         if row.user in users
-        and row.wall == wall
+        and row.wall in asking.walls
         and believed(row, at_ms) == "current"
         and held_at(row, at_ms, as_of_ms=at_ms)
     ]

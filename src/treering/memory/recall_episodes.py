@@ -8,7 +8,6 @@ import msgspec
 
 from treering.derive.fading import DAY_MS, RECENT_DAYS
 from treering.derive.outdated import Outdated, without_outdated
-from treering.derive.remembered import hashed
 from treering.memory.asking import users_asked
 from treering.model.episodes import episode_of
 from treering.model.memories import RecalledEpisode
@@ -31,9 +30,9 @@ def recall_episodes(holding: Holding, asking: Asking, near: Near) -> list[Recall
 
     if asking.episodes <= 0:
         return []
-    users, wall = users_asked(holding, asking), None if asking.wall is None else hashed(asking.wall)
+    users, walls = users_asked(holding, asking), asking.walls
     state = holding.recollection.state
-    rows = [row for row in state.episodes.values() if row.user in users and row.wall == wall]
+    rows = [row for row in state.episodes.values() if row.user in users and row.wall in walls]
     if not rows:
         return []
     documents = np.array([holding.shelf.at.get(row.position, -1) for row in rows], np.int64)
@@ -49,7 +48,7 @@ def recall_episodes(holding: Holding, asking: Asking, near: Near) -> list[Recall
     )
     order = kept[np.lexsort((-documents[kept], -score[kept]))].tolist()
     found: list[RecalledEpisode] = []
-    outdated = _outdated(holding, users, wall)
+    outdated = _outdated(holding, users, walls)
     while order and len(found) < asking.episodes:
         # A few at a time: of some nothing may be left.
         page, order = order[: asking.episodes], order[asking.episodes :]
@@ -101,13 +100,15 @@ def _topics_left(episode: Episode, summary: str) -> tuple[str, ...]:
     return tuple(one for one in episode.topics if one.casefold() in told)
 
 
-def _outdated(holding: Holding, users: set[str | None], wall: str | None) -> list[Outdated]:
+def _outdated(
+    holding: Holding, users: set[str | None], walls: frozenset[str | None]
+) -> list[Outdated]:
     """Return what these users' facts said that no longer hold, the newest."""
     state = holding.recollection.state
     rows = [
         row
         for row in state.facts.values()
-        if row.state in {"superseded", "forgotten"} and row.user in users and row.wall == wall
+        if row.state in {"superseded", "forgotten"} and row.user in users and row.wall in walls
     ][-OUTDATED_MAX:]
     # One that was learnt twice at once holds still, in the other.
     rows = [row for row in rows if not _holds_still(state.facts, row)]

@@ -7,6 +7,7 @@ the scope throws away what is held, and has it folded anew from what is left.
 from __future__ import annotations
 
 import threading
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from treering.derive.remembered import Remembered, hashed
@@ -16,7 +17,7 @@ from treering.model.kinds import ERASURE_KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from treering.memory.ports import MemoryStore
+    from treering.memory.ports import Attributed, MemoryStore
     from treering.model.events import Event
     from treering.model.followers import Mark, Stretch
     from treering.model.scopes import Scope
@@ -31,13 +32,16 @@ TEXTS_MAX: Final = 20_000
 class Recollection:
     """What is remembered in one scope. Callers hold ``lock`` while they look at it."""
 
-    def __init__(self, store: MemoryStore, scope: Scope, *, sealed: bool = False) -> None:
+    def __init__(
+        self, store: MemoryStore, attributed: Attributed, scope: Scope, *, sealed: bool = False
+    ) -> None:
         self._store = store
+        self._attributed = attributed
         self._sealed = sealed
         """Whether nothing of it is kept: a hash of what a sealed event says can be guessed."""
         self.scope = scope
         self.lock = threading.RLock()
-        self.state = Remembered()
+        self.state = self._nothing()
         self.generation = 0
         """Changes whenever all was folded anew: what was made of it before is void."""
         self._mark: Mark = ()
@@ -142,8 +146,12 @@ class Recollection:
         if not self._mark:
             self._beginning = self._store.end(self.scope)
 
+    def _nothing(self) -> Remembered:
+        # Sessions are asked once: what one was opened as does not change, but by an erasure.
+        return Remembered(cache(partial(self._attributed, self.scope)))
+
     def _start_anew(self) -> None:
-        self.state = Remembered()
+        self.state = self._nothing()
         self.generation += 1
         self._beginning = self._store.end(self.scope)
         self._mark = ()

@@ -1,17 +1,21 @@
-"""Walls: what a group learns stays in it, and what is known of its members stays out."""
+"""Walls: what a group learns stays in it, and what is known of its members stays out.
+
+What is said where nobody is named stays there, too; but what is known of people comes in.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from treering.errors import InvalidInput, NotFound
-from treering.model.sessions import GROUP_PREFIX, Charter
+from treering.model.sessions import GROUP_PREFIX, LOGS, Charter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treering.memory.ports import Recorder
     from treering.model.scopes import Scope
+    from treering.model.sessions import Attribution
 
 
 def is_walled(charter: Charter, charter_of: Callable[[str], Charter | None]) -> bool:
@@ -41,6 +45,23 @@ class Walls:
             return session if session.startswith(GROUP_PREFIX) else None
         walled = is_walled(charter, lambda one: self._recorder.charter(self._scope, one))
         return session if walled else None
+
+    def seen_from(self, session: str | None, user: str | None) -> set[str | None]:
+        """Return the walls behind which is looked for ``user`` in a session; None is in the open.
+
+        In a group only behind its own.
+        """
+        around = self.around(session)
+        if around is not None:
+            return {around}
+        own = None if session is None else self.attribution(session).wall
+        # What logs tell is nobody's whose name is known.
+        logs = {LOGS} if user is None else set()
+        return {None, *({own} - {LOGS}), *logs}
+
+    def attribution(self, session: str) -> Attribution:
+        """Return whose is what a session tells without naming a user."""
+        return self._recorder.attribution(self._scope, session)
 
     def opened(self, session: str | None) -> str | None:
         """Return the session if it is there, else None.

@@ -78,6 +78,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     source_session: str | None
     group: bool
     """Whether it belongs to a group, and stays there."""
+    session_only: bool
+    """Whether it is recalled in ``source_session`` alone, for nobody is named there."""
     evidence: tuple[str, ...]
     evidence_gone: tuple[str, ...]
     """Those of them that have expired since."""

@@ -114,12 +114,49 @@ class Charter(msgspec.Struct, frozen=True, kw_only=True):
         """Return what the session is isolated from; None if it is not."""
         return self.isolation or (Isolation() if self.mode == "group" else None)
 
+    @property
+    def sole_participant(self) -> str | None:
+        """Return the one person that the agent talks to; None if they are several, or unknown."""
+        is_alone = self.mode != "group" and len(self.participants) == 1
+        return self.participants[0] if is_alone else None
+
     def permits(self, tool: str) -> bool:
         """Whether ``tool`` may run in the session."""
         allowed = self.tools
         if allowed is None:
             allowed = GROUP_TOOLS if self.mode == "group" else None
         return allowed is None or tool in allowed
+
+
+LOGS: Final = "treering:logs"
+"""Behind this wall stands what logs tell without naming a user: it is whoever's logs they are."""
+
+
+class Attribution(msgspec.Struct, frozen=True, gc=False):
+    """Whose is what a session tells without naming a user."""
+
+    user: str | None = None
+    wall: str | None = None
+    """The session that keeps it to itself, or LOGS; None, and no user: it is the scope's."""
+
+
+COMMON: Final = Attribution()
+
+
+def attribution_of(
+    session_id: str, charter: Charter, *, user: str | None, is_imported: bool
+) -> Attribution:
+    """Return whose is what a session tells without naming a user, by how it was opened.
+
+    ``user`` is whom its opening names: then whoever names nobody means the scope.
+    """
+    if charter.walls is not None:
+        return COMMON if charter.walls.cross_user_memory else Attribution(wall=session_id)
+    if user is not None:
+        return COMMON
+    if charter.sole_participant is not None:
+        return Attribution(user=charter.sole_participant)
+    return Attribution(wall=LOGS if is_imported else session_id)
 
 
 ERASED_CHARTER: Final = Charter(tools=GROUP_TOOLS, isolation=Isolation())

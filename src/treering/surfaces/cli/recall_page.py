@@ -64,7 +64,8 @@ def print_nothing(scope: Scope, question: Question, notes: Sequence[str]) -> Non
 def _print_fact(scope: Scope, hit: RecalledFact) -> None:
     fact = hit.fact
     say_painted(f"{hit.score:.2f}  {painted(one_line(fact.text), bold=True)}")
-    whose = f"of {printable(fact.user)}" if fact.user else "of all of the scope"
+    common = "of this session" if fact.session_only else "of all of the scope"
+    whose = f"of {printable(fact.user)}" if fact.user else common
     about = [fact.category, whose, f"since {clock(fact.valid_from_ms)[:10]}", _why(hit.why)]
     if fact.state != "current":
         about.insert(0, fact.state)

@@ -56,7 +56,9 @@ def print_sheet(sheet: FactSheet) -> None:
 def _traits(sheet: FactSheet) -> Iterator[tuple[str, str]]:
     fact = sheet.fact
     yield "scope", sheet.scope
-    yield "user", printable(fact.user or "nobody in particular: it holds for all of the scope")
+    common = "nobody in particular: it holds for all of the scope"
+    unnamed = "nobody is named: it is recalled in its session alone"
+    yield "user", printable(fact.user or (unnamed if fact.session_only else common))
     yield "category", fact.category
     yield "importance", f"{fact.importance} of 10"
     yield "confidence", f"{fact.confidence:.2f}, of which {fact.faded:.2f} is left ({_used(fact)})"
