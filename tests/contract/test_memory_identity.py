@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,7 +11,7 @@ from treering import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from clocks import Clock
-    from treering import Ledger
+    from treering import Ledger, Session
     from treering.memory.memory import Memory
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -111,3 +111,143 @@ def test_no_merger_undoes_another(memory: Memory) -> None:
         memory.merge("ann", "ann")
     with pytest.raises(NotFound, match="was not merged"):
         memory.unmerge("bea", "john")
+
+
+# Main sessions.
+
+
+def main_of(ledger: Ledger, channel: str, handle: str) -> Session:
+    session = ledger.main_session(channel, handle, scope=HERE, agent="lyria")
+    with session.turn() as turn:
+        turn.user("Prefers dark mode.")
+    return session
+
+
+def test_a_main_session_and_resolve_agree_whoever_comes_first(
+    ledger: Ledger, memory: Memory
+) -> None:
+    met = main_of(ledger, "telegram", "@ann")
+    resolved = memory.resolve("telegram", "@bob")
+
+    assert (met.user, memory.resolve("telegram", "@ann")) == ("@ann", "@ann")
+    assert main_of(ledger, "telegram", "@bob").user == resolved
+    assert memory.resolve("telegram", "@bob") == resolved
+
+
+def test_the_same_handle_on_two_channels_is_two_people(ledger: Ledger, memory: Memory) -> None:
+    first = main_of(ledger, "telegram", "@jo")
+    second = main_of(ledger, "slack", "@jo")
+    memory.learn("Prefers dark mode", user=str(first.user))
+
+    assert (first.session_id, second.session_id) == ("main:telegram:@jo", "main:slack:@jo")
+    assert (first.user, second.user) == ("@jo", "slack:@jo")
+    assert {header.user_id for header in second.headers()} == {"slack:@jo"}
+    assert second.charter.participants == ("slack:@jo",)
+    assert [memory.resolve(channel, "@jo") for channel in ("telegram", "slack")] == [
+        "@jo",
+        "slack:@jo",
+    ]
+    assert knows(memory, "@jo")
+    assert not knows(memory, "slack:@jo")
+    again = ledger.main_session("slack", "@jo", scope=HERE, agent="lyria")
+    assert (again.user, len(again.history())) == ("slack:@jo", 1)
+
+
+def test_a_linked_handle_is_its_user_as_merged(ledger: Ledger, memory: Memory) -> None:
+    main_of(ledger, "telegram", "@jo")
+    memory.link("@jo", "slack", "U1")
+    memory.merge("ann", "@jo")
+
+    assert main_of(ledger, "slack", "U1").user == "ann"
+    assert main_of(ledger, "telegram", "@jo").user == memory.resolve("telegram", "@jo") == "ann"
+    memory.unmerge("ann", "@jo")
+    assert main_of(ledger, "slack", "U1").user == memory.resolve("slack", "U1") == "@jo"
+
+
+def test_a_handle_that_was_linked_on_another_channel_is_not_taken(
+    ledger: Ledger, memory: Memory
+) -> None:
+    memory.link("@jo", "telegram", "@jo")
+
+    assert main_of(ledger, "slack", "@jo").user == memory.resolve("slack", "@jo") == "slack:@jo"
+    memory.link("web-ann", "telegram", "@ann")
+    assert main_of(ledger, "web", "web-ann").user == "web-ann"
+
+
+def test_nobody_takes_the_id_of_another_by_a_clever_handle(ledger: Ledger) -> None:
+    main_of(ledger, "telegram", "@jo")
+    early = main_of(ledger, "irc", "slack:@jo")
+    second = main_of(ledger, "slack", "@jo")
+    late = main_of(ledger, "web", "slack:@jo:2")
+
+    users = [early.user, second.user, late.user]
+    assert users == ["slack:@jo", "slack:@jo:2", "web:slack:@jo:2"]
+    assert main_of(ledger, "xmpp", "slack:@jo").user == "xmpp:slack:@jo"
+
+
+def test_a_handle_that_was_made_before_sees_who_it_is_when_it_writes(ledger: Ledger) -> None:
+    early = ledger.main_session("slack", "@jo", scope=HERE, agent="lyria")
+    main_of(ledger, "telegram", "@jo")
+    other = main_of(ledger, "slack", "@jo")
+
+    with early.turn() as turn:
+        turn.user("hello")
+    early.record("conversation.user", "again")
+
+    assert early.user == other.user == "slack:@jo"
+    assert {header.user_id for header in early.headers()} == {"slack:@jo"}
+
+
+def test_who_is_met_on_two_channels_at_the_same_moment_is_two_people(
+    ledger: Ledger, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = ledger.main_session("slack", "@jo", scope=HERE, agent="lyria")
+    append = ledger._kernel.append
+
+    def meanwhile(*events: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        main_of(ledger, "telegram", "@jo")
+        return append(*events, **more)
+
+    monkeypatch.setattr(ledger._kernel, "append", meanwhile)
+    with late.turn() as turn:
+        turn.user("hello")
+
+    assert late.user == memory.resolve("slack", "@jo") == "slack:@jo"
+    assert memory.resolve("telegram", "@jo") == "@jo"
+
+
+def test_whoever_is_forgotten_leaves_the_same_handle_elsewhere_alone(
+    ledger: Ledger, memory: Memory
+) -> None:
+    main_of(ledger, "telegram", "@jo")
+    other = main_of(ledger, "slack", "@jo")
+
+    ledger.forget(HERE, user="@jo")
+
+    assert len(other.history()) == 1
+    again = ledger.main_session("telegram", "@jo", scope=HERE, agent="lyria")
+    assert again.history() == []
+    ledger.forget(HERE, user="slack:@jo")
+    assert other.history() == []
+    assert memory.resolve("slack", "@jo") not in {"@jo", "slack:@jo"}
+
+
+def test_users_behind_several_channels_are_told_until_they_are_linked(
+    ledger: Ledger, memory: Memory
+) -> None:
+    for channel in ("telegram", "slack"):
+        # As earlier versions opened them.
+        old = ledger.session(
+            f"main:{channel}:@jo", scope=HERE, agent="lyria", user="@jo", channel=channel
+        )
+        old.record("conversation.user", "hello")
+    main_of(ledger, "irc", "ann")
+
+    assert ledger.joined_users(HERE) == {"@jo": [("slack", "@jo"), ("telegram", "@jo")]}
+    assert main_of(ledger, "slack", "@jo").user == memory.resolve("slack", "@jo") == "@jo"
+
+    memory.link("slack-jo", "slack", "@jo")
+    assert ledger.joined_users(HERE) == {}
+    assert ledger.relinked_handles(HERE) == [("slack", "@jo", "@jo", "slack-jo")]
+    assert main_of(ledger, "slack", "@jo").user == "slack-jo"

@@ -250,6 +250,24 @@ def test_what_is_not_indexed_and_what_expires_soon_is_told(cli: CommandLine, hom
     assert cli("episodes", "gc", "--dry-run", *IN).status == 0
 
 
+def test_users_who_may_be_several_people_are_told_until_they_are_linked(
+    cli: CommandLine, home: Path
+) -> None:
+    with treering.open(cli.database) as ledger:
+        for channel in ("slack", "telegram"):
+            ledger.session(f"main:{channel}:@jo", scope=HERE, agent="lyria", user="@jo").open()
+
+    before = found(cli("doctor", "--json", *IN))["users_joined"]
+    assert cli("users", "link", "telegram-jo", "telegram", "@jo", *IN).status == 0
+    after = found(cli("doctor", "--json", *IN))
+
+    assert (before["level"], before["items"]) == ("warning", ["@jo: @jo on slack, @jo on telegram"])
+    assert before["fix"].startswith("one person: treering users link @jo telegram @jo --scope")
+    assert "users_joined" not in after
+    assert after["users_relinked"]["items"] == ["@jo on telegram: @jo, now telegram-jo"]
+    assert "treering users merge telegram-jo @jo" in after["users_relinked"]["fix"]
+
+
 # Logs, hooks and the spool.
 
 

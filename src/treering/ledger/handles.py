@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from treering.errors import Conflict, InvalidInput, RunActive
 from treering.ledger.charters import agree, opening, stated
 from treering.ledger.inbox import Inbox
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.ledger.journal import LedgerJournal
+    from treering.ledger.people import Person
     from treering.ledger.ports import EventStore
     from treering.model.events import Header
     from treering.model.runs import OpenRun
@@ -50,6 +53,7 @@ class Handle(Past):
         title: str | None = None,
         spawned_by: str | None = None,
         spawned_call: str | None = None,
+        person: Person | None = None,
     ) -> None:
         super().__init__(kernel, store, parse_scope(scope), check_name(session_id, "session_id"))
         self._spine = Spine(kernel)
@@ -68,6 +72,7 @@ class Handle(Past):
             spawned_call=spawned_call,
         )
         self._mode = mode
+        self._person = person
         self._charter: Charter | None = None
         self._inbox = Inbox(store, self.scope, self.session_id)
 
@@ -163,6 +168,8 @@ class Handle(Past):
             visibility=visibility,
         )
         self.open()
+        if event.user_id != self.user:
+            event = msgspec.structs.replace(event, user_id=self.user)
         return self._kernel.append([event])[0]
 
     def new_event(self, kind: str, summary: str, **fields: Any) -> NewEvent:
@@ -204,14 +211,24 @@ class Handle(Past):
         if self._charter is not None:
             return
         recorded = self._journal.charter(self.scope, self.session_id)
+        self._identify()
         if recorded is None:
             try:
                 event = opening(self, self._given, ts_ms=ts_ms)
                 self._kernel.append([event], expected_seq=0)
+                if self._person is not None and self.user is not None:
+                    self.user = self._person.settle(self.user)
             except Conflict:
                 # Another handle was faster, and has recorded it.
                 recorded = self._journal.charter(self.scope, self.session_id)
+                self._identify()
         self._charter = self._agree(recorded or self._given)
+
+    def _identify(self) -> None:
+        """See again who this is with: others may have met them since the handle was made."""
+        if self._person is not None:
+            self.user = self._person.user()
+            self._given = msgspec.structs.replace(self._given, participants=(self.user,))
 
     def _open_runs(self) -> list[OpenRun]:
         return self._store.open_runs(self.scope, self.session_id)

@@ -20,6 +20,7 @@ from treering.ledger.families import families, family
 from treering.ledger.importing import read_export
 from treering.ledger.journal import LedgerJournal
 from treering.ledger.outlines import SessionQuery, list_sessions
+from treering.ledger.people import People, Person, main_id
 from treering.ledger.pruning import PRUNE_DAYS, sweep
 from treering.ledger.rekeying import rekey
 from treering.ledger.remembering import LedgerRecorder, Remembering
@@ -101,6 +102,7 @@ class Ledger(Archive):
         remembering = Remembering(store, recorder, embedder, new_id)
         super().__init__(store, drafter=drafter, clock=clock, remembering=remembering)
         self._spine = Spine(self._kernel)
+        self._people = People(store, remembering.identities)
 
     def __enter__(self) -> Self:
         return self
@@ -202,12 +204,45 @@ class Ledger(Archive):
         )
 
     def main_session(self, channel: str, user: str, *, scope: str, agent: str) -> Session:
-        """Return the one session of a user on a channel: ``main:{channel}:{user}``."""
+        """Return the one session of a person on a channel: ``main:{channel}:{user}``.
+
+        ``user`` is their handle there. ``session.user`` is who that is, as ``memory.resolve`` says:
+        whom the handle is linked to; else the handle itself, unless somebody on another channel is
+        called so.
+        """
         _check_channel(channel)
-        return self.session(
-            f"main:{channel}:{user}", scope=scope, agent=agent, user=user, channel=channel,
-            mode="main", participants=(user,),
-        )  # fmt: skip
+        check_name(user, "user")
+        person = Person(self._people, parse_scope(scope), channel, user)
+        known_as = person.user()
+        return Session(
+            self._kernel,
+            self._journal,
+            self._store,
+            main_id(channel, user),
+            scope=scope,
+            agent=agent,
+            user=known_as,
+            channel=channel,
+            mode="main",
+            participants=(known_as,),
+            key=None,
+            tools=None,
+            person=person,
+        )
+
+    def joined_users(self, scope: str) -> dict[str, list[tuple[str, str]]]:
+        """Return users behind main sessions of several channels whom nobody has linked.
+
+        Each with channels and handles: they may be several people.
+        """
+        return self._people.joined(parse_scope(scope))
+
+    def relinked_handles(self, scope: str) -> list[tuple[str, str, str, str]]:
+        """Return channel and handle of main sessions that were opened for another user.
+
+        Each with that user and the one whom the handle is linked to since.
+        """
+        return self._people.relinked(parse_scope(scope))
 
     def group_session(
         self,

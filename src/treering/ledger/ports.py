@@ -110,6 +110,9 @@ class EventStore(MemoryStore, Protocol):
     def forks(self, scope: Scope, session_id: str) -> list[str]:
         """Return the sessions that were forked from a session's own events, the oldest first."""
 
+    def sessions_named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
+        """Return the sessions of a scope whose names begin and end like this."""
+
     def snapshot(
         self, scope: Scope, session_id: str, *, until_seq: int
     ) -> tuple[int, bytes] | None:

@@ -11,8 +11,10 @@ from treering.errors import NotFound, TreeringError
 from treering.ledger.charters import read_attribution
 from treering.ledger.conversations import read_conversation
 from treering.ledger.outlines import heads
+from treering.ledger.people import main_id, opened_for
 from treering.memory.events import upheld
 from treering.memory.holding import Holdings
+from treering.memory.identity import Identities
 from treering.memory.memory import Memory
 from treering.model.queries import PAGE_ITEMS_MAX, Query
 
@@ -56,6 +58,10 @@ class LedgerRecorder:
     def attribution(self, scope: Scope, session_id: str) -> Attribution:
         """Return whose is what a session tells without naming a user."""
         return read_attribution(self._store, scope, session_id)
+
+    def met(self, scope: Scope, channel: str, handle: str) -> str | None:
+        """Return the user that the main session of a handle was opened for; None without one."""
+        return opened_for(self._store, scope, main_id(channel, handle))
 
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""
@@ -164,6 +170,10 @@ class Remembering:
             scope,
             new_id=self._new_id,
         )
+
+    def identities(self, scope: Scope) -> Identities:
+        """Return who is who in a scope."""
+        return Identities(lambda: self.holdings.of(scope), self._recorder, self._new_id)
 
     def citing(self, scope: Scope, event_ids: Iterable[str]) -> list[str]:
         """Return the ids of the memory's events that cite one of these events."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.ledger.people import MAIN_PREFIX
 from treering.ledger.verification import is_whole
 from treering.model.codec import decode, encode
 from treering.model.queries import PAGE_ITEMS_MAX, Place, Query
@@ -27,7 +28,6 @@ OPENINGS: Final = ("session.opened", "session.forked")
 LINKS: Final = ("user.linked", "user.unlinked", "user.merged")
 """Kinds that say what a user is called elsewhere; their payloads name users."""
 _NAMING: Final = ("user", "merged")
-_MAIN_PREFIX: Final = "main:"
 
 
 class Traces(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,10 +153,11 @@ class _Survey:
         if self._is_group(name):
             return False
         opening, share = self.openings.get(name), self.shares.get(name)
-        if name.startswith(_MAIN_PREFIX) and name.split(":", 2)[-1] in self.users:
-            return name in self._named
         if opening is not None and opening.user is not None:
             return opening.user in self.users
+        # Another's handle may be the same: it counts where nobody else is named.
+        if name.startswith(MAIN_PREFIX) and name.split(":", 2)[-1] in self.users:
+            return name in self._named
         people = set() if opening is None else opening.people
         if not people <= self.users or (share is not None and share.others):
             return False

@@ -37,7 +37,24 @@ class Identities:
             held.refresh()
             user = self._user_of(held, channel, handle)
             if user is None:
+                user = self._recorder.met(held.scope, channel, handle)
+            if user is None:
                 user = self._meet(held, channel, handle)
+            return self._kept(held, user)
+
+    def linked(self, channel: str, handle: str) -> str | None:
+        """Return the user that a handle is linked to, as merged; None if it is to nobody."""
+        held = self._holding()
+        with held.lock:
+            held.recollection.refresh()
+            user = self._user_of(held, channel, handle)
+            return None if user is None else self._kept(held, user)
+
+    def kept(self, user: str) -> str:
+        """Return the user that one was merged into; the same, if into nobody."""
+        held = self._holding()
+        with held.lock:
+            held.recollection.refresh()
             return self._kept(held, user)
 
     def link(self, user: str, channel: str, handle: str) -> UserHandle:
@@ -151,9 +168,12 @@ class Identities:
         link = self._link(held, user, channel, handle)
         held.refresh()
         first = self._user_of(held, channel, handle)
+        talks = self._recorder.met(held.scope, channel, handle)
+        if talks is not None and first == user:
+            first = talks
         if first is None or first == user:
             return user
-        # Somebody else met them at the same time: the first link counts, and no other stays.
+        # Somebody else met them at the same time: that counts, and no other link stays.
         self._recorder.redact(held.scope, link.event_id)
         return first
 

@@ -137,6 +137,9 @@ class Recorder(Protocol):
     def attribution(self, scope: Scope, session_id: str) -> Attribution:
         """Return whose is what a session tells without naming a user."""
 
+    def met(self, scope: Scope, channel: str, handle: str) -> str | None:
+        """Return the user that the main session of a handle was opened for; None without one."""
+
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""
 

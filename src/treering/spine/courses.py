@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal
 
+import msgspec
+
 from treering.errors import InvalidInput, OutcomeUnknown, RunClosed, RunInterrupted, TreeringError
 from treering.locks import Lock
 from treering.model.fields import check_name
@@ -179,6 +181,9 @@ class Course:
             if self.state != "new":
                 raise RunClosed("a run starts once", hint="begin another")
             self.session.open()
+            if self.author.user_id != self.session.user:
+                # Whose session it is may be known only now.
+                self.author = msgspec.structs.replace(self.author, user_id=self.session.user)
             wait_s = self.session.patience_s if self._wait_s is None else self._wait_s
             try:
                 headers = self.kernel.begin(self, lambda: self._opening(more), wait_s=wait_s)

@@ -52,6 +52,14 @@ JOIN sessions AS s ON s.scope = latest.scope AND s.id = latest.session
 {WITH_CUT}
 ORDER BY latest.position DESC
 """
+NAMED: Final = """
+SELECT name
+FROM sessions
+WHERE scope = %(scope)s
+  AND left(name, length(%(prefix)s)) = %(prefix)s
+  AND right(name, length(%(suffix)s)) = %(suffix)s
+ORDER BY id
+"""
 FORKS: Final = "SELECT session FROM forks WHERE scope = %s AND parent = %s ORDER BY session"
 # One after the other: a plan that is made while the table is empty would else take any index of
 # the session.
@@ -173,6 +181,13 @@ class SessionReader(Reader):
 
         with naming_damage(self._server.address.shown):
             return self._server.read(look, scope)
+
+    def sessions_named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
+        """Return the sessions of a scope whose names begin and end like this."""
+        asked = {"scope": scope, "prefix": prefix, "suffix": suffix}
+        with naming_damage(self._server.address.shown):
+            found = self._server.read(lambda c: c.execute(NAMED, asked).fetchall(), scope)
+        return [name for (name,) in found]
 
     def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
         """Return the session's own events at ``seqs``, in order; each once."""

@@ -48,6 +48,16 @@ ORDER BY e.position DESC
 """
 
 
+NAMED: Final = """
+SELECT name
+FROM sessions
+WHERE scope = :scope
+  AND substr(name, 1, length(:prefix)) = :prefix
+  AND (:suffix = '' OR substr(name, -length(:suffix)) = :suffix)
+ORDER BY id
+"""
+
+
 class SessionReader(Reader):
     """Answers reads of events, and of the sessions they are in."""
 
@@ -139,6 +149,14 @@ class SessionReader(Reader):
             session = find_session(connection, *find_scope(connection, scope), session_id)
             found = forks_of(connection, session)
         return [self._sessions[fork][1] for fork in found]
+
+    def sessions_named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
+        """Return the sessions of a scope whose names begin and end like this."""
+        with self._database.reading() as connection:
+            place = {
+                "scope": find_scope(connection, scope)[0], "prefix": prefix, "suffix": suffix
+            }  # fmt: skip
+            return [name for (name,) in fetch_all(connection, NAMED, place)]
 
     def snapshot(
         self, scope: Scope, session_id: str, *, until_seq: int

@@ -177,10 +177,52 @@ def retention(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
     )
 
 
+def users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+    """Say which users may be several people, or two users one person."""
+    del at_ms
+    flag = scope_flag(scope)
+    joined = ledger.joined_users(scope)
+    if joined:
+        user, handles = next(iter(joined.items()))
+        channel, handle = map(shlex.quote, handles[-1])
+        yield Finding(
+            level="warning",
+            code="users_joined",
+            message=f"{counted(len(joined), 'user')} of scope {scope} had main sessions on several"
+            " channels before handles were told apart, and may be several people",
+            fix=f"one person: treering users link {shlex.quote(user)} {channel} {handle} {flag};"
+            f" two: the same with another name, as {shlex.quote(f'{handles[-1][0]}-{user}')}",
+            items=some((_handles(one, at) for one, at in joined.items()), of=len(joined)),
+        )
+    relinked = ledger.relinked_handles(scope)
+    if relinked:
+        _, _, opened, linked = relinked[0]
+        yield Finding(
+            level="ok",
+            code="users_relinked",
+            message=f"{counted(len(relinked), 'main session')} of scope {scope} began as another"
+            " user than the handle is linked to: what is known of that user is not recalled there",
+            fix="if they are one person: treering users merge"
+            f" {shlex.quote(linked)} {shlex.quote(opened)} {flag}",
+            items=some(
+                (
+                    f"{handle} on {channel}: {was}, now {now}"
+                    for channel, handle, was, now in relinked
+                ),
+                of=len(relinked),
+            ),
+        )
+
+
+def _handles(user: str, handles: list[tuple[str, str]]) -> str:
+    return f"{user}: {', '.join(f'{handle} on {channel}' for channel, handle in handles)}"
+
+
 CHECKS: Final[tuple[tuple[str, Callable[[Ledger, Scope, int], Iterator[Finding]]], ...]] = (
     ("the scope", sessions),
     ("tool calls", open_calls),
     ("runs", open_runs),
     ("the search index", search_index),
     ("retention", retention),
+    ("users", users),
 )

@@ -47,7 +47,8 @@ def resolve(*, channel: str, handle: str, scope: str | None, is_global: bool) ->
         memory = ledger.memory(name)
         known = {(one.channel, one.handle) for one in memory.handles()}
         user = memory.resolve(channel, handle)
-    is_new = (channel, handle) not in known
+        linked = {(one.channel, one.handle) for one in memory.handles()}
+    is_new = (channel, handle) in linked - known
     if is_new and not invocation().as_json:
         note(f"nobody in scope {name} was called {handle} on {channel}: this is somebody new")
     show(
