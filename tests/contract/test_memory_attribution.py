@@ -10,6 +10,7 @@ from builders import HERE
 from treering.derive.remembered import Told, hashed
 from treering.memory.events import told
 from treering.memory.records import Row
+from treering.model.events import NewEvent
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -189,3 +190,32 @@ def test_a_model_is_shown_it_in_that_talk_alone(
             shown.append(str(turn.context(contributors=[memory.contributor(user=user)]).messages))
 
     assert [FACT in one for one in shown] == [True, False]
+
+
+def test_whom_the_memory_names_is_not_who_is_talking(ledger: Ledger, memory: Memory) -> None:
+    session = talk(ledger, text="I work at Globex as a data engineer.")
+    memory.learn("Prefers tea", user="ann", session="s1")
+    memory.learn(FACT, session="s1")
+    memory.recall(QUERY, user="bob", session="s1")
+    memory.extract()
+    session.close()
+
+    assert session.outline().user is None
+    assert (found(memory, "bob"), found(memory, "ann")) == ((0, 0), (1, 0))
+    assert found(memory, session="s1") == (2, 1)
+
+
+def test_what_several_people_say_in_one_session_is_told_of_none_of_them(
+    ledger: Ledger, memory: Memory
+) -> None:
+    for name, text in (("ann", "I work at Globex as a cook."), ("bob", SALARY)):
+        event = NewEvent(
+            scope=HERE, session_id="s1", kind="conversation.user", agent_id="lyria", summary=text,
+            user_id=name, payload={"text": text},
+        )  # fmt: skip
+        ledger.append([event])
+    memory.extract()
+    ledger.session("s1", scope=HERE, agent="lyria").close()
+
+    assert found(memory, "ann") == found(memory, "bob") == (1, 0)
+    assert found(memory, session="s1") == (0, 1)

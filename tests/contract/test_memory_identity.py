@@ -251,3 +251,11 @@ def test_users_behind_several_channels_are_told_until_they_are_linked(
     assert ledger.joined_users(HERE) == {}
     assert ledger.relinked_handles(HERE) == [("slack", "@jo", "@jo", "slack-jo")]
     assert main_of(ledger, "slack", "@jo").user == "slack-jo"
+
+
+def test_a_name_stays_taken_if_the_opening_of_its_session_is_erased(ledger: Ledger) -> None:
+    first = main_of(ledger, "telegram", "@jo")
+    ledger.redact(HERE, event_id=next(iter(first.headers())).event_id)
+
+    assert main_of(ledger, "slack", "@jo").user == "slack:@jo"
+    assert main_of(ledger, "telegram", "@jo").user == "@jo"

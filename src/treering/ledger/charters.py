@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.errors import InvalidInput
+from treering.ledger.people import OPENINGS
 from treering.memory.records import MEMORY_SESSION
 from treering.model.codec import decode, encode
 from treering.model.fields import check_list, check_name, check_text
@@ -122,12 +123,11 @@ def read_attribution(store: EventStore, scope: Scope, session_id: str) -> Attrib
     What a subagent learns is whose the session is that began it.
     """
     seen: set[str] = set()
-    while not session_id.startswith(MEMORY_SESSION):
+    while session_id != MEMORY_SESSION and not session_id.startswith(f"{MEMORY_SESSION}:"):
         seen.add(session_id)
         first = store.session_events(scope, session_id, after_seq=0, limit=1)
-        charter, user = (
-            (_charter(store, first[0]), first[0].user_id) if first else (Charter(), None)
-        )
+        charter = _charter(store, first[0]) if first else Charter()
+        user = first[0].user_id if first and first[0].kind in OPENINGS else None
         origin = charter.spawned_by
         if user is None and charter.walls is None and origin not in {None, *seen}:
             session_id = origin or ""
@@ -146,8 +146,7 @@ def _charter(store: EventStore, opening: Event) -> Charter:
         kept = kept_charter(store, scope, session_id)
         erased = ERASED_GROUP if session_id.startswith(GROUP_PREFIX) else ERASED_CHARTER
         return kept or erased
-    opens = opening.kind in {"session.opened", "session.forked"}
-    return charter_of(opening.payload if opens else None)
+    return charter_of(opening.payload if opening.kind in OPENINGS else None)
 
 
 def kept_charter(store: EventStore, scope: Scope, session_id: str) -> Charter | None:

@@ -9,6 +9,7 @@ from treering.derive.fact_extraction import CORRECTION_REACH, Utterance
 from treering.derive.fact_sentences import own_sentences
 from treering.derive.visible import Hidden, redone_by, undone_by
 from treering.ledger.lineage import ENDLESS, Lineage
+from treering.ledger.people import talking
 from treering.memory.conversations import Conversation, Spoken
 
 if TYPE_CHECKING:
@@ -103,8 +104,7 @@ class _Reading:
 
 def _user(lineage: Lineage) -> str | None:
     """Return whose session it is, as its first events say."""
-    first = lineage.headers_after(lineage.own_after_seq(), FIRST_HEADERS)
-    return next((header.user_id for header in first if header.user_id), None)
+    return talking(lineage.headers_after(lineage.own_after_seq(), FIRST_HEADERS))
 
 
 def _spoken(event: Event, user: str | None) -> Spoken | None:

@@ -13,6 +13,7 @@ from treering.context.pairing import pair
 from treering.errors import Conflict
 from treering.ledger.amending import LOOKS_MAX, PAGE, retell, retell_later, standing
 from treering.ledger.lineage import ENDLESS
+from treering.ledger.people import talking
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
 from treering.model.episodes import EPISODE, Sentence
@@ -83,7 +84,7 @@ def episode(
         return []
     telling = tell(messages, _speakers(events) if in_group else {}, limit=EPISODE_TOKENS_MAX)
     account = _account(messages, telling, summariser)
-    person = user or next((event.user_id for event in events if event.user_id), None)
+    person = user or talking(events)
     opened = lineage.headers_after(own_seq, 1)
     payload = {
         "user": None if in_group else person,

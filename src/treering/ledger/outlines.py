@@ -9,11 +9,12 @@ import msgspec
 
 from treering.errors import InvalidInput, KeyMissing
 from treering.ledger.charters import kept_charter
+from treering.ledger.people import talking
 from treering.ledger.records import FORGOTTEN, SessionHead
 from treering.ledger.titles import Titles
 from treering.memory.records import MEMORY_SESSION
 from treering.model.cursors import pack, unpack
-from treering.model.kinds import ERASURE_KINDS, KINDS
+from treering.model.kinds import ERASURE_KINDS, MEMORY_KINDS
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page
 from treering.model.scopes import Scope
 from treering.model.sessions import (
@@ -38,12 +39,9 @@ FIRST_EVENTS: Final = 20
 LAST_EVENTS: Final = 50
 """Events at its end among which its state and its model are looked for."""
 TITLE_CHARACTERS_MAX: Final = 80
-_REMEMBERED: Final = frozenset(
-    name for name in KINDS if name.startswith(("memory.", "user.", "episode."))
-)
-_AFTERWARDS: Final = ERASURE_KINDS | _REMEMBERED | {"session.titled"}
+_AFTERWARDS: Final = ERASURE_KINDS | MEMORY_KINDS | {"session.titled"}
 """What may happen to a closed session without opening it again."""
-_UPKEEP: Final = ERASURE_KINDS | _REMEMBERED | {"session.closed"}
+_UPKEEP: Final = ERASURE_KINDS | MEMORY_KINDS | {"session.closed"}
 """What sweeps and erasures write to a session that nobody else writes to."""
 
 
@@ -148,7 +146,7 @@ class Sketch:
             state=self._state(name, head, last, told_ms if taken_from else None),
             mode=charter.mode,
             agent=_agent(first, last),
-            user=next((event.user_id for event in (*first, *last) if event.user_id), None),
+            user=talking((*first, *last)),
             model=_model(last) or _model(first),
             created_ms=first[0].ts_ms if first else head.updated_ms,
             updated_ms=head.updated_ms if taken_from is None else told_ms,

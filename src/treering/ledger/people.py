@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.model.kinds import MEMORY_KINDS
 from treering.model.queries import Query
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from treering.ledger.ports import EventStore
     from treering.memory.identity import Identities
+    from treering.model.events import Header
 
 MAIN_PREFIX: Final = "main:"
+OPENINGS: Final = ("session.opened", "session.forked")
 IDENTITY_KINDS: Final = ("user.linked", "user.merged", "user.unlinked")
 
 
@@ -34,6 +37,19 @@ def opened_for(store: EventStore, scope: Scope, session_id: str) -> str | None:
     """Return the user that a session was opened for; None if there is no such session."""
     first = store.session_headers(scope, session_id, after_seq=0, limit=1)
     return first[0].user_id if first else None
+
+
+def talking(headers: Iterable[Header]) -> str | None:
+    """Return whom a session is with, by its events, in order.
+
+    Whom the opening names, else the one person that the others name; None if they are several.
+    Whom the memory was asked about, or has learnt of, is not who is talking.
+    """
+    said = [header for header in headers if header.kind not in MEMORY_KINDS]
+    if said and said[0].kind in OPENINGS and said[0].user_id is not None:
+        return said[0].user_id
+    named = list(dict.fromkeys(header.user_id for header in said if header.user_id))
+    return named[0] if len(named) == 1 else None
 
 
 class People:
@@ -68,17 +84,26 @@ class People:
     def joined(self, scope: Scope) -> dict[str, list[tuple[str, str]]]:
         """Return users that stand behind main sessions of several channels without being linked.
 
-        Each with channels and handles.
+        Each with channels and handles. They were called by their handle, so that only handles of
+        several channels are looked at.
         """
-        found: dict[str, list[tuple[str, str]]] = {}
-        for channel, handle, opened, linked in self._mains(scope):
-            if linked is None:
-                found.setdefault(opened, []).append((channel, handle))
-        return {
-            user: sorted(handles)
-            for user, handles in found.items()
-            if len({channel for channel, _ in handles}) > 1
+        channels: dict[str, list[str]] = {}
+        for name in self._store.sessions_named(scope, prefix=MAIN_PREFIX, suffix=""):
+            channel, _, handle = name.removeprefix(MAIN_PREFIX).partition(":")
+            channels.setdefault(handle, []).append(channel)
+        known = self._known(scope)
+        linked = {(one.channel, one.handle) for one in known.handles()} if known else set()
+        found = {
+            handle: [
+                (one, handle)
+                for one in sorted(listed)
+                if (one, handle) not in linked
+                and opened_for(self._store, scope, main_id(one, handle)) == handle
+            ]
+            for handle, listed in channels.items()
+            if len(listed) > 1
         }
+        return {user: handles for user, handles in found.items() if len(handles) > 1}
 
     def relinked(self, scope: Scope) -> list[tuple[str, str, str, str]]:
         """Return handles whose main session was opened for another than they are linked to.
@@ -88,21 +113,15 @@ class People:
         known = self._known(scope)
         if known is None:
             return []
-        return [
-            (channel, handle, opened, linked)
-            for channel, handle, opened, linked in self._mains(scope)
-            if linked is not None and known.kept(opened) != linked
+        opened = [
+            (one, opened_for(self._store, scope, main_id(one.channel, one.handle)))
+            for one in known.handles()
         ]
-
-    def _mains(self, scope: Scope) -> Iterator[tuple[str, str, str, str | None]]:
-        """Return channel and handle of main sessions, whom each was opened for and is linked to."""
-        known = self._known(scope)
-        for name in self._store.sessions_named(scope, prefix=MAIN_PREFIX, suffix=""):
-            channel, _, handle = name.removeprefix(MAIN_PREFIX).partition(":")
-            opened = opened_for(self._store, scope, name)
-            if opened is not None and handle:
-                linked = None if known is None else known.linked(channel, handle)
-                yield channel, handle, opened, linked
+        return [
+            (one.channel, one.handle, user, one.user)
+            for one, user in opened
+            if user is not None and known.kept(user) != known.kept(one.user)
+        ]
 
     def _known(self, scope: Scope) -> Identities | None:
         """Return who is linked and merged in a scope; None if nobody ever was."""

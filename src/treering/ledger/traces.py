@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.ledger.people import MAIN_PREFIX
+from treering.ledger.people import MAIN_PREFIX, OPENINGS
 from treering.ledger.verification import is_whole
 from treering.model.codec import decode, encode
 from treering.model.queries import PAGE_ITEMS_MAX, Place, Query
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.scopes import Scope
 
-OPENINGS: Final = ("session.opened", "session.forked")
 LINKS: Final = ("user.linked", "user.unlinked", "user.merged")
 """Kinds that say what a user is called elsewhere; their payloads name users."""
 _NAMING: Final = ("user", "merged")

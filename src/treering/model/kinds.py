@@ -156,6 +156,10 @@ RUN_ENDS: Final[dict[str, RunState]] = {
 ERASURE_KINDS: Final = frozenset({"ledger.redacted", "ledger.expired", "ledger.forgotten"})
 """Kinds that only the ledger itself writes: they vouch for what was erased."""
 
+MEMORY_KINDS: Final = frozenset(
+    name for name in KINDS if name.startswith(("memory.", "user.", "episode."))
+)
+"""What the memory records: whom it names is not who is talking."""
 IMPORTED: Final = "session.imported"
 """The kind that marks a session as taken from elsewhere: such a one is kept by default."""
 
