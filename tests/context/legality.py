@@ -31,7 +31,11 @@ def check_legal(dialect: str, request: dict[str, Any]) -> None:
 
 
 def _check_chat(request: dict[str, Any]) -> None:
-    _keys(request, "messages")
+    _keys(request, "messages", optional=("tools",))
+    for tool in request.get("tools", ()):
+        _keys(tool, "type", "function")
+        _keys(tool["function"], "name", "parameters", optional=("description", "strict"))
+    _declared([tool["function"] for tool in request.get("tools", ())], NAME, "parameters")
     messages = _filled(request["messages"], "messages")
     messages = _without_system(messages)
     ids: set[str] = set()
@@ -69,7 +73,11 @@ def _check_chat(request: dict[str, Any]) -> None:
 
 
 def _check_responses(request: dict[str, Any]) -> None:
-    _keys(request, "input", optional=("instructions",))
+    _keys(request, "input", optional=("instructions", "tools"))
+    functions = [tool for tool in request.get("tools", ()) if tool["type"] == "function"]
+    for tool in functions:
+        _keys(tool, "type", "name", "parameters", "strict", optional=("description",))
+    _declared(functions, NAME, "parameters")
     if "instructions" in request:
         _text(request["instructions"], "instructions")
     ids: set[str] = set()
@@ -103,7 +111,11 @@ def _check_responses(request: dict[str, Any]) -> None:
 
 
 def _check_anthropic(request: dict[str, Any]) -> None:
-    _keys(request, "messages", optional=("system",))
+    _keys(request, "messages", optional=("system", "tools"))
+    own = [tool for tool in request.get("tools", ()) if "type" not in tool]
+    for tool in own:
+        _keys(tool, "name", "input_schema", optional=("description",))
+    _declared(own, NAME, "input_schema")
     if "system" in request:
         _text(request["system"], "system")
     messages = _filled(request["messages"], "messages")
@@ -156,8 +168,14 @@ def _anthropic_result(block: dict[str, Any], where: str) -> str:
 def _check_gemini(request: dict[str, Any]) -> None:
     _keys(request, "contents", optional=("config",))
     if "config" in request:
-        _keys(request["config"], "system_instruction")
-        _text(request["config"]["system_instruction"], "system_instruction")
+        assert request["config"], "config is there, and everything in it is missing"
+        _keys(request["config"], optional=("system_instruction", "tools"))
+        _text(request["config"].get("system_instruction", "-"), "system_instruction")
+        for tool in request["config"].get("tools", ()):
+            functions = tool.get("function_declarations", [])
+            for one in functions:
+                _keys(one, "name", "description", "parameters_json_schema")
+            _declared(functions, GEMINI_NAME, "parameters_json_schema")
     contents = _filled(request["contents"], "contents")
     _alternate(contents, "user", "model")
     ids: set[str] = set()
@@ -247,6 +265,14 @@ def _name(given: Any, pattern: re.Pattern[str]) -> str:
     assert isinstance(given, str), f"{given!r} is no name"
     assert pattern.fullmatch(given), f"{given!r} is an illegal name"
     return given
+
+
+def _declared(tools: Sequence[dict[str, Any]], pattern: re.Pattern[str], schema: str) -> None:
+    names = [_name(tool["name"], pattern) for tool in tools]
+    assert len(names) == len(set(names)), f"a tool is declared twice: {names}"
+    for tool in tools:
+        assert tool[schema].get("type") == "object", f"{tool['name']} takes something else"
+        _text(tool.get("description", "-"), f"the description of {tool['name']}")
 
 
 def _new_id(given: Any, ids: set[str]) -> str:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.context.budgets import MESSAGE_TOKENS, Budget
-from treering.context.dialects import Dialect, render, render_system
+from treering.context.dialects import (
+    Dialect,
+    declare,
+    read_tools,
+    render,
+    render_system,
+    spoken,
+)
 from treering.context.fitting import Earlier, fit
 from treering.context.pairing import pair
 from treering.context.shortening import shorten_to
@@ -125,15 +132,20 @@ def assemble(
 ) -> Context:
     """Return what a model sees of ``window``, with ``contributions`` for this call alone.
 
-    ``tools`` are the descriptions that go with the request: they cost, and are not shown.
+    ``tools`` are declared in whatever shape, and go with the request in that of ``dialect``.
     ``fixed_tokens`` is what system text and contributions once cost, for one that is made again.
     """
     limit = None if max_tokens is None else max(max_tokens - reserve_output_tokens, 0)
     known = budget or Budget(ratio=window.ratio)
     budget = msgspec.structs.replace(known, limit=limit)
-    needed = 0 if not tools else budget.count(encode(tools).decode())
+    declared, unspoken = spoken(read_tools(tools) if tools else [], dialect)
+    needed = 0 if not declared else budget.count(encode(declare(declared, dialect)).decode())
     room = None if budget.room is None else max(budget.room - needed, 0)
     system, added, fixed, repairs = _fixed(system, contributions, budget, room)
+    repairs += [
+        Repair(code="left_out_tool", detail=f"{tool.name}: {dialect} does not take it")
+        for tool in unspoken
+    ]
     fixed = needed + fixed if fixed_tokens is None else fixed_tokens
     opening = [] if window.opening is None else [window.opening]
     messages, mended = pair([*opening, *window.events], policy)
@@ -154,11 +166,12 @@ def assemble(
     event_ids = [event_id for message in shown for event_id in message.event_ids]
     placed = _placed(shown, added)
     if placed:
-        rendered = render(placed, system=system, dialect=dialect)
+        rendered = render(placed, system=system, dialect=dialect, tools=declared)
     else:
         # What was said and does not fit is not made up for by a system text.
         nothing_said = not messages and earlier is None
-        rendered = render_system(system if nothing_said else "", dialect=dialect)
+        system = system if nothing_said else ""
+        rendered = render_system(system, dialect=dialect, tools=declared)
     counted = fitted.cost + fixed
     return Context(
         dialect=dialect,

@@ -237,9 +237,9 @@ class Session(Handle):
         """Return what a model is shown next: always legal, always within ``max_tokens``.
 
         It writes nothing; ``turn.context()`` is the one for a real call. ``turn`` is a run whose
-        own events are shown, too. ``tools`` are the descriptions that go with the request: they
-        cost, and are not part of it. ``contributors`` add to this call alone. ``model`` is
-        the one that is asked: its own reports tell what tokens cost; else those of the model that
+        own events are shown, too. ``tools`` go with the request, in the dialect's shape from
+        whichever they are declared in. ``contributors`` add to this call alone. ``model`` is the
+        one that is asked: its own reports tell what tokens cost; else those of the model that
         reported last. ``count`` counts tokens in place of the built-in estimate. Every repair and
         cut is in the ``report``.
         """

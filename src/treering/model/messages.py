@@ -79,6 +79,7 @@ RepairCode = Literal[
     "missing_call_id",
     "empty_message",
     "left_out_message",
+    "left_out_tool",
     "erased",
     "shortened_output",
     "restarted",

@@ -13,13 +13,23 @@ import msgspec
 
 from treering.context.dialects.anthropic import anthropic_messages
 from treering.context.dialects.gemini import gemini_contents
+from treering.context.dialects.names import COMMON, GEMINI, tool_names
 from treering.context.dialects.openai import chat_messages, response_items
 from treering.context.dialects.plain import plain_messages
+from treering.context.dialects.tools import (
+    Tool,
+    anthropic_tools,
+    chat_tools,
+    gemini_tools,
+    read_tools,
+    response_tools,
+    spoken,
+)
 from treering.context.dialects.turns import CONTINUED, NO_OUTPUT, is_blank
 from treering.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from treering.model.messages import ModelMessage
 
@@ -29,9 +39,13 @@ __all__ = [
     "NO_OUTPUT",
     "Dialect",
     "Rendered",
+    "Tool",
     "check_dialect",
+    "declare",
+    "read_tools",
     "render",
     "render_system",
+    "spoken",
 ]
 
 Dialect = Literal["openai-chat", "openai-responses", "anthropic", "gemini", "plain"]
@@ -53,16 +67,20 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """The provider's list, whole; empty only if nothing is said beside a system text."""
     system: str | None = None
     """What goes beside the list; None if there is no such text, or it is in the list."""
+    tools: list[dict[str, Any]] = []
+    """What the model may call, declared as the provider wants it."""
 
     def request(self) -> dict[str, Any]:
         """Return the keyword arguments with which the provider's SDK is called."""
         name, place = _PLACES[self.dialect]
-        request: dict[str, Any] = {name: self.messages}
-        if self.system is None or place is None:
-            return request
-        if self.dialect == "gemini":
-            return request | {"config": {place: self.system}}
-        return request | {place: self.system}
+        beside: dict[str, Any] = {}
+        if self.system is not None and place is not None:
+            beside[place] = self.system
+        if self.tools:
+            beside["tools"] = self.tools
+        if self.dialect == "gemini" and beside:
+            beside = {"config": beside}
+        return {name: self.messages, **beside}
 
 
 def check_dialect(text: str) -> Dialect:
@@ -79,31 +97,69 @@ def check_dialect(text: str) -> Dialect:
     )
 
 
-def render(messages: Sequence[ModelMessage], *, system: str = "", dialect: Dialect) -> Rendered:
-    """Return ``messages`` and the system text as the provider of ``dialect`` takes them."""
+def render(
+    messages: Sequence[ModelMessage],
+    *,
+    system: str = "",
+    dialect: Dialect,
+    tools: Sequence[Tool] = (),
+) -> Rendered:
+    """Return ``messages``, system text and tools as the provider of ``dialect`` takes them.
+
+    ``tools`` are such as it takes: see ``spoken``.
+    """
     text = None if is_blank(system) else system
+    rule = GEMINI if dialect == "gemini" else COMMON
+    names = tool_names(messages, rule, [tool.name for tool in tools])
+    declared = declare(tools, dialect, names)
+    spelled: list[dict[str, Any]]
     match dialect:
         case "openai-chat":
-            return Rendered(dialect=dialect, messages=chat_messages(messages, text))
+            spelled, text = chat_messages(messages, text, names), None
         case "openai-responses":
-            return Rendered(dialect=dialect, messages=response_items(messages), system=text)
+            spelled = response_items(messages, names)
         case "anthropic":
-            return Rendered(dialect=dialect, messages=anthropic_messages(messages), system=text)
+            spelled = anthropic_messages(messages, names)
         case "gemini":
-            return Rendered(dialect=dialect, messages=gemini_contents(messages), system=text)
+            spelled = gemini_contents(messages, names)
         case "plain":
-            return Rendered(dialect=dialect, messages=plain_messages(messages, text))
+            spelled, text = plain_messages(messages, text), None
+        case _:
+            assert_never(dialect)
+    return Rendered(dialect=dialect, messages=spelled, system=text, tools=declared)
+
+
+def declare(
+    tools: Sequence[Tool], dialect: Dialect, names: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """Return ``tools`` as ``dialect`` declares them, under the names that it takes."""
+    spelled = {tool.name: tool.name for tool in tools} if names is None else names
+    match dialect:
+        case "openai-chat":
+            return chat_tools(tools, spelled)
+        case "openai-responses":
+            return response_tools(tools, spelled)
+        case "anthropic":
+            return anthropic_tools(tools, spelled)
+        case "gemini":
+            return gemini_tools(tools, spelled)
+        case "plain":
+            return []
         case _:
             assert_never(dialect)
 
 
-def render_system(system: str, *, dialect: Dialect) -> Rendered:
+def render_system(system: str, *, dialect: Dialect, tools: Sequence[Tool] = ()) -> Rendered:
     """Return a system text in its place, before anything is said; nothing at all if it is blank."""
     if is_blank(system):
         return Rendered(dialect=dialect, messages=[])
+    rule = GEMINI if dialect == "gemini" else COMMON
+    names = tool_names((), rule, [tool.name for tool in tools])
+    declared = declare(tools, dialect, names)
     if _PLACES[dialect][1] is None:
-        return Rendered(dialect=dialect, messages=[{"role": "system", "content": system}])
-    return Rendered(dialect=dialect, messages=[], system=system)
+        said = [{"role": "system", "content": system}]
+        return Rendered(dialect=dialect, messages=said, tools=declared)
+    return Rendered(dialect=dialect, messages=[], system=system, tools=declared)
 
 
 _PLACES: Final[dict[Dialect, tuple[str, str | None]]] = {

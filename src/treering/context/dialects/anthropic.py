@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.context.dialects.names import COMMON, tool_names
 from treering.context.dialects.turns import alternate, arguments_of, output_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from treering.model.messages import Call, ModelMessage, Result
 
 
-def anthropic_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
+def anthropic_messages(
+    messages: Sequence[ModelMessage], names: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Return ``messages`` for the Messages API."""
-    names = tool_names(messages, COMMON)
 
     def call_block(call: Call) -> dict[str, Any]:
         return {

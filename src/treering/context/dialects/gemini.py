@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.context.dialects.names import GEMINI, tool_names
 from treering.context.dialects.turns import alternate, arguments_of, output_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from treering.model.messages import Call, ModelMessage, Result
 
 
-def gemini_contents(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
+def gemini_contents(
+    messages: Sequence[ModelMessage], names: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Return ``messages`` as contents for ``generate_content``."""
-    names = tool_names(messages, GEMINI)
 
     def call_part(call: Call) -> dict[str, Any]:
         return {

@@ -39,17 +39,17 @@ GEMINI: Final = NameRule(
 )
 
 
-def tool_names(messages: Iterable[ModelMessage], rule: NameRule) -> dict[str, str]:
-    """Return the name of every tool that is called in ``messages``, as ``rule`` has it."""
-    return spell_names(
-        {
-            call.tool
-            for message in messages
-            if isinstance(message, AssistantMessage)
-            for call in message.calls
-        },
-        rule,
-    )
+def tool_names(
+    messages: Iterable[ModelMessage], rule: NameRule, declared: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the name of every tool that is declared, or called in ``messages``, by ``rule``."""
+    called = {
+        call.tool
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for call in message.calls
+    }
+    return spell_names({*called, *declared}, rule)
 
 
 def spell_names(tools: Collection[str], rule: NameRule) -> dict[str, str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.context.dialects.names import COMMON, tool_names
 from treering.context.dialects.turns import (
     CONTINUED,
     answered,
@@ -19,14 +18,15 @@ from treering.model.codec import encode
 from treering.model.messages import AssistantMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from treering.model.messages import Call, ModelMessage, Result
 
 
-def chat_messages(messages: Sequence[ModelMessage], system: str | None) -> list[dict[str, Any]]:
+def chat_messages(
+    messages: Sequence[ModelMessage], system: str | None, names: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Return ``messages`` for chat completions, the system text first."""
-    names = tool_names(messages, COMMON)
     spelled: list[dict[str, Any]] = []
     for message in messages:
         text = None if is_blank(message.text) else message.text
@@ -64,9 +64,10 @@ def chat_messages(messages: Sequence[ModelMessage], system: str | None) -> list[
     return spelled
 
 
-def response_items(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
+def response_items(
+    messages: Sequence[ModelMessage], names: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Return ``messages`` as input items of the Responses API."""
-    names = tool_names(messages, COMMON)
     items: list[dict[str, Any]] = []
     for message in messages:
         speaks = isinstance(message, AssistantMessage)

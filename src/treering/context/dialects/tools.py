@@ -1,0 +1,209 @@
+"""Declarations of tools: read in any provider's shape, written in the one that is asked.
+
+A tool that a provider runs itself, such as a web search, is declared to that provider alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+_SCHEMAS: Final = (
+    "input_schema", "inputSchema", "parameters_json_schema", "parametersJsonSchema", "parameters",
+)  # fmt: skip
+"""Where shapes keep the schema of a tool's arguments: Anthropic's, MCP's, Google's, OpenAI's."""
+_DECLARATIONS: Final = ("function_declarations", "functionDeclarations")
+_FUNCTIONS: Final = frozenset({"function", "custom"})
+"""Types of tools that the caller runs, where a shape names a type."""
+_DATED: Final = re.compile(r".+_\d{8}")
+"""The types of Anthropic's own tools end in a date."""
+_EMPTY: Final[dict[str, Any]] = {"type": "object", "properties": {}}
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that a model may call."""
+
+    name: str
+    description: str = ""
+    schema: dict[str, Any]
+    """JSON Schema of an object: its arguments."""
+    strict: bool | None = None
+    """Whether OpenAI's models are held to the schema; None if the caller does not say."""
+    home: str | None = None
+    """The one dialect that knows it, of a tool that its provider runs."""
+    declared: dict[str, Any] | None = None
+    """How it is declared there."""
+
+
+def read_tools(given: Sequence[Any]) -> list[Tool]:
+    """Return the tools that ``given`` declares, in whichever shapes; none of them twice.
+
+    Raises InvalidInput for what declares no tool.
+    """
+    found: dict[str, Tool] = {}
+    for item in given:
+        for tool in _read(item):
+            known = found.setdefault(tool.name, tool)
+            if known != tool:
+                raise InvalidInput(
+                    f"tool {tool.name} is declared twice, and not in the same way",
+                    hint="declare each tool once",
+                )
+    return list(found.values())
+
+
+def anthropic_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return ``tools`` for the Messages API."""
+    return [
+        tool.declared
+        if tool.declared is not None
+        else {
+            "name": names[tool.name],
+            **_described(tool),
+            "input_schema": tool.schema,
+        }
+        for tool in tools
+    ]
+
+
+def chat_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return ``tools`` for chat completions."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": names[tool.name],
+                **_described(tool),
+                "parameters": tool.schema,
+                **({} if tool.strict is None else {"strict": tool.strict}),
+            },
+        }
+        for tool in tools
+    ]
+
+
+def response_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return ``tools`` for the Responses API.
+
+    It is strict by default, and refuses schemas then that others take: so that is said.
+    """
+    return [
+        tool.declared
+        if tool.declared is not None
+        else {
+            "type": "function",
+            "name": names[tool.name],
+            **_described(tool),
+            "parameters": tool.schema,
+            "strict": bool(tool.strict),
+        }
+        for tool in tools
+    ]
+
+
+def gemini_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return ``tools`` for ``generate_content``: all functions are declared in one tool."""
+    functions = [
+        {
+            "name": names[tool.name],
+            # Gemini refuses a function without a description.
+            "description": tool.description or tool.name,
+            "parameters_json_schema": tool.schema,
+        }
+        for tool in tools
+        if tool.declared is None
+    ]
+    own = [tool.declared for tool in tools if tool.declared is not None]
+    return [*([{"function_declarations": functions}] if functions else []), *own]
+
+
+def spoken(tools: Sequence[Tool], dialect: str) -> tuple[list[Tool], list[Tool]]:
+    """Return those of ``tools`` that ``dialect`` can declare, and those that it cannot."""
+    taken = [tool for tool in tools if dialect != "plain" and tool.home in {None, dialect}]
+    return taken, [tool for tool in tools if tool not in taken]
+
+
+def _gemini_own(given: Mapping[str, Any]) -> bool:
+    """Whether it is a tool of Gemini's own: an object of options under its name."""
+    return len(given) == 1 and next(iter(given)) in _GEMINI_OWN
+
+
+_GEMINI_OWN: Final = frozenset({
+    "google_search", "googleSearch", "google_search_retrieval", "googleSearchRetrieval",
+    "code_execution", "codeExecution", "url_context", "urlContext", "google_maps", "googleMaps",
+    "file_search", "fileSearch", "computer_use", "computerUse",
+})  # fmt: skip
+
+
+def _read(item: Any) -> Iterator[Tool]:
+    if isinstance(item, str) and item.strip():
+        yield Tool(name=item, schema=_EMPTY)
+        return
+    if not isinstance(item, Mapping):
+        raise _no_tool(item)
+    declarations = next((item[name] for name in _DECLARATIONS if name in item), None)
+    if declarations is not None:
+        if not isinstance(declarations, list | tuple):
+            raise _no_tool(item)
+        for one in declarations:
+            yield from _read(one)
+        return
+    if _gemini_own(item):
+        [name] = item
+        yield Tool(name=name, schema=_EMPTY, home="gemini", declared=dict(item))
+        return
+    sort = item.get("type")
+    if isinstance(sort, str) and sort not in _FUNCTIONS and sort != "object":
+        home = "anthropic" if _DATED.fullmatch(sort) else "openai-responses"
+        name = item.get("name") if isinstance(item.get("name"), str) else sort
+        yield Tool(name=str(name), schema=_EMPTY, home=home, declared=dict(item))
+        return
+    inner = item.get("function")
+    yield _function(inner if isinstance(inner, Mapping) else item)
+
+
+def _function(item: Mapping[str, Any]) -> Tool:
+    name, description, strict = item.get("name"), item.get("description"), item.get("strict")
+    schema = next((item[one] for one in _SCHEMAS if item.get(one) is not None), _EMPTY)
+    if not isinstance(name, str) or not name.strip() or not isinstance(schema, Mapping):
+        raise _no_tool(item)
+    return Tool(
+        name=name,
+        description=description if isinstance(description, str) else "",
+        schema={"type": "object", **_json_schema(schema)},
+        strict=strict if isinstance(strict, bool) else None,
+    )
+
+
+def _json_schema(value: Any) -> Any:
+    """Return a schema with its types spelled as JSON Schema does: Google's are in capitals."""
+    if isinstance(value, list | tuple):
+        return [_json_schema(one) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    found = {name: _json_schema(one) for name, one in value.items()}
+    sort = found.get("type")
+    if isinstance(sort, str) and sort.isupper():
+        found["type"] = sort.lower()
+    return found
+
+
+def _described(tool: Tool) -> dict[str, str]:
+    return {"description": tool.description} if tool.description else {}
+
+
+def _no_tool(item: Any) -> InvalidInput:
+    told = sorted(item) if isinstance(item, Mapping) else type(item).__name__
+    return InvalidInput(
+        f"that declares no tool: {told}",
+        hint='give {"name": …, "description": …, "parameters": {…}}, or your provider\'s shape',
+    )
