@@ -178,7 +178,51 @@ odd_payloads = st.one_of(
     st.just('{"input": {"path": "a"}}'),
 )
 runs = st.sampled_from((None, None, "r1", "r2", "r3"))
+PNG: Final = base64.b64encode(
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\0\0\0\1\0" + b"\0" * 60
+).decode()
+media = st.sampled_from(
+    (
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+        {"type": "image", "data": PNG, "mimeType": "image/svg+xml"},
+        {"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}},
+        {"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}},
+        {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": PNG},
+        },
+        {"type": "image", "source": None},
+        {"inlineData": {"mimeType": "image/png", "data": ""}},
+    )
+)
+seals = st.sampled_from(
+    (
+        {"thinking": "Hm.", "signature": "c2lnbmVk"},
+        {"thinking": "", "data": "c2VhbGVk"},
+        {"thinking": "", "encrypted_content": "c2VhbGVk" * 40, "id": "rs_1"},
+        {"thinking": "", "encrypted_content": "c2VhbGVk"},
+        {"thinking": "Hm.", "thoughtSignature": "c2lnbmVk"},
+        {"thinking": "Hm.", "thinkingSignature": "c2lnbmVk", "provider": "anthropic"},
+        {"thinking": "[redacted:key]", "signature": "c2lnbmVk"},
+        {"thinking": "Hm."},
+    )
+)
+observed_payloads = st.one_of(
+    st.tuples(seals, st.sampled_from(({}, {"model": "m1"}, {"model": "m2"}))).map(
+        lambda both: {**both[0], **both[1]}
+    ),
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(("system", "developer", "narrator", "")), "content": texts}
+    ),
+)
+observed_refs = st.sampled_from(({"observed": "thinking"}, {"observed": "thinking"}, None))
 said_payloads = st.one_of(
+    st.tuples(small_texts, st.lists(media, max_size=2)).map(
+        lambda both: {"text": both[0], "attachments": both[1]}
+    ),
+    st.lists(media, max_size=2).map(lambda parts: {"content": parts}),
+    st.tuples(small_texts, seals).map(lambda both: {"text": both[0], "thinking": [both[1]]}),
     texts.map(lambda text: {"text": text}),
     texts.map(lambda text: {"content": text}),
     st.lists(small_texts, max_size=2).map(
@@ -208,7 +252,7 @@ returned_payloads = st.one_of(
         optional={
             "call_id": call_ids,
             "name": tools,
-            "output": texts | json_values,
+            "output": texts | json_values | st.lists(media, max_size=2) | media,
             "error": small_texts | st.just({"class": "OSError", "message": "no"}) | json_values,
             "status": st.sampled_from(("ok", "failed", "synthetic", 3, None)),
             "reason": st.sampled_from(("crashed", "because", None, ["crashed"])),
@@ -238,6 +282,7 @@ STATED: Final[dict[str, tuple[int, Strategies]]] = {
     "conversation.assistant": (8, (said_payloads, any_refs)),
     "tool.call": (12, (asked_payloads, st.sampled_from((None, None, {"call_id": "c3"}, ["c1"])))),
     "tool.result": (12, (returned_payloads, returned_refs)),
+    "ops.observation": (8, (observed_payloads, observed_refs)),
     "run.started": (2, (odd_payloads, any_refs)),
     "run.ended": (6, (odd_payloads, any_refs)),
     "run.failed": (2, (odd_payloads, any_refs)),

@@ -6,6 +6,7 @@ is unknown, and parallel calls stay together.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -17,14 +18,25 @@ ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 GEMINI_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 
+TOLD: Final = frozenset({"system", "developer"})
+THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
+PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+DOCUMENTS: Final = frozenset({"application/pdf"})
+
 
 def check_legal(dialect: str, request: dict[str, Any]) -> None:
     """Raise AssertionError, with the reason, unless the provider would take ``request``."""
     try:
-        json.dumps(request, allow_nan=False, ensure_ascii=False).encode()
+        json.dumps(request, allow_nan=False, ensure_ascii=False, default=_base64).encode()
     except (TypeError, ValueError) as error:
         raise AssertionError(f"not JSON: {error}") from error
     _CHECKS[dialect](request)
+
+
+def _base64(value: Any) -> str:
+    if not isinstance(value, bytes):
+        raise TypeError(f"a {type(value).__name__} is no JSON")
+    return base64.b64encode(value).decode()
 
 
 # OpenAI, chat completions.
@@ -50,10 +62,13 @@ def _check_chat(request: dict[str, Any]) -> None:
             _text(message["content"], where)
             continue
         assert not waiting, f"{where} comes before the results of {sorted(waiting)}"
-        assert role in {"user", "assistant"}, f"{where} has the role {role!r}"
-        if role == "user" or "tool_calls" not in message:
+        assert role in {"user", "assistant", *TOLD}, f"{where} has the role {role!r}"
+        if role != "assistant" or "tool_calls" not in message:
             _keys(message, "role", "content")
-            _text(message["content"], where)
+            if role == "user" and isinstance(message["content"], list):
+                _chat_parts(message["content"], where)
+            else:
+                _text(message["content"], where)
             continue
         _keys(message, "role", "tool_calls", optional=("content",))
         if message.get("content") is not None:
@@ -67,6 +82,26 @@ def _check_chat(request: dict[str, Any]) -> None:
             _new_id(call["id"], ids)
             waiting.add(call["id"])
     assert not waiting, f"no results of {sorted(waiting)}"
+
+
+def _chat_parts(parts: Any, where: str) -> None:
+    for part in _filled(parts, where):
+        match part.get("type"):
+            case "text":
+                _keys(part, "type", "text")
+                _text(part["text"], where)
+            case "image_url":
+                _keys(part, "type", "image_url")
+                _address(part["image_url"]["url"], PICTURES)
+            case "input_audio":
+                _keys(part["input_audio"], "data", "format")
+                assert part["input_audio"]["format"] in {"wav", "mp3"}, f"{where}: format"
+                _bytes_of(part["input_audio"]["data"])
+            case "file":
+                _keys(part["file"], "filename", "file_data")
+                _address(part["file"]["file_data"], DOCUMENTS)
+            case sort:
+                raise AssertionError(f"{where} has a {sort!r}")
 
 
 # OpenAI, responses.
@@ -89,22 +124,58 @@ def _check_responses(request: dict[str, Any]) -> None:
             _keys(item, "type", "call_id", "output")
             assert item["call_id"] in waiting, f"{where} answers what does not wait here"
             waiting.remove(item["call_id"])
-            _text(item["output"], where)
+            _response_content(item["output"], where)
         elif sort == "function_call":
             _keys(item, "type", "call_id", "name", "arguments")
-            assert before == sort or not waiting, f"{where}: parallel calls are apart"
+            apart = bool(waiting) and before not in {"function_call", "reasoning"}
+            assert not apart, f"{where}: parallel calls are apart"
             _name(item["name"], NAME)
             _arguments(item["arguments"])
             _new_id(item["call_id"], ids)
             waiting.add(item["call_id"])
         else:
+            if sort == "reasoning":
+                _keys(item, "type", "summary", "encrypted_content", optional=("id",))
+                _text(item["encrypted_content"], where)
+                follows = (request["input"][at + 1 :] or [{}])[0]
+                speaks = follows.get("role") == "assistant" or follows.get("type") in {
+                    "function_call",
+                    "reasoning",
+                }
+                assert speaks, f"{where}: reasoning is not followed by what it led to"
+                before = sort
+                continue
             assert sort == "message", f"{where} is a {sort!r}"
             assert not waiting, f"{where} comes before the results of {sorted(waiting)}"
             _keys(item, "type", "role", "content")
-            assert item["role"] in {"user", "assistant"}, f"{where} has the role {item['role']!r}"
-            _text(item["content"], where)
+            legal = {"user", "assistant", *TOLD}
+            assert item["role"] in legal, f"{where} has the role {item['role']!r}"
+            if item["role"] == "user":
+                _response_content(item["content"], where)
+            else:
+                _text(item["content"], where)
         before = sort
     assert not waiting, f"no results of {sorted(waiting)}"
+
+
+def _response_content(content: Any, where: str) -> None:
+    if isinstance(content, str):
+        _text(content, where)
+        return
+    for part in _filled(content, where):
+        match part.get("type"):
+            case "input_text":
+                _keys(part, "type", "text")
+                _text(part["text"], where)
+            case "input_image":
+                _keys(part, "type", "image_url", "detail")
+                _address(part["image_url"], PICTURES)
+            case "input_file":
+                if "file_url" not in part:
+                    _keys(part, "type", "filename", "file_data")
+                    _address(part["file_data"], DOCUMENTS)
+            case sort:
+                raise AssertionError(f"{where} has a {sort!r}")
 
 
 # Anthropic.
@@ -134,8 +205,14 @@ def _check_anthropic(request: dict[str, Any]) -> None:
                 _text(block["text"], where)
         rest = [block for block in blocks if block.get("type") != "text"]
         if message["role"] == "assistant":
-            waiting = [_anthropic_call(block, ids, where) for block in rest]
+            _anthropic_thoughts(blocks, where)
+            calls = [block for block in rest if block.get("type") not in THOUGHTS]
+            waiting = [_anthropic_call(block, ids, where) for block in calls]
             continue
+        for block in rest:
+            if block.get("type") in {"image", "document"}:
+                _anthropic_media(block, where)
+        rest = [block for block in rest if block.get("type") not in {"image", "document"}]
         assert blocks[: len(rest)] == rest, f"{where}: a result comes behind a text"
         _answers([_anthropic_result(block, where) for block in rest], waiting, where)
         waiting = []
@@ -144,6 +221,34 @@ def _check_anthropic(request: dict[str, Any]) -> None:
     if last["role"] == "assistant":
         text = last["content"] if isinstance(last["content"], str) else last["content"][-1]["text"]
         assert text == text.rstrip(), "the last text of the assistant ends in white space"
+
+
+def _anthropic_thoughts(blocks: Sequence[dict[str, Any]], where: str) -> None:
+    sorts = [block.get("type") for block in blocks]
+    if not THOUGHTS & set(sorts):
+        return
+    assert sorts[0] in THOUGHTS, f"{where} does not begin with its thoughts"
+    assert sorts[-1] not in THOUGHTS, f"{where} ends with a thought"
+    for block in blocks:
+        if block["type"] == "thinking":
+            _keys(block, "type", "thinking", "signature")
+            _text(block["signature"], where)
+        elif block["type"] == "redacted_thinking":
+            _keys(block, "type", "data")
+            _text(block["data"], where)
+
+
+def _anthropic_media(block: dict[str, Any], where: str) -> None:
+    _keys(block, "type", "source", optional=("title",))
+    source = block["source"]
+    if source["type"] == "url":
+        _keys(source, "type", "url")
+        assert source["url"].startswith("https://"), f"{where}: {source['url']}"
+        return
+    _keys(source, "type", "media_type", "data")
+    legal = PICTURES if block["type"] == "image" else DOCUMENTS
+    assert source["media_type"] in legal, f"{where} has a {source['media_type']}"
+    assert len(_bytes_of(source["data"])) <= 5_000_000, f"{where}: too large"
 
 
 def _anthropic_call(block: dict[str, Any], ids: set[str], where: str) -> str:
@@ -157,7 +262,14 @@ def _anthropic_call(block: dict[str, Any], ids: set[str], where: str) -> str:
 def _anthropic_result(block: dict[str, Any], where: str) -> str:
     assert block.get("type") == "tool_result", f"{where} has a {block.get('type')!r}"
     _keys(block, "type", "tool_use_id", "content", optional=("is_error",))
-    _text(block["content"], where)
+    if isinstance(block["content"], list):
+        for part in _filled(block["content"], where):
+            if part.get("type") == "text":
+                _text(part["text"], where)
+            else:
+                _anthropic_media(part, where)
+    else:
+        _text(block["content"], where)
     assert isinstance(block.get("is_error", False), bool), f"{where}: is_error is no truth value"
     return str(block["tool_use_id"])
 
@@ -185,10 +297,19 @@ def _check_gemini(request: dict[str, Any]) -> None:
         _keys(content, "role", "parts")
         parts = _filled(content["parts"], where)
         for part in parts:
-            assert len(part) == 1, f"{where}: a part is {len(part)} things"
+            things = part.keys() - {"thought_signature"}
+            assert len(things) == 1, f"{where}: a part is {len(things)} things"
+            signed = "thought_signature" in part
+            assert not signed or content["role"] == "model", f"{where}: the user signs"
+            assert not signed or isinstance(part["thought_signature"], bytes), f"{where}: bytes"
             if "text" in part:
                 _text(part["text"], where)
-        rest = [part for part in parts if "text" not in part]
+            if "inline_data" in part:
+                assert content["role"] == "user", f"{where}: the model sends a file"
+                _keys(part["inline_data"], "mime_type", "data")
+                assert isinstance(part["inline_data"]["data"], bytes), f"{where}: no bytes"
+                assert part["inline_data"]["data"], f"{where}: an empty file"
+        rest = [part for part in parts if not {"text", "inline_data"} & part.keys()]
         if content["role"] == "model":
             waiting = [_gemini_call(part, ids) for part in rest]
             continue
@@ -200,7 +321,7 @@ def _check_gemini(request: dict[str, Any]) -> None:
 
 
 def _gemini_call(part: dict[str, Any], ids: set[str]) -> tuple[str, str]:
-    _keys(part, "function_call")
+    _keys(part, "function_call", optional=("thought_signature",))
     call = part["function_call"]
     _keys(call, "id", "name", "args")
     assert isinstance(call["args"], dict), "args is not an object"
@@ -261,6 +382,20 @@ def _text(given: Any, where: str) -> None:
     assert given.strip(), f"{where} has a blank text"
 
 
+def _address(given: Any, types: Collection[str]) -> None:
+    if given.startswith("https://"):
+        return
+    head, _, data = given.partition(";base64,")
+    assert head.removeprefix("data:") in types, f"{head} is not taken"
+    _bytes_of(data)
+
+
+def _bytes_of(data: str) -> bytes:
+    found = base64.b64decode(data, validate=True)
+    assert found, "an empty file"
+    return found
+
+
 def _name(given: Any, pattern: re.Pattern[str]) -> str:
     assert isinstance(given, str), f"{given!r} is no name"
     assert pattern.fullmatch(given), f"{given!r} is an illegal name"
@@ -307,5 +442,6 @@ def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return messages
     _keys(messages[0], "role", "content")
     _text(messages[0]["content"], "the system message")
-    assert messages[1:], "there is nothing but a system message"
+    rest = [one for one in messages if one.get("role") not in TOLD]
+    assert rest, "there is nothing but a system message"
     return messages[1:]

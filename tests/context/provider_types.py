@@ -35,7 +35,15 @@ def check_types(dialect: str, request: dict[str, Any]) -> None:
             )
 
             _check_call(Responses.create, request)
-            _check_dict(ResponseCreateParamsNonStreaming, request | {"model": "any"})
+            # The types want an id of every reasoning item; without a store it may be left out, and
+            # has to be where a log does not tell it.
+            items = [
+                {"id": "rs_1", **one} if one.get("type") == "reasoning" else one
+                for one in request["input"]
+            ]
+            _check_dict(
+                ResponseCreateParamsNonStreaming, request | {"model": "any", "input": items}
+            )
         case "anthropic":
             from anthropic.resources.messages import Messages
             from anthropic.types.message_create_params import MessageCreateParamsNonStreaming

@@ -199,7 +199,11 @@ def test_thoughts_keep_their_signature_and_are_not_said() -> None:
         {"thinking": "", "signature": "c2lnbmVk"},
         {"thinking": "", "data": "Y2xvc2Vk"},
     ]
-    assert events[0].refs == {"observed": "thinking", "message_id": "msg_1"}
+    assert events[0].refs == {
+        "observed": "thinking",
+        "message_id": "msg_1",
+        "model": "claude-opus-4-1",
+    }
 
 
 # What is in the user's place and not the user's.

@@ -11,7 +11,7 @@ from treering.model.parts import UsageReported
 from treering.spine.conversion import plain, to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from agents import Agent, ModelResponse
 
@@ -48,6 +48,7 @@ def reply_of(response: ModelResponse, agent: Agent[Any], *, provider: str | None
     return Reply(
         text="\n".join(_said(response.output)),
         thinking="\n".join(_thought(response.output)) or None,
+        sealed=tuple(_sealed(response.output)),
         agent=agent.name,
         model=model,
         provider=provider,
@@ -111,6 +112,14 @@ def _said(output: Iterable[Any]) -> list[str]:
 def _thought(output: Iterable[Any]) -> list[str]:
     parts = (part for item in output if _kind(item) == "reasoning" for part in item.summary)
     return [plain(part.text) for part in parts if part.text]
+
+
+def _sealed(output: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Return the reasoning items that the provider takes back."""
+    for item in output:
+        if _kind(item) == "reasoning" and getattr(item, "encrypted_content", None):
+            summary = [{"type": "summary_text", "text": plain(part.text)} for part in item.summary]
+            yield {"id": item.id, "summary": summary, "encrypted_content": item.encrypted_content}
 
 
 def _kind(item: Any) -> Any:

@@ -49,6 +49,11 @@ def reply_of(message: dict[str, Any]) -> Reply:
     return Reply(
         text=text_of(content),
         thinking="\n".join(_texts(content, "thinking", "thinking")) or None,
+        sealed=tuple(
+            {name: value for name, value in block.items() if name != "type"}
+            for block in _blocks(content)
+            if block.get("type") == "thinking" and _word(block.get("thinkingSignature"))
+        ),
         model=_word(message.get("model")),
         provider=_word(message.get("provider")),
         stop_reason=_STOP_REASONS.get(stop_reason or "", stop_reason),

@@ -6,7 +6,7 @@ conversation gives one stream of events whatever carried it out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +22,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     """Empty if it only called tools."""
     thinking: str | None = None
+    sealed: tuple[dict[str, Any], ...] = ()
+    """What it thought, as its provider sealed it."""
     agent: str | None = None
     """The agent that speaks, where a run has several."""
     model: str | None = None
@@ -33,6 +35,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 def record_reply(run: Run, reply: Reply) -> None:
     """Record what was said, if anything was, and what the call used, if that is known."""
+    maker = {"model": reply.model, "provider": reply.provider}
+    for block in reply.sealed:
+        told = {**block, **{name: value for name, value in maker.items() if value}}
+        run.thinking(str(told.pop("thinking", "")), **told)
     if reply.text:
         beside = {
             "model": reply.model,

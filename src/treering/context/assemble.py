@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.context.attachments import with_media
 from treering.context.budgets import MESSAGE_TOKENS, Budget
 from treering.context.dialects import (
     Dialect,
@@ -21,7 +22,7 @@ from treering.context.fitting import Earlier, fit
 from treering.context.pairing import pair
 from treering.context.shortening import shorten_to
 from treering.context.summaries import summarise
-from treering.context.texts import role_in
+from treering.context.thoughts import thoughts_of, with_thoughts
 from treering.context.tokens import counter_name, estimate
 from treering.errors import InvalidInput
 from treering.model.codec import canonical, encode
@@ -46,8 +47,6 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """What a compaction said of all that went before."""
     summary_id: str | None = None
     """The event that says it."""
-    asides: list[Event] = []
-    """Messages of a log that are neither the user's nor the model's, in order: never shown."""
     opening: Event | None = None
     """The words that began the turn of ``events``, if it began before what was read."""
     cut: bool = False
@@ -129,8 +128,9 @@ def assemble(
     policy: SyntheticPolicy,
     budget: Budget | None = None,
     fixed_tokens: int | None = None,
+    model: str | None = None,
 ) -> Context:
-    """Return what a model sees of ``window``, with ``contributions`` for this call alone.
+    """Return what ``model`` sees of ``window``, with ``contributions`` for this call alone.
 
     ``tools`` are declared in whatever shape, and go with the request in that of ``dialect``.
     ``fixed_tokens`` is what system text and contributions once cost, for one that is made again.
@@ -148,7 +148,9 @@ def assemble(
     ]
     fixed = needed + fixed if fixed_tokens is None else fixed_tokens
     opening = [] if window.opening is None else [window.opening]
-    messages, mended = pair([*opening, *window.events], policy)
+    paired, mended = pair([*opening, *window.events], policy)
+    messages, unthought = with_thoughts(paired, dialect, model)
+    messages, unshown = with_media(messages, dialect, model)
     if window.cut:
         mended.insert(0, Repair(code="dropped_turn", detail="what lies further back"))
     earlier = _earlier(window, policy, budget)
@@ -162,8 +164,8 @@ def assemble(
         ),
     )
     shown = fitted.messages
-    repairs = [*mended, *map(_left_out, window.asides), *fitted.repairs, *repairs]
-    event_ids = [event_id for message in shown for event_id in message.event_ids]
+    repairs = [*mended, *unthought, *unshown, *fitted.repairs, *repairs]
+    event_ids = [event_id for message in shown for event_id in _ids_of(message)]
     placed = _placed(shown, added)
     if placed:
         rendered = render(placed, system=system, dialect=dialect, tools=declared)
@@ -268,12 +270,11 @@ def _fixed(
     return text, added, cost, repairs
 
 
-def _left_out(event: Event) -> Repair:
-    role = role_in(event)
-    is_system = role in {"system", "developer"}
-    why = "the system text is the caller's" if is_system else "the agent's program wrote it"
-    detail = f"a message of role {role}; {why}"
-    return Repair(code="left_out_message", event_id=event.event_id, detail=detail)
+def _ids_of(message: ModelMessage) -> list[str]:
+    """Return the events that a message shows, what was thought in it first."""
+    return list(
+        dict.fromkeys([*(one.event_id for one in thoughts_of(message)), *message.event_ids])
+    )
 
 
 def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> Earlier | None:
@@ -322,7 +323,7 @@ def _recipe(
     """Return a digest of what is shown that is made of no text."""
     told = {one.event_id: [one.content_digest.hex(), one.redacted] for one in events}
     messages = [
-        [type(one).__name__, [[cited, *told.get(cited, [])] for cited in one.event_ids]]
+        [type(one).__name__, [[cited, *told.get(cited, [])] for cited in _ids_of(one)]]
         for one in shown
     ]
     return _digest([messages, [[one.code, one.event_id] for one in repairs]])

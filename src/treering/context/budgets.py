@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.context.thoughts import thoughts_of
 from treering.context.tokens import MARGIN, estimate
 from treering.model.codec import encode
 from treering.model.messages import UserMessage
 
 if TYPE_CHECKING:
-    from treering.model.messages import ModelMessage
+    from collections.abc import Sequence
+
+    from treering.model.media import Media
+    from treering.model.messages import ModelMessage, Thought
 
 MESSAGE_TOKENS: Final = 6
 """What a message costs beside its words, whichever provider counts."""
 CALL_TOKENS: Final = 10
 """What a call or a result costs beside its words, its id and its tool."""
+MEDIA_TOKENS: Final = 10
+"""What a file costs beside itself: its type, its name, and the tags around it."""
+SEALED_CHARACTERS: Final = 4
+"""Characters of a sealed thought to a token of it: about three bytes."""
 REQUEST_TOKENS: Final = 12
 """What a request costs beside its messages, with what a provider wants put in front of them."""
+_SEALS: Final = ("signature", "data", "encrypted_content", "thought_signature")
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,10 +57,28 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         """Return what a message costs."""
         count = self.count
         if isinstance(message, UserMessage):
-            return MESSAGE_TOKENS + count(message.text)
+            return MESSAGE_TOKENS + count(message.text) + self.media_cost(message.media)
         cost = MESSAGE_TOKENS + (count(message.text) if message.text else 0)
+        cost += sum(map(self.thought_cost, thoughts_of(message)))
         for call, result in zip(message.calls, message.results, strict=True):
             # A result names its call and its tool once more.
             named = CALL_TOKENS + count(f"{call.call_id} {call.tool}")
             cost += 2 * named + count(encode(call.arguments).decode()) + count(result.output)
+            cost += self.media_cost(result.media)
         return cost
+
+    def media_cost(self, media: Sequence[Media]) -> int:
+        """Return what goes with a message costs, in our own tokens."""
+        if not media:
+            return 0
+        # Their price is the provider's own count, which no calibration has to mend.
+        return ceil(sum(one.tokens + MEDIA_TOKENS for one in media) / min(self.ratio, 1.0))
+
+    def thought_cost(self, thought: Thought) -> int:
+        """Return what a thought costs: its words, or what is sealed, whichever is more."""
+        block = thought.block
+        sealed = max(len(block.get(name, "")) for name in _SEALS)
+        words = block.get("thinking") or "".join(
+            str(one.get("text", "")) for one in block.get("summary", []) if isinstance(one, dict)
+        )
+        return CALL_TOKENS + max(self.count(words), ceil(sealed / SEALED_CHARACTERS))

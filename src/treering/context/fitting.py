@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.context.attachments import media_ids, without_media
 from treering.context.budgets import MESSAGE_TOKENS
 from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten, shorten_to
+from treering.context.thoughts import thoughts_of, without_thoughts
 from treering.model.messages import AssistantMessage, ModelMessage, Repair, UserMessage
 
 if TYPE_CHECKING:
@@ -70,9 +72,14 @@ def fit(
     """Return messages that cost no more than ``room``; ``earlier`` tells what went before them."""
     fitting = _Fitting(budget, summarise)
     kept = [with_outputs(message, OUTPUT_CHARACTERS_MAX) for message in messages]
+    before = [] if earlier is None else [earlier.message()]
     costs = [budget.cost(message) for message in kept]
-    found = [*([] if earlier is None else [earlier.message()]), *kept]
-    cost = sum(costs) + sum(map(budget.cost, found[: len(found) - len(kept)]))
+    cost = sum(costs) + sum(map(budget.cost, before))
+    if room is not None and cost > room and any(map(thoughts_of, kept)):
+        kept = fitting.forget(kept)
+        costs = [budget.cost(message) for message in kept]
+        cost = sum(costs) + sum(map(budget.cost, before))
+    found = [*before, *kept]
     if room is not None and cost > room:
         found, cost = fitting.cut(kept, costs, earlier, room)
         if not found:
@@ -93,6 +100,21 @@ class _Fitting:
         """Report what befell a message."""
         ids = () if message is None else message.event_ids
         self.repairs.append(Repair(code=code, event_id=ids[0] if ids else None))
+
+    def forget(self, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+        """Return ``messages`` without what was thought in earlier turns: no provider asks for it.
+
+        What was thought in the last one is wanted as long as its calls are shown.
+        """
+        turn = _last_turn(messages)
+        for message in messages[:turn]:
+            for thought in thoughts_of(message):
+                self.repairs.append(
+                    Repair(
+                        code="dropped_thinking", event_id=thought.event_id, detail="an earlier turn"
+                    )
+                )
+        return [*map(without_thoughts, messages[:turn]), *messages[turn:]]
 
     def cut(
         self,
@@ -157,10 +179,14 @@ class _Fitting:
         """Return what is left of a turn that is too large, and what of it was dropped."""
         kept: list[ModelMessage] = []
         cost = self._budget.cost
-        for cap in _CAPS:
-            kept = [with_outputs(message, cap) for message in turn]
-            if sum(map(cost, kept)) <= room:
-                return kept, []
+        bare = [without_media(message) for message in turn]
+        for tried in [turn] if bare == turn else [turn, bare]:
+            if tried is bare:
+                self._note_media(turn)
+            for cap in _CAPS:
+                kept = [with_outputs(message, cap) for message in tried]
+                if sum(map(cost, kept)) <= room:
+                    return kept, []
         asked: list[ModelMessage] = []
         lost: list[ModelMessage] = []
         left = room
@@ -190,12 +216,19 @@ class _Fitting:
             self.note("dropped_message", message)
         return [*asked, *steps], lost
 
+    def _note_media(self, turn: Sequence[ModelMessage]) -> None:
+        for message in turn:
+            for event_id in media_ids(message):
+                self.repairs.append(
+                    Repair(code="left_out_attachment", event_id=event_id, detail="there is no room")
+                )
+
     def _words(self, message: ModelMessage, room: int) -> ModelMessage | None:
         """Return the words of a message alone, shortened to ``room``; None if there is none."""
         if isinstance(message, UserMessage) or not message.calls:
             return self._shorten(message, room)
         words = msgspec.structs.replace(
-            message, event_ids=message.event_ids[:1], calls=(), results=()
+            message, event_ids=message.event_ids[:1], calls=(), results=(), thoughts=()
         )
         found = self._shorten(words, room) if words.text.strip() else None
         if found is words:
@@ -209,7 +242,8 @@ class _Fitting:
         if not text.strip():
             return None
         self.note("shortened_message", message)
-        return msgspec.structs.replace(message, text=text)
+        # A thought belongs to words as they were.
+        return msgspec.structs.replace(without_thoughts(message), text=text)
 
     def _summary(
         self, dropped: Sequence[ModelMessage], earlier: Earlier | None, room: int

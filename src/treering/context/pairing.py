@@ -16,13 +16,25 @@ import msgspec
 from treering.context.texts import (
     UNNAMED,
     arguments_in,
+    instruction_in,
     marked_in,
     names_in,
     output_in,
+    role_in,
     said_in,
+    shown_in,
 )
+from treering.context.thoughts import is_thought, thoughts_in
 from treering.model.events import REDACTED, Event
-from treering.model.messages import AssistantMessage, Call, Repair, Result, UserMessage
+from treering.model.messages import (
+    INSTRUCTIONS,
+    AssistantMessage,
+    Call,
+    Repair,
+    Result,
+    Thought,
+    UserMessage,
+)
 from treering.model.tools import REASONS
 
 if TYPE_CHECKING:
@@ -46,7 +58,7 @@ MESSAGE_KINDS: Final = frozenset(
         *VISIBLE_BOUNDARIES,
     }
 )
-"""What becomes messages; everything else is left out."""
+"""What becomes messages; observations do so, too, that hold instructions or thoughts."""
 
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """What every provider takes for an id."""
@@ -73,6 +85,7 @@ class _Answer(msgspec.Struct, gc=False):
     message: int
     """The number of its message: not the message, which would never be let go of then."""
     result: Event | None = None
+    thoughts: list[Thought] = []
 
 
 class _Draft(msgspec.Struct, gc=False):
@@ -82,6 +95,7 @@ class _Draft(msgspec.Struct, gc=False):
     event: Event
     text: str
     answers: list[_Answer] = []
+    thoughts: list[Thought] = []
     closed: bool = False
     """Whether further calls belong to another message."""
 
@@ -101,10 +115,17 @@ class _Pairing:
         self._early: dict[str, deque[Event]] = defaultdict(deque)
         self._erased: dict[str | None, deque[Event]] = defaultdict(deque)
         self._used: set[str] = set()
+        self._thoughts: list[Thought] = []
+        """What was thought, and belongs to what comes next."""
 
     def take(self, event: Event) -> None:
         """Put one event where it belongs."""
         kind = event.kind
+        if kind == "ops.observation":
+            self._observe(event)
+            return
+        if kind not in _ASSISTANT:
+            self._drop_thoughts()
         if kind in {"conversation.user", "conversation.assistant"}:
             self._say(event)
         elif kind == "tool.call":
@@ -117,6 +138,7 @@ class _Pairing:
 
     def finish(self, policy: SyntheticPolicy) -> list[ModelMessage]:
         """Return the messages; what still waits is dropped or made up."""
+        self._drop_thoughts()
         for early in self._early.values():
             for event in early:
                 self._note("orphan_result", event)
@@ -130,14 +152,59 @@ class _Pairing:
 
     def _say(self, event: Event) -> None:
         text = said_in(event)
+        if event.kind == "conversation.assistant":
+            for one in shown_in(event):
+                # No provider takes back what its model drew or spoke.
+                text = f"{text}\n{one.placeholder()}".strip()
+                self._note("left_out_attachment", event, f"{one.mime or one.sort}: the model's own")
         if event.redacted:
             self._note("erased", event)
-        elif not text.strip():
+        elif not text.strip() and not shown_in(event):
             self._note("empty_message", event)
             # Calls that follow an empty answer are a message of their own.
             self._close()
             return
-        self._add(event, text)
+        draft = self._add(event, text)
+        if event.kind == "conversation.assistant" and not event.redacted:
+            draft.thoughts = self._thought_before(event)
+
+    def _observe(self, event: Event) -> None:
+        """Take what is no part of the talk, and is shown all the same."""
+        if event.redacted:
+            return
+        if is_thought(event):
+            self._thoughts += thoughts_in(event)
+        elif (role := role_in(event)) is None:
+            return
+        elif role not in INSTRUCTIONS:
+            self._note("left_out_message", event, f"a message of role {role}")
+        elif not (text := instruction_in(event)).strip():
+            self._note("empty_message", event)
+        else:
+            self._add(event, text)
+
+    def _thought_before(self, event: Event) -> list[Thought]:
+        """Take what was thought before ``event``, whose model thought it unless it says another."""
+        own = self._thoughts + thoughts_in(event)
+        self._thoughts = []
+        refs = event.refs if isinstance(event.refs, dict) else {}
+        payload = event.payload if isinstance(event.payload, dict) else {}
+        model = refs.get("model") or payload.get("model")
+        named = model if isinstance(model, str) else None
+        return [
+            one if one.model is not None else msgspec.structs.replace(one, model=named)
+            for one in own
+        ]
+
+    def _drop_thoughts(self) -> None:
+        """Leave out what was thought before nothing: no provider takes a thought alone."""
+        for one in self._thoughts:
+            self.repairs.append(
+                Repair(
+                    code="dropped_thinking", event_id=one.event_id, detail="nothing was said after"
+                )
+            )
+        self._thoughts = []
 
     def _call(self, event: Event) -> None:
         if event.redacted:
@@ -153,6 +220,7 @@ class _Pairing:
         if draft is None or draft.closed or draft.event.kind not in _ASSISTANT:
             draft = self._add(event, "")
         answer = _Answer(event, given_id, tool, arguments_in(event.payload), draft.number)
+        answer.thoughts = self._thought_before(event)
         draft.answers.append(answer)
         answer.result = self._came_early(answer)
         if answer.result is None:
@@ -256,8 +324,14 @@ class _Pairing:
         event = draft.event
         if event.kind not in _ASSISTANT:
             mark: Any = VISIBLE_BOUNDARIES.get(event.kind)
+            if event.kind == "ops.observation":
+                mark = role_in(event)
             return UserMessage(
-                text=draft.text, seq=event.seq, event_ids=(event.event_id,), mark=mark
+                text=draft.text,
+                seq=event.seq,
+                event_ids=(event.event_id,),
+                mark=mark,
+                media=() if mark else tuple(shown_in(event)),
             )
         calls: list[Call] = []
         results: list[Result] = []
@@ -270,6 +344,7 @@ class _Pairing:
                     tool=answer.tool,
                     arguments=answer.arguments,
                     event_id=source,
+                    thoughts=tuple(answer.thoughts),
                 )
             )
             results.append(self._result(answer, call_id, policy))
@@ -280,6 +355,7 @@ class _Pairing:
             event_ids=tuple(ids),
             calls=tuple(calls),
             results=tuple(results),
+            thoughts=tuple(draft.thoughts),
         )
 
     def _result(self, answer: _Answer, call_id: str, policy: SyntheticPolicy) -> Result:
@@ -341,6 +417,7 @@ def _returned(event: Event, call_id: str, tool: str) -> Result:
         is_error=is_error,
         reason=reason if reason in REASONS else None,
         event_id=event.event_id,
+        media=tuple(shown_in(event)),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.context.media import beside, separated
 from treering.model.codec import decode, encode
 from treering.model.events import REDACTED
 
 if TYPE_CHECKING:
     from treering.model.events import Event
+    from treering.model.media import Media
 
 
 UNNAMED: Final = "unknown_tool"
@@ -29,10 +31,18 @@ def said_in(event: Event) -> str:
     if isinstance(payload, dict):
         for name in ("text", "content"):
             if name in payload:
-                # A list of no parts says nothing; as the output of a tool it would be an answer.
-                return "" if payload[name] == [] else _text(payload[name])
-        return event.summary
-    return event.summary if payload is None else _text(payload)
+                return _words(payload[name])
+        return "" if beside(payload) else event.summary
+    return event.summary if payload is None else _words(payload)
+
+
+def shown_in(event: Event) -> list[Media]:
+    """Return the pictures, files and sounds that go with what was said, or that a tool gave."""
+    if event.redacted:
+        return []
+    if event.kind == "tool.result":
+        return separated(_output(event))[1]
+    return beside(event.payload)
 
 
 def marked_in(event: Event) -> str:
@@ -51,12 +61,30 @@ def role_in(event: Event) -> str | None:
     payload = event.payload
     if event.kind != "ops.observation" or not isinstance(payload, dict):
         return None
-    for message in (payload, payload.get("payload"), _item_of_line(payload)):
-        role = message.get("role") if isinstance(message, dict) else None
-        if isinstance(role, str) and role:
-            return role
+    message = _message_in(payload)
+    if message is not None:
+        return str(message["role"])
     # A tape has system entries, which need no role.
     return "system" if payload.get("record") == payload.get("kind") == "system" else None
+
+
+def instruction_in(event: Event) -> str:
+    """Return the words of the message that an observation holds."""
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    for held in (_message_in(payload), payload, payload.get("payload")):
+        for name in ("content", "text"):
+            if isinstance(held, dict) and held.get(name):
+                return _words(held[name])
+    return ""
+
+
+def _message_in(payload: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the message with a role that an observation holds, wherever it does."""
+    for message in (payload, payload.get("payload"), _item_of_line(payload)):
+        role = message.get("role") if isinstance(message, dict) else None
+        if isinstance(message, dict) and isinstance(role, str) and role:
+            return message
+    return None
 
 
 def _item_of_line(payload: dict[str, Any]) -> Any:
@@ -90,15 +118,31 @@ def arguments_in(payload: Any) -> dict[str, Any]:
 
 
 def output_in(event: Event) -> str:
-    """Return what a tool gave, as text."""
+    """Return what a tool gave, as text; files in it are left to ``shown_in``."""
+    given = _output(event)
+    rest, media = separated(given)
+    return "" if media and not rest else _text(rest)
+
+
+def _output(event: Event) -> Any:
+    """Return what a tool gave, as it was kept."""
     payload = event.payload
     if not isinstance(payload, dict):
-        return event.summary if payload is None else _text(payload)
+        return event.summary if payload is None else payload
     for name in ("output", "error", "result", "content", "text"):
         if payload.get(name) is not None:
-            return _error(payload[name]) if name == "error" else _text(payload[name])
+            return _error(payload[name]) if name == "error" else payload[name]
     rest = {name: value for name, value in payload.items() if name not in _ENVELOPE}
-    return _text(rest) if rest else ""
+    return rest or ""
+
+
+def _words(said: Any) -> str:
+    """Return what was said; of a list of parts, those that are texts."""
+    if isinstance(said, str):
+        return said
+    rest, media = separated(said)
+    # A list of no parts says nothing; as the output of a tool it would be an answer.
+    return "" if rest == [] or (media and not rest) else _text(rest)
 
 
 def _text(value: Any) -> str:

@@ -19,6 +19,7 @@ from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
 from treering.model.messages import Repair
+from treering.model.parts import ContextAssembled, safe_part
 from treering.spine.showing import Asked
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ class Contexts:
             contributions=contributions,
             policy=self._policy(),
             budget=None if count is None else Budget(count=count, margin=1.0),
+            model=model,
         )
         return msgspec.structs.replace(context, report=[*context.report, *failures])
 
@@ -159,6 +161,7 @@ class Contexts:
             policy=self._policy(),
             budget=_budget_of(asked),
             fixed_tokens=asked.fixed_tokens,
+            model=_model_of(event),
         )
         return Shown(
             event_id=event.event_id,
@@ -169,6 +172,12 @@ class Contexts:
             # Earlier versions recorded the digest of the texts.
             exact=asked.digest in {context.recipe, context.digest},
         )
+
+
+def _model_of(event: Event) -> str | None:
+    """Return the model that was asked, if it was named."""
+    part = safe_part(event.kind, event.refs)
+    return part.model if isinstance(part, ContextAssembled) else None
 
 
 def _budget_of(asked: Asked) -> Budget | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treering.context.attachments import with_media
 from treering.context.dialects import render
 from treering.context.pairing import pair
 from treering.errors import InvalidInput, NotFound
@@ -93,7 +94,8 @@ class Past:
                 break
             wanted *= 2
         kept = messages if last is None else messages[len(messages) - min(last, len(messages)) :]
-        return render(kept, dialect="openai-chat").messages if kept else []
+        shown, _ = with_media(kept, "openai-chat", None)
+        return render(shown, dialect="openai-chat").messages if kept else []
 
     def turns(self, *, last: int | None = None) -> Iterator[Turn]:
         """Return its turns in order, failed and undone ones marked: all, or the last so many."""

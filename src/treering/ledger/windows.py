@@ -11,12 +11,15 @@ from treering.context.pairing import MESSAGE_KINDS
 from treering.context.shortening import OUTPUT_CHARACTERS_MAX
 from treering.context.texts import (
     arguments_in,
+    instruction_in,
     marked_in,
     names_in,
     output_in,
     role_in,
     said_in,
+    shown_in,
 )
+from treering.context.thoughts import is_thought
 from treering.derive.visible import Hidden
 from treering.ledger.lineage import ENDLESS
 from treering.model.codec import encode
@@ -32,7 +35,7 @@ SHOWN_KINDS: Final = WHOLE_KINDS | {
     "context.compacted", "context.assembled", "usage.reported", "ops.observation",
 }  # fmt: skip
 """What is read for a model: also what replaces messages, what they turned out to cost, and what
-may be a message that is left out."""
+may be an instruction or a thought."""
 OPENING_KINDS: Final = frozenset(
     {"conversation.user", "session.undone", "session.redone", "context.compacted"}
 )
@@ -132,7 +135,6 @@ class _Reading:
         self._characters = 0
         self._events: list[Event] = []
         self._costs: list[Event] = []
-        self._asides: list[Event] = []
         self._compaction: Event | None = None
 
     @property
@@ -167,8 +169,10 @@ class _Reading:
                 self.restart(event)
             elif event.kind in {"context.assembled", "usage.reported"}:
                 self._costs.append(event)
-            elif role_in(event) is not None:
-                self._asides.append(event)
+            elif is_thought(event) or role_in(event) is not None:
+                self._events.append(event)
+                if self._wanted is not None:
+                    self._characters += _weight(event)
 
     def window(
         self, *, cut: bool, opening: Event | None, until_seq: int, model: str | None
@@ -182,7 +186,6 @@ class _Reading:
             lead=events[:start],
             summary=None if compaction is None else compaction.payload["summary"],
             summary_id=None if compaction is None else compaction.event_id,
-            asides=self._asides[::-1],
             opening=opening,
             cut=cut,
             until_seq=until_seq,
@@ -218,8 +221,11 @@ def _weight(event: Event) -> int:
             size = min(len(output_in(event)), OUTPUT_CHARACTERS_MAX)
         case "conversation.user" | "conversation.assistant":
             size = len(said_in(event))
-            if not size:
+            if not size and not shown_in(event):
                 return 0
+        case "ops.observation":
+            # What was thought may be for another model, and is not shown then.
+            return 0 if is_thought(event) else FRAME_CHARACTERS + len(instruction_in(event))
         case _:
             size = len(marked_in(event))
     return FRAME_CHARACTERS + size

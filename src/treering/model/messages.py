@@ -9,10 +9,28 @@ from typing import Any, Literal
 
 import msgspec
 
+from treering.model.media import Media
 from treering.model.tools import Reason
 
-Mark = Literal["checkpoint", "interrupt", "overflow", "summary"]
-"""What a message is that nobody said: a boundary, or the summary of what went before."""
+Mark = Literal["checkpoint", "interrupt", "overflow", "summary", "system", "developer"]
+"""What a message is that the user did not say: a boundary, the summary of what went before, or
+what the system or its developer said in the midst of it."""
+INSTRUCTIONS: frozenset[Mark | None] = frozenset({"system", "developer"})
+"""Marks of messages that are to be followed."""
+
+Maker = Literal["anthropic", "gemini", "openai"]
+"""Whose models take a thought back."""
+
+
+class Thought(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a model thought, sealed by its provider, to be given back as it was."""
+
+    maker: Maker
+    model: str | None = None
+    """The one that thought it; None if nobody says."""
+    block: dict[str, Any]
+    """As its provider takes it back."""
+    event_id: str
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -24,6 +42,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     arguments: Any
     """A JSON value; an object, unless the model gave something else."""
     event_id: str
+    thoughts: tuple[Thought, ...] = ()
+    """What was thought right before it."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -37,6 +57,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why it is synthetic, if it is."""
     event_id: str | None = None
     """None if it was made up for this context alone."""
+    media: tuple[Media, ...] = ()
 
 
 class UserMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +67,7 @@ class UserMessage(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     event_ids: tuple[str, ...] = ()
     mark: Mark | None = None
+    media: tuple[Media, ...] = ()
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +78,8 @@ class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     event_ids: tuple[str, ...] = ()
     calls: tuple[Call, ...] = ()
     results: tuple[Result, ...] = ()
+    thoughts: tuple[Thought, ...] = ()
+    """What was thought before its words or, without any, before its first call."""
 
 
 ModelMessage = UserMessage | AssistantMessage
@@ -80,6 +104,9 @@ RepairCode = Literal[
     "empty_message",
     "left_out_message",
     "left_out_tool",
+    "left_out_attachment",
+    "dropped_thinking",
+    "missing_thinking",
     "erased",
     "shortened_output",
     "restarted",

@@ -176,8 +176,32 @@ class Run:
         return self._record(said("conversation.user", text, content))
 
     def assistant(self, text: str, **content: Any) -> Header:
-        """Record what the assistant answered; ``content`` is kept beside the text."""
+        """Record what the assistant answered; ``content`` is kept beside the text.
+
+        ``thinking`` may hold the blocks that it thought before, as its provider gave them.
+        """
+        if not isinstance(content.get("thinking"), str | None) and self._course.model:
+            content.setdefault("model", self._course.model)
         return self._record(said("conversation.assistant", text, content))
+
+    def thinking(self, text: str = "", **content: Any) -> Header:
+        """Record what the model thought before what it says, or calls, next.
+
+        ``content`` is what its provider sealed it with, in its own names: ``signature``, ``data``,
+        ``encrypted_content``, ``thought_signature``. So it can be given back to the model.
+        """
+        words, marks = to_text(text, "/thinking")
+        model = self._course.model
+        told, more = to_json({"thinking": words, **({"model": model} if model else {}), **content})
+        return self._record(
+            Entry(
+                kind="ops.observation",
+                summary="thinking",
+                payload=told,
+                refs={"observed": "thinking"},
+                converted=[*marks, *more],
+            )
+        )
 
     def delta(self, text: str, **content: Any) -> None:
         """Carry a piece of an answer to the sinks. It is counted and not kept."""

@@ -25,7 +25,7 @@ from treering.context.dialects.tools import (
     response_tools,
     spoken,
 )
-from treering.context.dialects.turns import CONTINUED, NO_OUTPUT, is_blank
+from treering.context.dialects.turns import CONTINUED, NO_OUTPUT, apart, is_blank
 from treering.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ def render(
     rule = GEMINI if dialect == "gemini" else COMMON
     names = tool_names(messages, rule, [tool.name for tool in tools])
     declared = declare(tools, dialect, names)
+    if dialect in {"anthropic", "gemini", "plain"}:
+        messages, text = apart(messages, text)
     spelled: list[dict[str, Any]]
     match dialect:
         case "openai-chat":

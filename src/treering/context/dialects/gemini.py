@@ -1,18 +1,22 @@
 """Gemini's spelling: contents of parts, user and model in turn.
 
-Fields are spelled as in Google's Python SDK; its REST interface takes that spelling too.
+Fields are spelled as in Google's Python SDK; its REST interface takes that spelling too. Bytes are
+bytes, as the SDK wants them; in JSON they are base64.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from typing import TYPE_CHECKING, Any
 
-from treering.context.dialects.turns import alternate, arguments_of, output_of
+from treering.context.dialects.turns import alternate, answered, arguments_of, is_blank, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from treering.model.messages import Call, ModelMessage, Result
+    from treering.model.media import Media
+    from treering.model.messages import AssistantMessage, ModelMessage, Thought, UserMessage
 
 
 def gemini_contents(
@@ -20,30 +24,55 @@ def gemini_contents(
 ) -> list[dict[str, Any]]:
     """Return ``messages`` as contents for ``generate_content``."""
 
-    def call_part(call: Call) -> dict[str, Any]:
-        return {
-            "function_call": {
-                "id": call.call_id,
-                "name": names[call.tool],
-                "args": arguments_of(call),
-            }
-        }
+    def spoken(message: AssistantMessage) -> list[dict[str, Any]]:
+        # A signature is part of what was said or called behind it.
+        waiting = message.thoughts
+        parts = []
+        if not is_blank(message.text):
+            parts.append({"text": message.text} | _signed(waiting))
+            waiting = ()
+        for call in message.calls:
+            asked = {"id": call.call_id, "name": names[call.tool], "args": arguments_of(call)}
+            parts.append({"function_call": asked} | _signed([*waiting, *call.thoughts]))
+            waiting = ()
+        return parts
 
-    def result_part(call: Call, result: Result) -> dict[str, Any]:
-        return {
-            "function_response": {
-                "id": call.call_id,
-                "name": names[call.tool],
-                "response": {"error" if result.is_error else "output": output_of(result)},
-            }
-        }
+    def answers(message: AssistantMessage) -> list[dict[str, Any]]:
+        responses: list[dict[str, Any]] = []
+        media: list[dict[str, Any]] = []
+        for call, result in answered(message):
+            told = {"error" if result.is_error else "output": output_of(result)}
+            if result.media and is_blank(result.output):
+                told = {"output": f"{len(result.media)} attached"}
+            response = {"id": call.call_id, "name": names[call.tool], "response": told}
+            responses.append({"function_response": response})
+            media += [_media_part(one) for one in result.media]
+        return responses + media
 
-    turns = alternate(messages, say=_text_part, call=call_part, answer=result_part)
+    turns = alternate(messages, heard=_heard, spoken=spoken, answers=answers)
     return [
         {"role": "user" if speaker == "user" else "model", "parts": parts}
         for speaker, parts in turns
     ]
 
 
-def _text_part(text: str) -> dict[str, Any]:
-    return {"text": text}
+def _heard(message: UserMessage) -> list[dict[str, Any]]:
+    said: list[dict[str, Any]] = [] if is_blank(message.text) else [{"text": message.text}]
+    return said + [_media_part(one) for one in message.media]
+
+
+def _media_part(media: Media) -> dict[str, Any]:
+    return {"inline_data": {"mime_type": media.mime, "data": _bytes(media.data or "")}}
+
+
+def _signed(thoughts: Sequence[Thought]) -> dict[str, Any]:
+    if not thoughts:
+        return {}
+    return {"thought_signature": _bytes(thoughts[-1].block["thought_signature"])}
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
+    except (binascii.Error, ValueError):
+        return text.encode()

@@ -15,11 +15,12 @@ from treering.context.dialects.turns import (
     output_of,
 )
 from treering.model.codec import encode
-from treering.model.messages import AssistantMessage
+from treering.model.messages import INSTRUCTIONS, AssistantMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from treering.model.media import Media
     from treering.model.messages import Call, ModelMessage, Result
 
 
@@ -29,39 +30,43 @@ def chat_messages(
     """Return ``messages`` for chat completions, the system text first."""
     spelled: list[dict[str, Any]] = []
     for message in messages:
-        text = None if is_blank(message.text) else message.text
-        if not isinstance(message, AssistantMessage):
-            if text is not None:
-                spelled.append({"role": "user", "content": text})
-        elif message.calls:
-            spelled.append(
-                {
-                    "role": "assistant",
-                    "content": text,
-                    "tool_calls": [
-                        {
-                            "id": call.call_id,
-                            "type": "function",
-                            "function": {
-                                "name": names[call.tool],
-                                "arguments": _arguments_text(call),
-                            },
-                        }
-                        for call in message.calls
-                    ],
-                }
-            )
-            spelled.extend(
-                {"role": "tool", "tool_call_id": call.call_id, "content": _output_text(result)}
-                for call, result in answered(message)
-            )
-        elif text is not None:
-            spelled.append({"role": "assistant", "content": text})
-    if not spelled:
+        if isinstance(message, AssistantMessage):
+            spelled += _chat_answer(message, names)
+            continue
+        content = _content(message.text, message.media, _chat_text, _chat_part)
+        if content is not None:
+            role = message.mark if message.mark in INSTRUCTIONS else "user"
+            spelled.append({"role": role, "content": content})
+    if all(one["role"] in INSTRUCTIONS for one in spelled):
         spelled.append({"role": "user", "content": CONTINUED})
     if system is not None:
         spelled.insert(0, {"role": "system", "content": system})
     return spelled
+
+
+def _chat_answer(message: AssistantMessage, names: Mapping[str, str]) -> list[dict[str, Any]]:
+    text = None if is_blank(message.text) else message.text
+    if not message.calls:
+        return [] if text is None else [{"role": "assistant", "content": text}]
+    calls = [
+        {
+            "id": call.call_id,
+            "type": "function",
+            "function": {"name": names[call.tool], "arguments": _arguments_text(call)},
+        }
+        for call in message.calls
+    ]
+    spelled: list[dict[str, Any]] = [{"role": "assistant", "content": text, "tool_calls": calls}]
+    shown: list[dict[str, Any]] = []
+    for call, result in answered(message):
+        output = _output_text(result)
+        if result.media:
+            # A message of a tool has no place for files: the user's behind it has.
+            output = f"{len(result.media)} attached" if is_blank(result.output) else output
+            shown.append(_chat_text(f"(given by {names[call.tool]}, {call.call_id})"))
+            shown += [_chat_part(one) for one in result.media]
+        spelled.append({"role": "tool", "tool_call_id": call.call_id, "content": output})
+    return [*spelled, {"role": "user", "content": shown}] if shown else spelled
 
 
 def response_items(
@@ -70,33 +75,87 @@ def response_items(
     """Return ``messages`` as input items of the Responses API."""
     items: list[dict[str, Any]] = []
     for message in messages:
-        speaks = isinstance(message, AssistantMessage)
-        if not is_blank(message.text):
-            items.append(_said("assistant" if speaks else "user", message.text))
         if not isinstance(message, AssistantMessage):
+            content = _content(message.text, message.media, _input_text, _input_part)
+            if content is not None:
+                role = message.mark if message.mark in INSTRUCTIONS else "user"
+                items.append(_said(str(role), content))
             continue
-        items.extend(
-            {
-                "type": "function_call",
-                "call_id": call.call_id,
-                "name": names[call.tool],
-                "arguments": _arguments_text(call),
-            }
-            for call in message.calls
-        )
+        items += [thought.block for thought in message.thoughts]
+        if not is_blank(message.text):
+            items.append(_said("assistant", message.text))
+        for call in message.calls:
+            items += [thought.block for thought in call.thoughts]
+            items.append(
+                {
+                    "type": "function_call",
+                    "call_id": call.call_id,
+                    "name": names[call.tool],
+                    "arguments": _arguments_text(call),
+                }
+            )
         items.extend(
             {
                 "type": "function_call_output",
                 "call_id": call.call_id,
-                "output": _output_text(result),
+                "output": _content(result.output, result.media, _input_text, _input_part)
+                if result.media
+                else _output_text(result),
             }
             for call, result in answered(message)
         )
-    return items or [_said("user", CONTINUED)]
+    if all(item.get("role") in INSTRUCTIONS for item in items):
+        items.append(_said("user", CONTINUED))
+    return items
 
 
-def _said(role: str, text: str) -> dict[str, Any]:
-    return {"type": "message", "role": role, "content": text}
+def _said(role: str, content: Any) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": content}
+
+
+def _content(
+    text: str,
+    media: Sequence[Media],
+    say: Callable[[str], dict[str, Any]],
+    show: Callable[[Media], dict[str, Any]],
+) -> Any:
+    """Return what a message says: a text or, if something goes with it, parts; None if nothing."""
+    if not media:
+        return None if is_blank(text) else text
+    return [*([] if is_blank(text) else [say(text)]), *map(show, media)]
+
+
+def _chat_text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _chat_part(media: Media) -> dict[str, Any]:
+    if media.sort == "image":
+        return {"type": "image_url", "image_url": {"url": _url(media)}}
+    if media.sort == "audio":
+        sound = {"data": media.data, "format": "wav" if "wav" in media.mime else "mp3"}
+        return {"type": "input_audio", "input_audio": sound}
+    return {"type": "file", "file": {"filename": _file_name(media), "file_data": _url(media)}}
+
+
+def _input_text(text: str) -> dict[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+def _input_part(media: Media) -> dict[str, Any]:
+    if media.sort == "image":
+        return {"type": "input_image", "image_url": _url(media), "detail": "auto"}
+    if media.data is None:
+        return {"type": "input_file", "file_url": media.url}
+    return {"type": "input_file", "filename": _file_name(media), "file_data": _url(media)}
+
+
+def _url(media: Media) -> str:
+    return media.url or f"data:{media.mime};base64,{media.data}"
+
+
+def _file_name(media: Media) -> str:
+    return media.name or "file.pdf"
 
 
 def _arguments_text(call: Call) -> str:

@@ -7,22 +7,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.context.dialects.turns import alternate, arguments_of, output_of
+from treering.context.dialects.turns import alternate, answered, arguments_of, is_blank, output_of
 from treering.model.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.model.messages import Call, ModelMessage, Result
+    from treering.model.messages import AssistantMessage, Call, ModelMessage, Result, UserMessage
 
 
 def plain_messages(messages: Sequence[ModelMessage], system: str | None) -> list[dict[str, Any]]:
     """Return ``messages`` as roles and texts, the system text first."""
-    turns = alternate(messages, say=str, call=_told_call, answer=_told_result)
+    turns = alternate(messages, heard=_heard, spoken=_spoken, answers=_answers)
     spelled = [{"role": speaker, "content": "\n\n".join(texts)} for speaker, texts in turns]
     if system is not None:
         spelled.insert(0, {"role": "system", "content": system})
     return spelled
+
+
+def _heard(message: UserMessage) -> list[str]:
+    return [] if is_blank(message.text) else [message.text]
+
+
+def _spoken(message: AssistantMessage) -> list[str]:
+    said = [] if is_blank(message.text) else [message.text]
+    return said + [_told_call(call) for call in message.calls]
+
+
+def _answers(message: AssistantMessage) -> list[str]:
+    return [_told_result(call, result) for call, result in answered(message)]
 
 
 def _told_call(call: Call) -> str:

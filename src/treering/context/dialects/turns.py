@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from treering.model.messages import AssistantMessage
+from treering.model.messages import INSTRUCTIONS, AssistantMessage, UserMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from treering.model.messages import Call, ModelMessage, Result
 
@@ -23,9 +23,9 @@ Piece = TypeVar("Piece")
 def alternate(
     messages: Iterable[ModelMessage],
     *,
-    say: Callable[[str], Piece],
-    call: Callable[[Call], Piece],
-    answer: Callable[[Call, Result], Piece],
+    heard: Callable[[UserMessage], list[Piece]],
+    spoken: Callable[[AssistantMessage], list[Piece]],
+    answers: Callable[[AssistantMessage], list[Piece]],
 ) -> list[tuple[Speaker, list[Piece]]]:
     """Return turns that alternate, the user's first; results open the turn behind their calls."""
     turns: list[tuple[Speaker, list[Piece]]] = []
@@ -33,22 +33,36 @@ def alternate(
     def add(speaker: Speaker, pieces: list[Piece]) -> None:
         if turns and turns[-1][0] == speaker:
             turns[-1][1].extend(pieces)
-        else:
+        elif pieces:
             turns.append((speaker, pieces))
 
     for message in messages:
-        said = [] if is_blank(message.text) else [say(message.text)]
-        if not isinstance(message, AssistantMessage):
-            if said:
-                add("user", said)
-        elif message.calls:
-            add("assistant", said + [call(one) for one in message.calls])
-            add("user", [answer(*pair) for pair in answered(message)])
-        elif said:
-            add("assistant", said)
+        if isinstance(message, UserMessage):
+            add("user", heard(message))
+            continue
+        add("assistant", spoken(message))
+        if message.calls:
+            add("user", answers(message))
     if not turns or turns[0][0] != "user":
-        turns.insert(0, ("user", [say(CONTINUED)]))
+        turns.insert(0, ("user", heard(UserMessage(text=CONTINUED, seq=0))))
     return turns
+
+
+def apart(
+    messages: Sequence[ModelMessage], system: str | None
+) -> tuple[list[ModelMessage], str | None]:
+    """Return the messages without instructions, and those behind the system text, in order.
+
+    That is their place with providers that take instructions beside the messages alone.
+    """
+    texts = [] if system is None else [system]
+    rest: list[ModelMessage] = []
+    for message in messages:
+        if not isinstance(message, UserMessage) or message.mark not in INSTRUCTIONS:
+            rest.append(message)
+        elif not is_blank(message.text):
+            texts.append(message.text)
+    return rest, "\n\n".join(texts) or None
 
 
 def answered(message: AssistantMessage) -> Iterable[tuple[Call, Result]]:

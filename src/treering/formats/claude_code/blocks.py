@@ -197,7 +197,8 @@ def _answered(block: dict[str, Any], line: Line, past: Past) -> list[Piece]:
         if not any(thought.values()):
             return []
         payload = {"thinking": "", **thought}
-        refs = {"observed": "thinking", **shared}
+        model = name_in(line.message, "model")
+        refs = {"observed": "thinking", **shared} | ({"model": model} if model else {})
         return [Piece(kind="ops.observation", summary="thinking", payload=payload, refs=refs)]
     payload = {**block, "record": sort}
     refs = {"observed": shorten(sort, 100), **shared}

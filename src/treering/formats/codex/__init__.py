@@ -250,14 +250,16 @@ class CodexReader:
         if self._now.twins.repeats(saying, at):
             if saying.role == "thinking" and saying.told:
                 # Its text was told before it could wait; what only the item holds is not lost.
-                key = self._repeats.key(key_of(["reasoning", saying.told]))
+                named = {name: told for name, told in saying.told.items() if name != "id"}
+                key = self._repeats.key(key_of(["reasoning", named]))
                 return said("thinking", key, "", **saying.told)
             return _SKIPPED[saying.role]
         self._now.twins.add(saying, at)
         key = self._repeats.key(key_of([saying.role, saying.text.strip()]))
         if saying.role == "user":
             self._now.turns = [*self._now.turns[1 - TURNS_MAX :], key]
-        model = self._now.model if saying.role == "assistant" else None
+        speaks = saying.role == "assistant" or "encrypted_content" in saying.told
+        model = self._now.model if speaks else None
         return said(saying.role, key, saying.text, model=model, **saying.told)
 
     def _note(self, draft: Draft) -> Draft | str:

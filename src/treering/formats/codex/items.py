@@ -85,6 +85,9 @@ def _read_reasoning(item: dict[str, Any]) -> list[Told]:
         for name, value in item.items()
         if name not in {"type", "summary", "content", "id"} and value is not None
     }
+    if "encrypted_content" in rest and name_of(item.get("id")):
+        # What is sealed names its item, and is refused under another id.
+        rest["id"] = item["id"]
     if not parts:
         return [said("thinking", key_of(["reasoning", item]), "", **rest)] if rest else []
     return [

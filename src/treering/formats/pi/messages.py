@@ -93,10 +93,15 @@ def _assistant(message: dict[str, Any], key: str) -> list[Saying]:
         stop_reason=_STOP_REASONS.get(stop or "", stop),
         message_id=name(message.get("responseId")) or key,
     )
+    maker = without_none(
+        model=name(message.get("model")),
+        provider=name(message.get("provider")),
+        api=name(message.get("api")),
+    )
     found = [
         saying
         for at, block in enumerate(blocks_of(message.get("content")))
-        if (saying := _block(block, beside, f"{key}:{at}")) is not None
+        if (saying := _block(block, beside, maker, f"{key}:{at}")) is not None
     ]
     if ended := _ending(stop, word(message.get("errorMessage"))):
         found.append(ended)
@@ -105,7 +110,9 @@ def _assistant(message: dict[str, Any], key: str) -> list[Saying]:
     return found
 
 
-def _block(block: dict[str, Any], beside: dict[str, Any], call_id: str) -> Saying | None:
+def _block(
+    block: dict[str, Any], beside: dict[str, Any], maker: dict[str, Any], call_id: str
+) -> Saying | None:
     rest = {at: value for at, value in block.items() if at not in {"type", "text"}}
     match block.get("type"):
         case "text":
@@ -120,7 +127,7 @@ def _block(block: dict[str, Any], beside: dict[str, Any], call_id: str) -> Sayin
                 refs={"characters": len(text), **beside},
             )
         case "thinking":
-            refs = {"observed": "thinking", "message_id": beside["message_id"]}
+            refs = {"observed": "thinking", "message_id": beside["message_id"], **maker}
             return Saying(
                 kind="ops.observation", summary="thinking", payload=rest, refs=refs, source="agent"
             )

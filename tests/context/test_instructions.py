@@ -1,4 +1,4 @@
-"""Messages of a log that are neither the user's nor the model's are never left out in silence."""
+"""Messages of a log that are neither the user's nor the model's stand in their place."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from capture.intake_logs import EVERYWHERE, session_in, write
+from context.legality import check_legal
+from context.provider_types import check_types
 from formats.logs import codex, pi
 from treering.app import import_logs
 from treering.context.dialects import Dialect
@@ -84,24 +86,69 @@ def left_out(session: Session, **asked: Any) -> list[str]:
     return [str(one.detail) for one in found]
 
 
+WORDS = {"codex": ROLES}
+"""What the logs have the roles say, where that is not "As …."."""
+
+
+def words(form: str) -> list[str]:
+    return list(WORDS.get(form, [f"As {role}." for role in ROLES]))
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("form", LOGS)
-def test_the_report_names_each_system_and_developer_message_that_a_context_lacks(
+def test_system_and_developer_messages_stand_where_the_dialect_has_a_place_for_them(
     ledger: Ledger, tmp_path: Path, form: str, dialect: str
 ) -> None:
     receipt = import_logs(ledger, [write(tmp_path / "s.jsonl", LOGS[form]())], scope=EVERYWHERE)
     [session] = {name for one in receipt.sources for name in one.sessions}
 
-    found = left_out(session_in(ledger, session), dialect=dialect)
+    context = session_in(ledger, session).context(dialect=dialect, system="Be brief.")
 
-    assert found == [f"a message of role {role}; the system text is the caller's" for role in ROLES]
+    check_legal(dialect, context.request)
+    check_types(dialect, context.request)
+    said = [*words(form)]
+    if dialect in {"openai-chat", "openai-responses"}:
+        told = [one for one in context.messages if one.get("role") in ROLES]
+        if dialect == "openai-chat":
+            assert told.pop(0)["content"] == "Be brief."
+        assert [(one["role"], one["content"]) for one in told] == list(
+            zip(ROLES, said, strict=True)
+        )
+    else:
+        system = context.messages[0]["content"] if dialect == "plain" else context.system
+        assert system == "\n\n".join(["Be brief.", *said])
+    # Codex's answers have thoughts, which go to no other provider.
+    assert {one.code for one in context.report} <= {"dropped_thinking"}
+
+
+def test_an_instruction_in_the_midst_of_a_talk_stays_there(ledger: Ledger) -> None:
+    session = ledger.session("s1", scope=EVERYWHERE, agent="lyria")
+    with session.turn() as turn:
+        turn.user("Tide?")
+        turn.assistant("At 14:10.")
+    with session.turn() as turn:
+        turn.emit("ops.observation", {"record": "message", **message("developer", "In metres.")})
+        turn.user("How high?")
+
+    found = [(one["role"], one["content"]) for one in session.context().messages]
+
+    assert found[2:] == [("developer", "In metres."), ("user", "How high?")]
 
 
 def test_so_it_is_for_a_log_that_was_brought_in_by_hand(ledger: Ledger) -> None:
     session = ledger.session("s1", scope=EVERYWHERE, agent="lyria")
     to_session(Episodic(apeira_log()), session)
 
-    assert len(left_out(session, max_tokens=1_000)) == len(ROLES)
+    assert [one["role"] for one in session.context(1_000).messages][:2] == list(ROLES)
+
+
+def test_a_message_of_another_role_is_left_out_and_reported(ledger: Ledger) -> None:
+    session = ledger.session("s1", scope=EVERYWHERE, agent="lyria")
+    with session.turn() as turn:
+        turn.user("Tide?")
+        turn.emit("ops.observation", {"record": "message", **message("narrator", "It rains.")})
+
+    assert left_out(session) == ["a message of role narrator"]
 
 
 def test_a_message_that_was_undone_is_not_reported(ledger: Ledger) -> None:

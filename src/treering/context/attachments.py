@@ -1,0 +1,232 @@
+"""Which pictures, files and sounds a provider takes, and what they cost with it.
+
+What it does not take is told by a placeholder, and reported. docs/provider-rules.md has the source
+of every rule and number.
+"""
+
+from __future__ import annotations
+
+import re
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.context.pictures import pages_of, seconds_of, size_of
+from treering.model.messages import AssistantMessage, Repair, UserMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.context.dialects import Dialect
+    from treering.model.media import Media
+    from treering.model.messages import ModelMessage, Result
+
+PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+SOUNDS: Final = frozenset({"audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3"})
+PDF: Final = "application/pdf"
+GEMINI: Final = frozenset({
+    "image/png", "image/jpeg", "image/webp", "image/heic", "image/heif",
+    "audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3", "audio/aiff", "audio/aac", "audio/ogg",
+    "audio/flac", PDF,
+    "video/mp4", "video/mpeg", "video/webm", "video/quicktime",
+})  # fmt: skip
+TAKEN: Final[dict[str, frozenset[str]]] = {
+    "openai-chat": PICTURES | SOUNDS | {PDF},
+    "openai-responses": PICTURES | {PDF},
+    "anthropic": PICTURES | {PDF},
+    "gemini": GEMINI,
+    "plain": frozenset(),
+}
+"""Types of files that each dialect takes."""
+LINKED: Final[dict[str, frozenset[str]]] = {
+    "openai-chat": frozenset({"image"}),
+    "openai-responses": frozenset({"image", "file"}),
+    "anthropic": frozenset({"image", "file"}),
+}
+"""What may lie at a URL that the provider reads."""
+BYTES_MAX: Final[dict[str, int]] = {
+    "openai-chat": 50_000_000,
+    "openai-responses": 50_000_000,
+    "anthropic": 24_000_000,
+    "gemini": 15_000_000,
+}
+"""Bytes of files in one request: what is older than that is left out. In base64 they are a third
+more, and the rest of the request wants room, too."""
+FILE_BYTES_MAX: Final[dict[str, int]] = {"anthropic": 3_750_000}
+"""Bytes of one picture."""
+COUNT_MAX: Final[dict[str, int]] = {"anthropic": 100, "openai-chat": 500, "openai-responses": 500}
+"""Pictures in one request."""
+UNKNOWN_SIZE: Final = (1_568, 1_568)
+"""What a picture is taken for whose size is not known."""
+
+_OLDER_CLAUDE: Final = re.compile(r"claude-(?:[1-3]|instant)|claude-(?:\w+-)?4(?:-[0-6])?(?!\d)")
+_OLDER_GEMINI: Final = re.compile(r"gemini-[12]")
+
+
+def with_media(
+    messages: Sequence[ModelMessage], dialect: Dialect, model: str | None
+) -> tuple[list[ModelMessage], list[Repair]]:
+    """Return ``messages`` with what ``dialect`` takes, priced; the rest told by placeholders."""
+    if not any(True for one in messages for _ in _all_media(one)):
+        return list(messages), []
+    choice = _Choice(dialect, model)
+    # The newest first: what there is no room for is what is oldest.
+    found = [choice.message(message) for message in reversed(messages)]
+    return found[::-1], choice.repairs[::-1]
+
+
+def without_media(message: ModelMessage) -> ModelMessage:
+    """Return ``message`` with placeholders for all that goes with it."""
+    if isinstance(message, UserMessage):
+        if not message.media:
+            return message
+        text = _told(message.text, message.media)
+        return msgspec.structs.replace(message, text=text, media=())
+    if not any(result.media for result in message.results):
+        return message
+    results = tuple(
+        msgspec.structs.replace(one, output=_told(one.output, one.media), media=())
+        for one in message.results
+    )
+    return msgspec.structs.replace(message, results=results)
+
+
+def media_ids(message: ModelMessage) -> list[str | None]:
+    """Return the events that each file of a message is from."""
+    if isinstance(message, UserMessage):
+        return [message.event_ids[0] if message.event_ids else None for _ in message.media]
+    return [result.event_id for result in message.results for _ in result.media]
+
+
+class _Choice:
+    """What goes along, from the newest message to the oldest."""
+
+    def __init__(self, dialect: Dialect, model: str | None) -> None:
+        self.repairs: list[Repair] = []
+        self._dialect = dialect
+        self._model = model or ""
+        self._bytes = 0
+        self._count = 0
+
+    def message(self, message: ModelMessage) -> ModelMessage:
+        """Return a message with what goes along with it."""
+        if isinstance(message, AssistantMessage):
+            results = [self._result(one) for one in reversed(message.results)]
+            return msgspec.structs.replace(message, results=tuple(reversed(results)))
+        event_id = message.event_ids[0] if message.event_ids else None
+        kept, left = self._sorted(message.media, event_id)
+        return msgspec.structs.replace(message, text=_told(message.text, left), media=kept)
+
+    def _result(self, result: Result) -> Result:
+        kept, left = self._sorted(result.media, result.event_id)
+        return msgspec.structs.replace(result, output=_told(result.output, left), media=kept)
+
+    def _sorted(
+        self, media: Sequence[Media], event_id: str | None
+    ) -> tuple[tuple[Media, ...], list[Media]]:
+        kept: list[Media] = []
+        left: list[Media] = []
+        for one in reversed(media):
+            why = self._refused(one)
+            if why is None:
+                tokens = tokens_of(one, self._dialect, self._model)
+                kept.append(msgspec.structs.replace(one, tokens=tokens))
+                self._bytes += one.size
+                self._count += 1
+            else:
+                left.append(one)
+                detail = f"{one.mime or one.sort}: {why}"
+                self.repairs.append(
+                    Repair(code="left_out_attachment", event_id=event_id, detail=detail)
+                )
+        return tuple(kept[::-1]), left[::-1]
+
+    def _refused(self, media: Media) -> str | None:
+        """Return why the provider would not take something; None if it does."""
+        dialect = self._dialect
+        if media.url is not None:
+            takes = media.sort in LINKED.get(dialect, ()) and media.url.startswith("https://")
+            return None if takes else f"{dialect} does not read it from where it lies"
+        if media.mime not in TAKEN[dialect] or media.data is None:
+            return f"{dialect} does not take it"
+        if not media.size:
+            return "it is empty"
+        too_large = media.size > FILE_BYTES_MAX.get(dialect, media.size)
+        if too_large or self._bytes + media.size > BYTES_MAX[dialect]:
+            return "it is too large"
+        return "there are too many" if self._count >= COUNT_MAX.get(dialect, 3_000) else None
+
+
+def tokens_of(media: Media, dialect: Dialect, model: str) -> int:
+    """Return what something costs with the provider of ``dialect``, by its own rule."""
+    if media.sort == "image":
+        size = size_of(media) or UNKNOWN_SIZE
+        match dialect:
+            case "anthropic":
+                return _claude_tokens(size, model)
+            case "gemini":
+                return _gemini_tokens(size, model)
+            case _:
+                return _openai_tokens(size, model)
+    if media.sort == "audio":
+        return seconds_of(media) * (32 if dialect == "gemini" else 10)
+    if media.sort == "video":
+        return seconds_of(media) * 300
+    # A page is both read and looked at; with Gemini it is looked at alone.
+    page = 560 if dialect == "gemini" else 3_000 + (1_600 if dialect == "anthropic" else 1_100)
+    return pages_of(media) * page if media.data is not None else 10 * page
+
+
+def _claude_tokens(size: tuple[int, int], model: str) -> int:
+    edge, most = (1_568, 1_600) if _OLDER_CLAUDE.search(model) else (2_576, 4_784)
+    scale = min(1.0, edge / max(*size, 1))
+    width, height = (ceil(side * scale) for side in size)
+    return max(1, min(ceil(width * height / 750), most))
+
+
+def _gemini_tokens(size: tuple[int, int], model: str) -> int:
+    width, height = size
+    tiles = 1 if max(size) <= 384 else ceil(width / 768) * ceil(height / 768)
+    if _OLDER_GEMINI.search(model):
+        return 258 * tiles
+    # Later models give every picture the same; where none is named, the dearer rule counts.
+    return 1_120 if model else max(1_120, 258 * tiles)
+
+
+def _openai_tokens(size: tuple[int, int], model: str) -> int:
+    width, height = size
+    patches = ceil(width / 32) * ceil(height / 32)
+    if "nano" in model or "mini" in model:
+        if "4o-mini" in model:
+            return 2_833 + 5_667 * _tiles(size)
+        return ceil(min(patches, 1_536) * (2.46 if "nano" in model else 1.72))
+    tiled = 85 + 170 * _tiles(size)
+    if re.match(r"(gpt-4|gpt-5$|gpt-5-|o[1-4]|chatgpt-4)", model):
+        return tiled
+    # Later models count patches of 32 pixels. Where none is named, the dearer rule counts.
+    return ceil(patches * 1.2) if model else max(tiled, ceil(patches * 1.2))
+
+
+def _tiles(size: tuple[int, int]) -> int:
+    """Return the tiles of 512 pixels in a picture, scaled down as OpenAI does."""
+    scale = min(1.0, 2_048 / max(*size, 1))
+    width, height = size[0] * scale, size[1] * scale
+    scale = min(1.0, 768 / max(min(width, height), 1))
+    return ceil(width * scale / 512) * ceil(height * scale / 512)
+
+
+def _told(text: str, left: Sequence[Media]) -> str:
+    """Return a text with a placeholder for each of ``left`` behind it."""
+    if not left:
+        return text
+    lines = [one.placeholder() for one in left]
+    return "\n".join([text, *lines] if text.strip() else lines)
+
+
+def _all_media(message: ModelMessage) -> Iterator[Media]:
+    if isinstance(message, UserMessage):
+        yield from message.media
+    else:
+        for result in message.results:
+            yield from result.media

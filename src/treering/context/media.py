@@ -1,0 +1,205 @@
+"""Pictures, files and sounds found in what events hold, in whichever shape somebody kept them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from treering.model.media import Media, MediaSort
+
+BESIDE: Final = ("attachments", "attached", "images", "files", "media", "content", "parts")
+"""Where events keep what goes with a text."""
+LEVELS_MAX: Final = 12
+"""How deep the output of a tool is looked through."""
+
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*;base64,")
+_MAGIC: Final = (
+    ("iVBORw0KGgo", "image/png"),
+    ("/9j/", "image/jpeg"),
+    ("R0lGODlh", "image/gif"),
+    ("R0lGODdh", "image/gif"),
+    ("UklGR", "image/webp"),
+    ("JVBERi0", "application/pdf"),
+    ("SUQz", "audio/mpeg"),
+    ("T2dnUw", "audio/ogg"),
+)
+"""How the base64 of well-known files begins."""
+_BARE_CHARACTERS_MIN: Final = 64
+"""A shorter text is no file, however it begins."""
+_TYPES: Final[dict[str, str]] = {
+    "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "gif": "image/gif",
+    "webp": "image/webp", "wav": "audio/wav", "mp3": "audio/mpeg", "pdf": "application/pdf",
+}  # fmt: skip
+
+
+def media_of(part: Any) -> Media | None:
+    """Return the picture, file or sound that ``part`` is in any provider's shape; None if none."""
+    if isinstance(part, str):
+        return _in_text(part)
+    if not isinstance(part, Mapping):
+        return None
+    for name in ("inlineData", "inline_data", "fileData", "file_data", "source", "resource"):
+        inner = part.get(name)
+        if isinstance(inner, Mapping) and (found := _plain(inner, part)) is not None:
+            return found
+    sort = part.get("type")
+    match sort:
+        case "image_url" | "input_image":
+            return _linked(part.get("image_url"), "image", part)
+        case "input_audio" if isinstance(part.get("input_audio"), Mapping):
+            return _plain(part["input_audio"], part)
+        case "file" | "input_file":
+            inner = part.get("file")
+            told = inner if isinstance(inner, Mapping) else part
+            return _linked(told.get("file_data") or told.get("file_url"), "file", told)
+        case "image" | "audio" | "video" | "document" | "media":
+            return _plain(part, part)
+    mime = _mime_of(part)
+    return _plain(part, part) if mime and ("data" in part or "base64" in part) else None
+
+
+def separated(value: Any, levels: int = LEVELS_MAX) -> tuple[Any, list[Media]]:
+    """Return ``value`` without the files in it, and those files, in order.
+
+    In a list they leave no gap; elsewhere a word stands for each.
+    """
+    if isinstance(value, str):
+        found = _in_text(value)
+        return (value, []) if found is None else ("", [found])
+    if not isinstance(value, dict | list) or levels == 0:
+        return value, []
+    own = media_of(value) if isinstance(value, dict) else None
+    if own is not None:
+        return "", [own]
+    media: list[Media] = []
+    if isinstance(value, list):
+        kept = []
+        for one in value:
+            rest, inner = separated(one, levels - 1)
+            media += inner
+            if not inner or rest != "":
+                kept.append(rest)
+        return (kept, media) if media else (value, media)
+    fields = {}
+    for name, one in value.items():
+        rest, inner = separated(one, levels - 1)
+        media += inner
+        fields[name] = f"[{inner[0].sort}]" if inner and rest == "" else rest
+    return (fields, media) if media else (value, media)
+
+
+def beside(payload: Any) -> list[Media]:
+    """Return what goes with the text of a message, wherever its recorder keeps it."""
+    if isinstance(payload, list):
+        return [found for part in payload if (found := media_of(part)) is not None]
+    if not isinstance(payload, dict):
+        return []
+    media: list[Media] = []
+    for name in BESIDE:
+        held = payload.get(name)
+        for part in held if isinstance(held, list) else [held] if isinstance(held, dict) else []:
+            # A text of a message is a text, whatever it begins with.
+            found = media_of(part) if isinstance(part, Mapping) or name == "images" else None
+            if found is not None and found not in media:
+                media.append(found)
+    return media
+
+
+def _plain(told: Mapping[str, Any], part: Mapping[str, Any]) -> Media | None:
+    """Return a file that says its bytes or its address, and perhaps its type."""
+    if told.get("type") == "text":
+        return None
+    mime = _mime_of(told) or _mime_of(part)
+    name = _text(part, "filename", "title", "name") or _text(told, "filename", "title", "name")
+    address = _text(told, "url", "fileUri", "file_uri", "uri")
+    data = _text(told, "data", "base64", "blob", "bytes")
+    if data is not None and data.startswith("data:"):
+        address, data = data, None
+    if data is not None and _BASE64.fullmatch(data):
+        mime = mime or _sniffed(data) or ""
+        return Media(sort=_sort_of(mime, part), mime=mime, data=_standard(data), name=name)
+    if address is None:
+        return None
+    if (found := _in_text(address)) is not None:
+        return Media(sort=found.sort, mime=mime or found.mime, data=found.data, name=name)
+    if told.get("type") == "text" or "text" in told:
+        return None
+    return Media(sort=_sort_of(mime, part), mime=mime, url=address, name=name)
+
+
+def _linked(address: Any, sort: MediaSort, part: Mapping[str, Any]) -> Media | None:
+    """Return a file that OpenAI's shapes name by a URL, or hold in one."""
+    if isinstance(address, Mapping):
+        address = address.get("url")
+    if not isinstance(address, str) or not address:
+        return None
+    name = _text(part, "filename", "name")
+    found = _in_text(address)
+    if found is not None:
+        return Media(sort=found.sort, mime=found.mime, data=found.data, name=name)
+    if _BASE64.fullmatch(address) and "://" not in address:
+        mime = _sniffed(address) or ""
+        return Media(sort=_sort_of(mime, part), mime=mime, data=_standard(address), name=name)
+    return Media(sort=sort, mime=_named_type(address), url=address, name=name)
+
+
+def _in_text(text: str) -> Media | None:
+    """Return the file that a text is: a data URL, or the bare base64 of a well-known type."""
+    if text.startswith("data:") and (match := _DATA_URL.match(text)) is not None:
+        data = text[match.end() :]
+        if data and _BASE64.fullmatch(data):
+            mime = match[1] or _sniffed(data) or ""
+            return Media(sort=_sort_of(mime, {}), mime=mime, data=_standard(data))
+    if len(text) >= _BARE_CHARACTERS_MIN:
+        mime = _sniffed(text) or ""
+        if mime and _BASE64.fullmatch(text):
+            return Media(sort=_sort_of(mime, {}), mime=mime, data=_standard(text))
+    return None
+
+
+def _standard(data: str) -> str:
+    """Return base64 in the alphabet that providers read, padded."""
+    if "-" in data or "_" in data:
+        data = data.replace("-", "+").replace("_", "/")
+    return data + "=" * (-len(data) % 4)
+
+
+def _sniffed(data: str) -> str | None:
+    for prefix, mime in _MAGIC:
+        if data.startswith(prefix):
+            # Both are RIFF files; what follows their size tells which.
+            return "audio/wav" if prefix == "UklGR" and data[11:16] == "XQVZF" else mime
+    return None
+
+
+def _mime_of(told: Mapping[str, Any]) -> str:
+    found = _text(told, "media_type", "mediaType", "mimeType", "mime_type", "mime")
+    if found is not None:
+        return found.lower()
+    kind = _text(told, "format")
+    return _TYPES.get(kind.lower(), "") if kind is not None else ""
+
+
+def _named_type(address: str) -> str:
+    ending = address.split("?", maxsplit=1)[0].rsplit(".", 1)[-1].lower()
+    return _TYPES.get(ending, "")
+
+
+def _sort_of(mime: str, part: Mapping[str, Any]) -> MediaSort:
+    stated = mime or part.get("type")
+    named = stated if isinstance(stated, str) else ""
+    if named.startswith(("image", "input_image")):
+        return "image"
+    if named.startswith(("audio", "input_audio")):
+        return "audio"
+    return "video" if named.startswith("video") else "file"
+
+
+def _text(told: Mapping[str, Any], *names: str) -> str | None:
+    for name in names:
+        value = told.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return None

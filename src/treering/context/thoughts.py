@@ -1,0 +1,260 @@
+"""What models thought, and to whom it is given back: to the model that thought it, whole.
+
+A thought is sealed by its provider. Changed, or given to another model, it is refused at worst and
+useless at best, so it is left out then, and reported.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.model.codec import decode
+from treering.model.messages import AssistantMessage, Maker, Repair, Thought, UserMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.context.dialects import Dialect
+    from treering.model.events import Event
+    from treering.model.messages import ModelMessage
+
+MASK: Final = "[redacted:"
+"""How a mask begins. What has one in it is not what was sealed."""
+MAKERS: Final[dict[str, Maker]] = {
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+    "openai-responses": "openai",
+}
+"""Whose thoughts each dialect gives back; the others have no place for any."""
+UNSIGNED: Final = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+"""What Google documents for a call that has no signature: skip_thought_signature_validator."""
+_SIGNING: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
+"""Models that refuse a call of the last turn without a signature."""
+_SIGNATURES: Final = ("thought_signature", "thoughtSignature")
+_NAMED: Final[tuple[tuple[str, Maker], ...]] = (
+    ("anthropic", "anthropic"),
+    ("claude", "anthropic"),
+    ("google", "gemini"),
+    ("gemini", "gemini"),
+    ("openai", "openai"),
+    ("gpt", "openai"),
+    ("codex", "openai"),
+)
+"""What names of providers, interfaces and models have in them."""
+_DATED: Final = re.compile(r"[-@]?(?:\d{4}-?\d{2}-?\d{2}|latest)$")
+
+
+def is_thought(event: Event) -> bool:
+    """Whether an event tells what a model thought."""
+    refs = event.refs if isinstance(event.refs, dict) else {}
+    return event.kind == "ops.observation" and refs.get("observed") == "thinking"
+
+
+def thoughts_in(event: Event) -> list[Thought]:
+    """Return the sealed thoughts that an event holds: its own, or those before what it says."""
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    if is_thought(event):
+        return _read([payload], event)
+    held = payload.get("thinking")
+    told = [held] if isinstance(held, dict) else held if isinstance(held, list) else []
+    own = {name: payload[name] for name in _SIGNATURES if name in payload}
+    return _read([*told, *([own] if own else [])], event)
+
+
+def with_thoughts(
+    messages: Sequence[ModelMessage], dialect: Dialect, model: str | None
+) -> tuple[list[ModelMessage], list[Repair]]:
+    """Return ``messages`` with those thoughts that ``model`` takes back, and what was left out.
+
+    Where nobody says which model is asked, it is the one that thought last.
+    """
+    maker = MAKERS.get(dialect)
+    if model is None:
+        made = [one.model for one in _all_thoughts(messages) if one.maker == maker and one.model]
+        model = made[-1] if made else None
+    found: list[ModelMessage] = []
+    repairs: list[Repair] = []
+    for turn in _turns(messages):
+        why = next(
+            (why for one in _all_thoughts(turn) if (why := _unwanted(one, dialect, maker, model))),
+            None,
+        )
+        if why is None and maker == "anthropic" and not _thinks_first(turn):
+            why = "it would not stand first in its message"
+        if why is None:
+            found += turn
+            continue
+        repairs += [
+            Repair(code="dropped_thinking", event_id=one.event_id, detail=why)
+            for one in _all_thoughts(turn)
+        ]
+        found += map(without_thoughts, turn)
+    if maker == "gemini" and model is not None and _SIGNING.search(model.lower()):
+        found, more = _signed(found)
+        repairs += more
+    return found, repairs
+
+
+def _signed(messages: Sequence[ModelMessage]) -> tuple[list[ModelMessage], list[Repair]]:
+    """Return ``messages`` with a signature on the first call of each step of the last turn."""
+    found: list[ModelMessage] = []
+    repairs: list[Repair] = []
+    begins = max(
+        (at for at, one in enumerate(messages) if isinstance(one, UserMessage) and not one.mark),
+        default=0,
+    )
+    for at, message in enumerate(messages):
+        signs = isinstance(message, AssistantMessage) and message.calls and at > begins
+        if not isinstance(message, AssistantMessage) or not signs:
+            found.append(message)
+            continue
+        first = message.calls[0]
+        if first.thoughts or (message.thoughts and not message.text.strip()):
+            found.append(message)
+            continue
+        stand_in = Thought(
+            maker="gemini", block={"thought_signature": UNSIGNED}, event_id=first.event_id
+        )
+        call = msgspec.structs.replace(first, thoughts=(stand_in,))
+        found.append(msgspec.structs.replace(message, calls=(call, *message.calls[1:])))
+        repairs.append(Repair(code="missing_thinking", event_id=first.event_id))
+    return found, repairs
+
+
+def without_thoughts(message: ModelMessage) -> ModelMessage:
+    """Return ``message`` without what was thought before it and its calls."""
+    if not isinstance(message, AssistantMessage) or not thoughts_of(message):
+        return message
+    calls = tuple(msgspec.structs.replace(call, thoughts=()) for call in message.calls)
+    return msgspec.structs.replace(message, thoughts=(), calls=calls)
+
+
+def thoughts_of(message: ModelMessage) -> list[Thought]:
+    """Return what was thought in a message, in order."""
+    if not isinstance(message, AssistantMessage):
+        return []
+    return [*message.thoughts, *(one for call in message.calls for one in call.thoughts)]
+
+
+def _turns(messages: Sequence[ModelMessage]) -> Iterator[list[ModelMessage]]:
+    """Return the messages, those together that a provider is shown as one of the assistant's."""
+    turn: list[ModelMessage] = []
+    for message in messages:
+        joins = isinstance(message, AssistantMessage) and bool(turn)
+        before = turn[-1] if turn else None
+        if turn and not (joins and isinstance(before, AssistantMessage) and not before.calls):
+            yield turn
+            turn = []
+        turn.append(message)
+    if turn:
+        yield turn
+
+
+def _thinks_first(turn: Sequence[ModelMessage]) -> bool:
+    """Whether the first thing in an assistant's message is a thought, if there is one in it."""
+    first = turn[0]
+    if not any(True for _ in _all_thoughts(turn)):
+        return True
+    if not isinstance(first, AssistantMessage):
+        return False
+    if first.thoughts:
+        return True
+    return not first.text.strip() and bool(first.calls) and bool(first.calls[0].thoughts)
+
+
+def _unwanted(
+    thought: Thought, dialect: Dialect, maker: Maker | None, model: str | None
+) -> str | None:
+    """Return why a thought is not given back; None if it is."""
+    if maker is None:
+        return f"{dialect} has no place for it"
+    if thought.maker != maker:
+        return f"a model of {thought.maker} thought it"
+    if model is not None and thought.model is not None and not _same(thought.model, model):
+        return f"{thought.model} thought it, and {model} is asked"
+    return None
+
+
+def _same(first: str, second: str) -> bool:
+    """Whether two names are of one model: a date or the name of its provider may be left out."""
+    bare = [_DATED.sub("", name.lower().rsplit("/", 1)[-1]) for name in (first, second)]
+    return bare[0] == bare[1]
+
+
+def _all_thoughts(messages: Sequence[ModelMessage]) -> Iterator[Thought]:
+    for message in messages:
+        yield from thoughts_of(message)
+
+
+def _read(told: Sequence[Any], event: Event) -> list[Thought]:
+    refs = event.refs if isinstance(event.refs, dict) else {}
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    found: list[Thought] = []
+    for one in told:
+        if not isinstance(one, dict):
+            continue
+        named = {
+            name: _name(one.get(name)) or _name(payload.get(name)) or _name(refs.get(name))
+            for name in ("model", "provider", "api")
+        }
+        made = _sealed(one, " ".join(filter(None, named.values())).lower())
+        if made is not None:
+            maker, block = made
+            found.append(
+                Thought(maker=maker, model=named["model"], block=block, event_id=event.event_id)
+            )
+    return found
+
+
+def _sealed(told: dict[str, Any], named: str) -> tuple[Maker, dict[str, Any]] | None:
+    """Return whose thought something is, and the block that it goes back in."""
+    words = told.get("thinking")
+    words = words if isinstance(words, str) else ""
+    sign = _text(told, "signature")
+    for name in _SIGNATURES:
+        if (signature := _text(told, name)) is not None:
+            return "gemini", {"thought_signature": signature}
+    if (sealed := _text(told, "encrypted_content")) is not None:
+        return "openai", _reasoning(told, words, sealed)
+    if (data := _text(told, "data")) is not None:
+        return "anthropic", {"type": "redacted_thinking", "data": data}
+    kept = _text(told, "thinkingSignature")
+    if kept is not None:
+        if kept.startswith("{"):
+            return _sealed(_parsed(kept), named)
+        maker = next((maker for part, maker in _NAMED if part in named), None)
+        if maker == "gemini":
+            return "gemini", {"thought_signature": kept}
+        sign = kept if maker == "anthropic" else sign
+    if sign is None or MASK in words:
+        return None
+    return "anthropic", {"type": "thinking", "thinking": words, "signature": sign}
+
+
+def _reasoning(told: dict[str, Any], words: str, sealed: str) -> dict[str, Any]:
+    """Return a reasoning item; its id is part of what is sealed, and none may be made up."""
+    summary = told.get("summary")
+    if not isinstance(summary, list):
+        summary = [{"type": "summary_text", "text": words}] if words else []
+    own = {"id": told["id"]} if isinstance(told.get("id"), str) else {}
+    return {"type": "reasoning", **own, "summary": summary, "encrypted_content": sealed}
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        found = decode(text.encode())
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(told: dict[str, Any], name: str) -> str | None:
+    value = told.get(name)
+    return value if isinstance(value, str) and value and MASK not in value else None
+
+
+def _name(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
