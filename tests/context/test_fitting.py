@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -432,3 +433,19 @@ def test_a_text_that_is_shortened_to_tokens_counts_for_no_more(
 
     assert count(shorter) <= max(tokens, 0)
     assert len(shorter) <= len(text)
+
+
+MARKER: Final = re.compile(r"\n\n\(truncated: \d+ chars omitted\)\n\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["A word or two. " * 40, "0123456789" * 60, "港口星期天关闭。" * 40]
+)
+def test_with_more_tokens_no_less_of_a_text_is_left(text: str) -> None:
+    def left(tokens: int) -> int:
+        return len(MARKER.sub("", shorten_to(text, tokens, estimate)))
+
+    lengths = [left(tokens) for tokens in range(1, 120)]
+
+    assert lengths == sorted(lengths)
+    assert all("truncated" not in shorten_to(text, tokens, estimate) for tokens in range(40))

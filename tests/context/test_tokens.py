@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context.scripts import SENTENCES, corpus
 from treering.context.exact import exact_counter
 from treering.context.tokens import MARGIN, PIECE_BYTES_MAX, estimate
 
@@ -153,3 +154,19 @@ def test_a_long_text_costs_what_its_pieces_cost() -> None:
 def test_the_margin_of_a_budget_covers_the_usual_error() -> None:
     for text in (PROSE, PYTHON, LOG, BASE64):
         assert exact_counter()(text) <= MARGIN * estimate(text)
+
+
+@pytest.mark.parametrize("script", corpus())
+def test_with_its_margin_the_estimate_is_enough_in_every_script(script: str) -> None:
+    text = corpus()[script]
+
+    assert MARGIN * estimate(text) >= exact_counter()(text)
+
+
+def test_and_it_is_not_much_too_high_for_ordinary_text() -> None:
+    texts = SENTENCES.values()
+
+    estimated, counted = sum(map(estimate, texts)), sum(map(exact_counter(), texts))
+
+    assert MARGIN * estimated <= 1.15 * counted
+    assert all(estimate(text) <= 1.4 * exact_counter()(text) for text in texts)

@@ -11,6 +11,8 @@ OUTPUT_CHARACTERS_MAX: Final = 8_000
 """A tool's output beyond this is shortened in every context."""
 CHARACTERS_PER_TOKEN_MAX: Final = 12
 """No text worth keeping has more characters to a token."""
+MARKED_TOKENS_MIN: Final = 40
+"""With fewer tokens than this a text is cut at its end, and no marker says so."""
 
 
 def shorten(text: str, characters: int) -> str:
@@ -28,25 +30,43 @@ def shorten(text: str, characters: int) -> str:
 
 
 def shorten_to(text: str, tokens: int, count: Counter) -> str:
-    """Return as much of ``text`` as counts for at most ``tokens``; empty if none does."""
+    """Return as much of ``text`` as counts for at most ``tokens``; empty if none does.
+
+    With more tokens no less of it is left.
+    """
     if tokens <= 0:
         return ""
     if len(text) <= tokens * CHARACTERS_PER_TOKEN_MAX and count(text) <= tokens:
         return text
-    low, high, found = 0, min(len(text), tokens * CHARACTERS_PER_TOKEN_MAX), ""
+    if tokens >= MARKED_TOKENS_MIN:
+        characters = _marked(text, tokens, count)
+        return shorten(text, characters) if characters else _beginning(text, tokens, count)
+    # A marker would be the most of it. Without one more would be left than with a few tokens more
+    # and a marker, if nothing held it back.
+    most = _marked(text, MARKED_TOKENS_MIN, count)
+    return _beginning(text, tokens, count)[: most or None]
+
+
+def _marked(text: str, tokens: int, count: Counter) -> int:
+    """Return how many characters are left with a marker in their midst; 0 if there is no room."""
+    low, high = 0, min(len(text), tokens * CHARACTERS_PER_TOKEN_MAX)
     while low < high:
         middle = (low + high + 1) // 2
-        tried = shorten(text, middle)
-        if count(tried) <= tokens:
-            low, found = middle, tried
+        if count(shorten(text, middle)) <= tokens:
+            low = middle
         else:
             high = middle - 1
-    return found or _beginning(text, tokens, count)
+    # Halves are cut, so an odd one is not shown.
+    return low // 2 * 2
 
 
 def _beginning(text: str, tokens: int, count: Counter) -> str:
     """Return the start of ``text``, where there is no room for a marker."""
-    end = min(len(text), tokens * CHARACTERS_PER_TOKEN_MAX)
-    while end and count(text[:end]) > tokens:
-        end //= 2
-    return text[:end]
+    low, high = 0, min(len(text), tokens * CHARACTERS_PER_TOKEN_MAX)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(text[:middle]) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]
