@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treering.capture.secrets import Guard
+    from treering.context.summaries import Summariser
     from treering.ledger.drafts import GuardMode
     from treering.ledger.ports import EventStore
     from treering.memory.ports import Embedder
@@ -48,6 +49,7 @@ def open(  # noqa: A001  (the public door is treering.open)
     sinks: Sequence[Sink] = (),
     synthetic: SyntheticPolicy | None = None,
     embedder: Embedder | str | None = None,
+    summariser: Summariser | None = None,
 ) -> Ledger:
     """Open the ledger at ``location``, which is made if it is not there.
 
@@ -63,6 +65,10 @@ def open(  # noqa: A001  (the public door is treering.open)
     the table that comes with the package, is used where neither it nor ``TREERING_EMBEDDER`` names
     another (``"minilm"``, ``"endpoint:<model>@<url>"``, ``"off"``, or an object of yours).
 
+    ``summariser`` writes the summaries of compactions and the episodes of sessions that are closed,
+    swept or pruned, wherever nobody names another: a function of messages, the summary before them
+    and a number of tokens. Where it fails, they are told without a model.
+
     Runs of processes that are gone are closed; ``sinks`` and ``synthetic``, as of
     ``Ledger.spine``, have their say in that if they are given here.
     """
@@ -74,6 +80,11 @@ def open(  # noqa: A001  (the public door is treering.open)
     ):
         if value not in allowed:
             raise InvalidInput(f"invalid {name}: {value}", hint=f"use {' or '.join(allowed)}")
+    if summariser is not None and not callable(summariser):
+        raise InvalidInput(
+            f"summariser is a {type(summariser).__name__}",
+            hint="give a function of messages, a summary and a number of tokens",
+        )
     store = _store(path, durability, mode, partial(keys_folder, keys))
     drafter = Drafter(guard=_guard, mode=guard, clock=now_ms, seals=store.vault.seals)
     ledger = Ledger(
@@ -81,6 +92,7 @@ def open(  # noqa: A001  (the public door is treering.open)
         drafter=drafter,
         clock=now_ms,
         embedder=lru_cache(maxsize=1)(partial(_embedder, embedder)),
+        summariser=summariser,
     )
     try:
         ledger.spine(sinks, synthetic=synthetic)

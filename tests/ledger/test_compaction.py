@@ -303,7 +303,7 @@ def test_a_summariser_of_ones_own_is_given_what_is_told_and_what_was(session: Se
     assert (first, none) == (["question 1?", "answer 1!", "question 2?", "answer 2!"], None)
     assert second == ["question 3?", "answer 3!", "question 4?", "answer 4!"]
     assert (earlier, tokens) == ("the first part", 2_000)
-    assert texts(session)[0] == "<summary>\nall of it\n</summary>"
+    assert texts(session)[0] == "<summary>\nthe first part\n\nall of it\n</summary>"
     assert [told["by"] for told in compacted(session)] == ["scribe", "scribe"]
 
 

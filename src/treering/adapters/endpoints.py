@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.adapters.chats import ChatAnswer, Used
-from treering.context.transcripts import SUMMARY_PROMPT, transcript
+from treering.context.transcripts import KEPT, SUMMARY_PROMPT, transcript
 from treering.embedders.posting import Endpoint
 from treering.model.parts import UsageReported
 
@@ -58,7 +58,7 @@ class EndpointSummariser:
         self.usage = None
         told = transcript(messages, self._characters_max)
         if earlier:
-            told = f"[summary of what went before]: {earlier}\n{told}"
+            told = f"{KEPT} {earlier}\n\n{told}"
         answer = self._endpoint.ask(
             {
                 "model": self.name,

@@ -28,7 +28,7 @@ keys, capitals and base64 cost, and far over for other scripts, so these have we
 
 Other scripts are counted by their characters, with a weight for each block of them: with the margin
 it is enough for each of 80 scripts and sorts of symbols, and 12 % too much for ordinary sentences
-in 39 languages. Other models count otherwise: ``calibration`` learns by how much from their reports.
+in 39 languages. Other models count otherwise: ``calibration`` learns it from their reports.
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ SUMMARY_PROMPT: Final = (
 )
 """What a model is told to do with a transcript."""
 
+KEPT: Final = "[summary of what went before; it is kept, so do not repeat it]:"
+"""How a model is shown the summary that its own will stand behind."""
+
 ENTRY_CHARS_MIN: Final = 200
 """Entries are not cut shorter than this; rather, those in the middle are left out."""
 

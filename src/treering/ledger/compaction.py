@@ -12,6 +12,7 @@ from treering.context.fitting import summary_message, with_outputs
 from treering.context.pairing import pair
 from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten_to
 from treering.context.summaries import Summariser, summarise
+from treering.context.tokens import estimate
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.turnings import redoable
 from treering.ledger.windows import read_window
@@ -36,6 +37,8 @@ GAIN_MIN: Final = 0.9
 """A compaction is not worth its events that leaves more than this part of the tokens."""
 KEEP_MESSAGES: Final = 20
 """Messages that stay as they are."""
+BREAK_TOKENS: Final = 2
+"""What the blank line between two summaries costs."""
 COMPACTION_TOKENS_MAX: Final = 2_000
 """The longest summary that a compaction puts in the place of messages."""
 WINDOW_EVENTS_MAX: Final = 50_000
@@ -216,12 +219,30 @@ def _told(
     if summariser is not None:
         try:
             name = shorten(str(getattr(summariser, "name", None) or "model"))
-            text = summariser(messages, earlier, tokens)
+            room = _room(earlier, tokens)
+            text = summariser(messages, earlier, room)
             if isinstance(text, str) and text.strip():
                 canonical([name, text], "the summary")
-                return shorten_to(text.strip(), tokens, Budget().count), name, None
+                return (
+                    _behind(earlier, shorten_to(text.strip(), room, estimate), tokens),
+                    name,
+                    None,
+                )
             failure = {"class": "ValueError", "message": "the summariser gave no text"}
         except Exception as error:  # noqa: BLE001 - a compaction needs no model, and none may stop it.
             failure = describe(error)
     found = summarise(messages, earlier=earlier, limit=tokens, count=Budget().count)
     return found.text, "structure", failure
+
+
+def _room(earlier: str | None, tokens: int) -> int:
+    """Return how many of ``tokens`` are for what is told now: what is left, or half of them."""
+    return tokens if not earlier else max(tokens - estimate(earlier) - BREAK_TOKENS, tokens // 2)
+
+
+def _behind(earlier: str | None, text: str, tokens: int) -> str:
+    """Return a summary behind the one before it, which is cut where there is no room for both."""
+    if not earlier:
+        return text
+    kept = shorten_to(earlier, tokens - estimate(text) - BREAK_TOKENS, estimate).strip()
+    return f"{kept}\n\n{text}" if kept else text

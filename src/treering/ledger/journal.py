@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from treering.context.summaries import Summariser
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import Clock, EventStore
     from treering.model.events import Event, Header, NewEvent
@@ -24,10 +25,18 @@ if TYPE_CHECKING:
 class LedgerJournal:
     """Keeps what the spine carries in a store."""
 
-    def __init__(self, store: EventStore, drafter: Drafter, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: EventStore,
+        drafter: Drafter,
+        clock: Clock,
+        summariser: Summariser | None = None,
+    ) -> None:
         self._store = store
         self._drafter = drafter
         self._clock = clock
+        self.summariser = summariser
+        """What writes summaries and episodes where nobody names another."""
 
     def append(
         self,

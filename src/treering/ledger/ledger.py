@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
+    from treering.context.summaries import Summariser
     from treering.ledger.drafts import Drafter
     from treering.ledger.erasure import Replacement
     from treering.ledger.families import Family
@@ -94,9 +95,10 @@ class Ledger(Archive):
         drafter: Drafter,
         clock: Clock,
         embedder: Callable[[], Embedder | None] = lambda: None,
+        summariser: Summariser | None = None,
     ) -> None:
         clock = possible_clock(clock)
-        self._journal = LedgerJournal(store, drafter, clock)
+        self._journal = LedgerJournal(store, drafter, clock, summariser)
         self._kernel = Kernel(self._journal)
         recorder = LedgerRecorder(store, self._kernel, self._journal, drafter)
         remembering = Remembering(store, recorder, embedder, new_id)

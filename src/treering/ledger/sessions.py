@@ -154,7 +154,7 @@ class Session(Handle):
         self.open()
         header, stands = told_and_closed(
             self._lineage,
-            self._episode,
+            lambda: self._episode(self._journal.summariser),
             closing,
             expected_seq=expected_seq,
             append=self._append_behind,
@@ -273,8 +273,9 @@ class Session(Handle):
         """Have older messages told in a summary from now on; None if there is too little.
 
         The last ``keep`` messages stay as they are. With ``max_tokens`` it happens only above 0.8
-        of it. ``summariser`` writes the summary; the built-in one needs no model. What is undone
-        or erased while it writes is in no summary: then there is none, either.
+        of it. ``summariser`` writes the summary, or the one that the ledger was opened with; the
+        built-in one needs no model. A summary stands behind the one before it. What is undone or
+        erased while it writes is in no summary: then there is none, either.
         """
         read, begun = standing(self._lineage), time.monotonic()
         found = compact(
@@ -282,7 +283,7 @@ class Session(Handle):
             self._kernel.results.policy,
             max_tokens=None if max_tokens is None else check_count(max_tokens, "max_tokens"),
             keep=check_count(keep, "keep"),
-            summariser=summariser,
+            summariser=summariser or self._journal.summariser,
             below_seq=min((run.first_seq for run in self._open_runs()), default=None),
         )
         if found is None:
@@ -316,7 +317,9 @@ class Session(Handle):
         """
         return told(
             self._lineage,
-            lambda look: self._episode(summariser if look < ASKS_MAX else None),
+            lambda look: self._episode(
+                (summariser or self._journal.summariser) if look < ASKS_MAX else None
+            ),
             expected_seq=expected_seq,
             append=self._append_behind,
             redact=self._redact,
