@@ -56,6 +56,18 @@ def result(call_id: str, content: Any = "seen", **fields: Any) -> Any:
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}
 
 
+THOUGHT: Final = {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
+REASONING: Final = {"type": "reasoning", "summary": [], "encrypted_content": "c2VhbGVk"}
+
+
+def picture(mime: str = "image/png", data: str = "aGk=") -> Any:
+    return {"type": "image", "source": {"type": "base64", "media_type": mime, "data": data}}
+
+
+def chat_picture(url: str) -> Any:
+    return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+
+
 def parts(role: str, *content: Any) -> Any:
     return {"role": role, "parts": list(content)}
 
@@ -120,7 +132,7 @@ ILLEGAL: Final[dict[str, list[tuple[str, Any]]]] = {
     "openai-chat": [
         ("empty", []),
         ("nothing but a system message", [{"role": "system", "content": "be kind"}]),
-        ("role 'system'", [USER, {"role": "system", "content": "be kind"}]),
+        ("role 'narrator'", [USER, {"role": "narrator", "content": "it rains"}]),
         ("role 'model'", [{"role": "model", "content": "hi"}]),
         ("blank", [{"role": "system", "content": " "}, USER]),
         ("blank", [{"role": "user", "content": "\n"}]),
@@ -315,3 +327,67 @@ def test_a_system_text_out_of_place_is_refused(
 def test_what_the_sdk_has_no_type_for_is_refused(dialect: str, request_: dict[str, Any]) -> None:
     with pytest.raises((AssertionError, TypeError, ValueError)):
         check_types(dialect, request_)
+
+
+LATELY: Final[list[tuple[str, str, dict[str, Any]]]] = [
+    (
+        "anthropic",
+        "begin with its thoughts",
+        {"messages": [blocks("user", text()), blocks("assistant", text(), THOUGHT, text())]},
+    ),
+    (
+        "anthropic",
+        "ends with a thought",
+        {"messages": [blocks("user", text()), blocks("assistant", THOUGHT)]},
+    ),
+    (
+        "anthropic",
+        "blank",
+        {
+            "messages": [
+                blocks("user", text()),
+                blocks("assistant", {**THOUGHT, "signature": ""}, text()),
+            ]
+        },
+    ),
+    ("anthropic", "image/bmp", {"messages": [blocks("user", picture("image/bmp"))]}),
+    ("anthropic", "empty file", {"messages": [blocks("user", picture(data=""))]}),
+    ("openai-chat", "not taken", {"messages": [chat_picture("http://a.example/b.png")]}),
+    ("openai-chat", "not taken", {"messages": [chat_picture("data:image/tiff;base64,aGk=")]}),
+    ("openai-responses", "not followed", {"input": [item("user"), REASONING]}),
+    ("openai-responses", "not followed", {"input": [REASONING, item("user")]}),
+    (
+        "gemini",
+        "the user signs",
+        {"contents": [parts("user", {"text": "hi", "thought_signature": b"signed"})]},
+    ),
+    (
+        "gemini",
+        "no bytes",
+        {"contents": [parts("user", {"inline_data": {"mime_type": "image/png", "data": "aGk="}})]},
+    ),
+    (
+        "anthropic",
+        "twice",
+        {
+            "messages": [blocks("user", text())],
+            "tools": [{"name": "a", "input_schema": {"type": "object"}}] * 2,
+        },
+    ),
+    (
+        "openai-chat",
+        "something else",
+        {
+            "messages": [USER],
+            "tools": [{"type": "function", "function": {"name": "a", "parameters": {}}}],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("dialect", "reason", "request_"), LATELY)
+def test_thoughts_files_and_tools_out_of_place_are_refused(
+    dialect: str, reason: str, request_: dict[str, Any]
+) -> None:
+    with pytest.raises(AssertionError, match=reason):
+        check_legal(dialect, request_)

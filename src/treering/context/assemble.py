@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,9 +18,11 @@ from treering.context.dialects import (
     spoken,
 )
 from treering.context.fitting import Earlier, fit
+from treering.context.items import acts_in, distinct, messages_of
 from treering.context.pairing import pair
 from treering.context.shortening import shorten_to
 from treering.context.summaries import summarise
+from treering.context.texts import text_of
 from treering.context.thoughts import thoughts_of, with_thoughts
 from treering.context.tokens import counter_name, estimate
 from treering.errors import InvalidInput
@@ -30,6 +31,8 @@ from treering.model.events import Event
 from treering.model.messages import AssistantMessage, ModelMessage, Repair, UserMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treering.model.tools import SyntheticPolicy
 
 MESSAGES_SHARE: Final = 4
@@ -141,7 +144,9 @@ def assemble(
     declared, unspoken = spoken(read_tools(tools) if tools else [], dialect)
     needed = 0 if not declared else budget.count(encode(declare(declared, dialect)).decode())
     room = None if budget.room is None else max(budget.room - needed, 0)
-    system, added, fixed, repairs = _fixed(system, contributions, budget, room)
+    priced, unadded = _priced(contributions, dialect, model)
+    system, added, fixed, repairs = _fixed(system, priced, budget, room)
+    repairs += unadded
     repairs += [
         Repair(code="left_out_tool", detail=f"{tool.name}: {dialect} does not take it")
         for tool in unspoken
@@ -203,45 +208,41 @@ def assemble(
 def contribution(name: str, given: Any, memory_ids: Sequence[str] = ()) -> Contribution:
     """Return what a contributor gave, as one contribution. Raises InvalidInput.
 
-    It may be a text, or a list of texts and of ``{"role": …, "content": …}``.
+    It may be a text, an item of a talk in the shape of any provider, or a list of these.
     """
     if given is None:
         return Contribution(name=name)
     ids = [str(one) for one in memory_ids]
     canonical([name, *ids], f"what contributor {name} is made of")
     items = given if isinstance(given, list | tuple) else [given]
-    system: list[str] = []
-    messages: list[ModelMessage] = []
-    for item in items:
-        role, text = _role_and_text(name, item)
-        canonical(text, f"what contributor {name} gave")
-        if not text.strip():
-            continue
-        if role == "system":
-            system.append(text)
-        elif role == "assistant":
-            messages.append(AssistantMessage(text=text, seq=0))
-        else:
-            messages.append(UserMessage(text=text, seq=0))
+    canonical(list(items), f"what contributor {name} gave")
+    try:
+        acts = [act for item in items for act in acts_in(item)]
+        messages = messages_of(acts)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"contributor {name} gave something that is no message", hint=error.hint
+        ) from error
+    system = [text_of(act.content) for act in acts if act.sort == "system"]
     return Contribution(
         name=name,
-        system="\n\n".join(system),
+        system="\n\n".join(text for text in system if text.strip()),
         messages=tuple(messages),
         memory_ids=tuple(ids),
     )
 
 
-def _role_and_text(name: str, item: Any) -> tuple[str, str]:
-    if isinstance(item, str):
-        return "user", item
-    if isinstance(item, Mapping):
-        role, content = item.get("role", "user"), item.get("content")
-        if isinstance(content, str) and role in {"system", "developer", "user", "assistant"}:
-            return "system" if role == "developer" else role, content
-    raise InvalidInput(
-        f"contributor {name} gave something that is no message",
-        hint='return texts, or {"role": "user", "content": "…"}',
-    )
+def _priced(
+    contributions: Sequence[Contribution], dialect: Dialect, model: str | None
+) -> tuple[list[Contribution], list[Repair]]:
+    """Return contributions with what ``dialect`` takes of their pictures and files."""
+    found: list[Contribution] = []
+    repairs: list[Repair] = []
+    for one in contributions:
+        messages, left = with_media(one.messages, dialect, model)
+        repairs += left
+        found.append(msgspec.structs.replace(one, messages=tuple(messages)))
+    return found, repairs
 
 
 def _fixed(
@@ -295,7 +296,10 @@ def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> Earlier
 
 def _placed(messages: Sequence[ModelMessage], added: Sequence[Contribution]) -> list[ModelMessage]:
     """Return the messages with contributions in front of what the user said last."""
-    extra = [message for one in added for message in one.messages]
+    used = {
+        call.call_id for one in messages if isinstance(one, AssistantMessage) for call in one.calls
+    }
+    extra = distinct([message for one in added for message in one.messages], used)
     place = len(messages)
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]

@@ -50,7 +50,7 @@ def marked_in(event: Event) -> str:
     payload = event.payload if isinstance(event.payload, dict) else {}
     told = payload.get("content")
     told = payload.get("title") if told is None else told
-    return event.summary if told is None else _text(told)
+    return event.summary if told is None else text_of(told)
 
 
 def role_in(event: Event) -> str | None:
@@ -121,7 +121,7 @@ def output_in(event: Event) -> str:
     """Return what a tool gave, as text; files in it are left to ``shown_in``."""
     given = _output(event)
     rest, media = separated(given)
-    return "" if media and not rest else _text(rest)
+    return "" if media and not rest else text_of(rest)
 
 
 def _output(event: Event) -> Any:
@@ -142,10 +142,10 @@ def _words(said: Any) -> str:
         return said
     rest, media = separated(said)
     # A list of no parts says nothing; as the output of a tool it would be an answer.
-    return "" if rest == [] or (media and not rest) else _text(rest)
+    return "" if rest == [] or (media and not rest) else text_of(rest)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Return a value as text: the texts of its parts, if it has such, else JSON."""
     if isinstance(value, str):
         return value
@@ -169,7 +169,7 @@ def _error(value: Any) -> str:
     if isinstance(value, dict) and isinstance(value.get("message"), str):
         sort = value.get("class")
         return f"{sort}: {value['message']}" if isinstance(sort, str) else str(value["message"])
-    return _text(value)
+    return text_of(value)
 
 
 def _parsed(text: str) -> Any:

@@ -43,7 +43,7 @@ class Contributor(Protocol):
         """Return the name that it is reported under."""
 
     def extend(self, working: Working) -> Any:
-        """Return texts, or ``{"role": …, "content": …}``, for this call alone."""
+        """Return texts, or items in any provider's shape, for this call alone."""
 
 
 class Working:
