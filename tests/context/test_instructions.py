@@ -148,7 +148,7 @@ def test_a_message_of_another_role_is_left_out_and_reported(ledger: Ledger) -> N
         turn.user("Tide?")
         turn.emit("ops.observation", {"record": "message", **message("narrator", "It rains.")})
 
-    assert left_out(session) == ["a message of role narrator"]
+    assert left_out(session) == ["a message of role narrator; the agent's program wrote it"]
 
 
 def test_a_message_that_was_undone_is_not_reported(ledger: Ledger) -> None:

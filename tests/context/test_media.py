@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from builders import HERE
+from context.histories import Listed, event, in_order
 from context.legality import check_legal
 from context.provider_types import check_types
 from treering.context import attachments
-from treering.context.attachments import tokens_of
+from treering.context.attachments import room_of, tokens_of
 from treering.context.dialects import DIALECTS
+from treering.ledger.windows import read_window
 from treering.model.media import Media
 
 if TYPE_CHECKING:
@@ -291,3 +293,25 @@ def test_what_the_model_drew_is_told(session: Session) -> None:
 
     assert "Done.\n[image not shown" in context.messages[1]["content"][0]["text"]
     assert left_out(context) == ["image/png: the model's own"]
+
+
+def test_no_more_pictures_are_read_than_could_be_shown() -> None:
+    large = {**SHAPES["mcp"], "data": b64(png(1_000, 1_000))}
+    said = {"text": "And this?", "attachments": [large]}
+    events = in_order(*(event("conversation.user", said) for _ in range(200)))
+    lineage: Any = Listed(events, page=2)
+
+    window = read_window(
+        lineage, tokens=4_000, media_tokens=lambda media: room_of(media, "anthropic", None)
+    )
+
+    assert 3 <= len(window.events) <= 6
+
+
+def test_a_turn_with_pictures_is_made_again_exactly(session: Session) -> None:
+    for _ in range(8):
+        with session.turn() as turn:
+            turn.user("And this?", attachments=[{**SHAPES["mcp"], "data": b64(png(900, 900))}])
+            turn.context(3_000, dialect="anthropic")
+
+    assert all(shown.exact for shown in session.shown(last=8))

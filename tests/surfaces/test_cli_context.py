@@ -510,3 +510,18 @@ def test_a_ledger_on_a_server_is_looked_at_and_turned_back(
     outcomes = [cli.bare("--db", url, *command, *IN) for command in commands]
 
     assert [(one.status, one.err) for one in outcomes] == [(0, "")] * len(commands)
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+def test_pictures_and_thoughts_are_told_by_what_they_are(cli: CommandLine, dialect: str) -> None:
+    data = "iVBORw0KGgo" + "A" * 89
+    with treering.open(cli.database) as ledger, session_of(ledger).turn() as turn:
+        turn.user("What is it?", attachments=[{"type": "image", "data": data}])
+        turn.thinking("Hm.", signature="c2lnbmVk")
+        turn.tools.started("shoot", {}, call_id="c1").finish([{"type": "image", "data": data}])
+
+    outcome = cli("context", "build-1", *IN, "--max-tokens", "8000", "--dialect", dialect)
+
+    assert outcome.out.count("[image/png, 75 bytes]") == 2
+    assert data not in outcome.out
+    assert ("thinking  Hm." in outcome.out) == (dialect == "anthropic")

@@ -57,6 +57,8 @@ FILE_BYTES_MAX: Final[dict[str, int]] = {"anthropic": 3_750_000}
 """Bytes of one picture."""
 COUNT_MAX: Final[dict[str, int]] = {"anthropic": 100, "openai-chat": 500, "openai-responses": 500}
 """Pictures in one request."""
+PLACEHOLDER_TOKENS: Final = 10
+"""A placeholder costs no less."""
 UNKNOWN_SIZE: Final = (1_568, 1_568)
 """What a picture is taken for whose size is not known."""
 
@@ -74,6 +76,13 @@ def with_media(
     # The newest first: what there is no room for is what is oldest.
     found = [choice.message(message) for message in reversed(messages)]
     return found[::-1], choice.repairs[::-1]
+
+
+def room_of(media: Media, dialect: Dialect, model: str | None) -> int:
+    """Return the tokens that something takes in a context, as itself or as a placeholder."""
+    if _Choice(dialect, model).refuses(media):
+        return PLACEHOLDER_TOKENS
+    return tokens_of(media, dialect, model or "")
 
 
 def without_media(message: ModelMessage) -> ModelMessage:
@@ -128,7 +137,7 @@ class _Choice:
         kept: list[Media] = []
         left: list[Media] = []
         for one in reversed(media):
-            why = self._refused(one)
+            why = self.refuses(one)
             if why is None:
                 tokens = tokens_of(one, self._dialect, self._model)
                 kept.append(msgspec.structs.replace(one, tokens=tokens))
@@ -142,7 +151,7 @@ class _Choice:
                 )
         return tuple(kept[::-1]), left[::-1]
 
-    def _refused(self, media: Media) -> str | None:
+    def refuses(self, media: Media) -> str | None:
         """Return why the provider would not take something; None if it does."""
         dialect = self._dialect
         if media.url is not None:

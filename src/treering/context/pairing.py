@@ -177,7 +177,8 @@ class _Pairing:
         elif (role := role_in(event)) is None:
             return
         elif role not in INSTRUCTIONS:
-            self._note("left_out_message", event, f"a message of role {role}")
+            detail = f"a message of role {role}; the agent's program wrote it"
+            self._note("left_out_message", event, detail)
         elif not (text := instruction_in(event)).strip():
             self._note("empty_message", event)
         else:

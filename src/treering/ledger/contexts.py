@@ -12,6 +12,7 @@ from treering.context.assemble import (
     assemble,
     contribution,
 )
+from treering.context.attachments import room_of
 from treering.context.budgets import Budget
 from treering.context.dialects import Dialect, check_dialect
 from treering.context.exact import exact_counter
@@ -131,7 +132,13 @@ class Contexts:
         if prepended:
             contributions.append(contribution("gates", prepended))
         # A contributor may have written: the window is read behind it.
-        window = read_window(self._lineage, tokens=limit, run_id=run_id, model=model)
+        window = read_window(
+            self._lineage,
+            tokens=limit,
+            run_id=run_id,
+            model=model,
+            media_tokens=lambda media: room_of(media, spelling, model),
+        )
         context = assemble(
             window,
             dialect=spelling,
@@ -150,18 +157,23 @@ class Contexts:
         """Return what a model was shown, as the event of its assembly tells it."""
         asked = _asked(event)
         before_seq = event.seq if asked.until_seq is None else asked.until_seq + 1
+        spelling, model = check_dialect(asked.dialect), _model_of(event)
         window = read_window(
-            self._lineage, tokens=asked.limit, run_id=event.run_id, before_seq=before_seq
+            self._lineage,
+            tokens=asked.limit,
+            run_id=event.run_id,
+            before_seq=before_seq,
+            media_tokens=lambda media: room_of(media, spelling, model),
         )
         context = assemble(
             msgspec.structs.replace(window, ratio=asked.ratio),
-            dialect=check_dialect(asked.dialect),
+            dialect=spelling,
             max_tokens=asked.max_tokens,
             reserve_output_tokens=asked.reserve_output_tokens,
             policy=self._policy(),
             budget=_budget_of(asked),
             fixed_tokens=asked.fixed_tokens,
-            model=_model_of(event),
+            model=model,
         )
         return Shown(
             event_id=event.event_id,

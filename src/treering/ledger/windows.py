@@ -26,8 +26,11 @@ from treering.model.codec import encode
 from treering.model.parts import ContextAssembled, UsageReported, safe_part
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treering.ledger.lineage import Lineage
     from treering.model.events import Event
+    from treering.model.media import Media
 
 WHOLE_KINDS: Final = MESSAGE_KINDS | {"session.undone", "session.redone"}
 """What is read of the whole past: messages, and what hides them."""
@@ -47,6 +50,8 @@ FRAME_CHARACTERS: Final = MESSAGE_TOKENS * CHARACTERS_PER_TOKEN
 """What an event counts for beside its words: none is shown for less."""
 Past = Literal["shown", "whole"]
 """What a model is shown begins at the last compaction; the whole past, at the beginning."""
+_SHOWING: Final = frozenset({"conversation.user", "tool.result"})
+"""What pictures and files go with."""
 PAGE_FIRST: Final = 64
 PAGE_LAST: Final = 1_000
 
@@ -61,15 +66,17 @@ def read_window(
     after_seq: int = 0,
     past: Past = "shown",
     model: str | None = None,
+    media_tokens: Callable[[Media], int] = lambda _: 0,
 ) -> Window:
     """Return what counts before ``before_seq``: enough for ``tokens``, or about so many ``events``.
 
     It goes back to the last compaction at most, unless the ``whole`` past is asked for. ``run_id``
     is the run that asks. Nothing up to ``after_seq`` is read. The ratio is that of ``model``, else
-    of the one that reported last.
+    of the one that reported last. ``media_tokens`` says what a picture or a file takes of
+    ``tokens``, so that no more of these are read than could be shown.
     """
     wanted = None if tokens is None else tokens * CHARACTERS_PER_TOKEN + SPARE_CHARACTERS
-    reading = _Reading(wanted, events, past)
+    reading = _Reading(wanted, events, past, media_tokens)
     reading.floor = after_seq
     kinds = WHOLE_KINDS if past == "whole" else SHOWN_KINDS
     # Others may write while it is read, page by page: what they write is not there yet.
@@ -125,10 +132,17 @@ def _opening(
 class _Reading:
     """What was found so far, from the end backwards."""
 
-    def __init__(self, wanted: int | None, wanted_events: int | None, past: Past) -> None:
+    def __init__(
+        self,
+        wanted: int | None,
+        wanted_events: int | None,
+        past: Past,
+        media_tokens: Callable[[Media], int],
+    ) -> None:
         self.hidden = Hidden()
         self.floor = 0
         self._past = past
+        self._media_tokens = media_tokens
         self._wanted = wanted
         """In characters."""
         self._wanted_events = wanted_events
@@ -164,7 +178,7 @@ class _Reading:
             if event.kind in MESSAGE_KINDS:
                 self._events.append(event)
                 if self._wanted is not None:
-                    self._characters += _weight(event)
+                    self._characters += self._weight(event)
             elif event.kind == "context.compacted":
                 self.restart(event)
             elif event.kind in {"context.assembled", "usage.reported"}:
@@ -172,7 +186,13 @@ class _Reading:
             elif is_thought(event) or role_in(event) is not None:
                 self._events.append(event)
                 if self._wanted is not None:
-                    self._characters += _weight(event)
+                    self._characters += self._weight(event)
+
+    def _weight(self, event: Event) -> int:
+        size = _weight(event)
+        if event.kind in _SHOWING:
+            size += CHARACTERS_PER_TOKEN * sum(map(self._media_tokens, shown_in(event)))
+        return size
 
     def window(
         self, *, cut: bool, opening: Event | None, until_seq: int, model: str | None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.model.codec import encode
+from treering.context.media import separated
+from treering.context.texts import text_of
 from treering.surfaces.cli.output import printable
 from treering.surfaces.cli.tables import Column, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
 TEXT_CHARACTERS_MAX: Final = 600
 """A longer text is cut in the middle, unless all of it is asked for."""
@@ -21,6 +23,7 @@ _COLUMNS: Final = (
         "",
         colours={
             "system": "magenta",
+            "thinking": "bright_black",
             "user": "cyan",
             "assistant": "green",
             "call": "yellow",
@@ -104,6 +107,10 @@ def _part(speaker: str, part: Mapping[str, Any]) -> Piece:
         case {"function_response": {"id": call_id, "response": response}}:
             failed = "error" in response
             return _result(call_id, response["error" if failed else "output"], failed=failed)
+        case {"type": "thinking", "thinking": words}:
+            return Piece("thinking", _words(words))
+        case {"type": "redacted_thinking"}:
+            return Piece("thinking", "(sealed)")
         case _:
             return Piece(speaker, _words(part.get("text", part)))
 
@@ -117,4 +124,12 @@ def _result(call_id: str, output: Any, *, failed: bool = False) -> Piece:
 
 
 def _words(value: Any) -> str:
-    return value if isinstance(value, str) else encode(value).decode()
+    """Return a value as text; files in it are told by what they are."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping) and (inner := value.get("inline_data")) is not None:
+        return f"[{inner['mime_type']}, {len(inner['data']):,} bytes]"
+    rest, media = separated(value)
+    told = [f"[{one.mime or one.sort}, {one.url or f'{one.size:,} bytes'}]" for one in media]
+    said = [] if media and not rest else [text_of(rest)]
+    return "\n".join([*said, *told])

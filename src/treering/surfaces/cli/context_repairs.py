@@ -28,6 +28,11 @@ MEANINGS: Final[dict[RepairCode, str]] = {
     "missing_call_id": "a call without an id: it was given one",
     "empty_message": "nothing was said in it: left out",
     "left_out_message": "a message of a log that neither its user nor its model said: left out",
+    "left_out_tool": "a tool that the dialect does not declare: left out",
+    "left_out_attachment": "a picture, file or sound that cannot be shown: a placeholder stands"
+    " for it",
+    "dropped_thinking": "a thought that the model does not take back: left out",
+    "missing_thinking": "a call without a signature: one was put in that says so",
     "erased": "its content was redacted or has expired: a placeholder stands for it",
     "shortened_output": "the output of a tool was cut in the middle",
     "restarted": "all before this checkpoint or interrupt was left out, to fit",
