@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from builders import HERE
 from context.histories import (
     LARGE,
+    PNG,
     Listed,
     Step,
     budgets,
@@ -32,7 +33,7 @@ from context.histories import (
 from context.legality import check_legal
 from context.provider_types import check_types
 from effort import rounds
-from treering.context.assemble import Context, assemble
+from treering.context.assemble import Context, assemble, contribution
 from treering.context.budgets import Budget
 from treering.context.dialects import DIALECTS, Dialect
 from treering.context.exact import exact_counter
@@ -66,6 +67,13 @@ SEALED: Final = frozenset(
     {"data", "signature", "encrypted_content", "thought_signature", "media_type", "mime_type"}
 )
 """What is no text: files, and what providers sealed."""
+TOOL: Final = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object"}}
+ITEMS: Final = [
+    {"type": "function_call", "call_id": "c1", "name": "see", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "a ship"},
+    {"role": "user", "content": [{"type": "image", "data": PNG, "mimeType": "image/png"}]},
+]
+"""What a contributor may add."""
 dialects = st.sampled_from(DIALECTS)
 
 
@@ -77,6 +85,9 @@ def context_of(
     reserve: int = 0,
     system: str = "",
     run_id: str | None = None,
+    model: str | None = None,
+    tools: Any = (),
+    given: Any = None,
 ) -> Context:
     limit = None if max_tokens is None else max(max_tokens - reserve, 0)
     lineage: Any = Listed(events)
@@ -87,6 +98,9 @@ def context_of(
         reserve_output_tokens=reserve,
         system=system,
         policy=POLICY,
+        model=model,
+        tools=tools,
+        contributions=[contribution("any", given)],
     )
 
 
@@ -133,6 +147,9 @@ def check(context: Context) -> None:
     reserve=reserves,
     system=systems,
     run_id=st.sampled_from((None, "r1")),
+    model=st.sampled_from((None, "m1", "gemini-3-pro")),
+    tools=st.sampled_from(((), ["look"], [TOOL, "web look", {"google_search": {}}])),
+    given=st.sampled_from((None, "By the way.", ITEMS)),
 )
 def test_every_context_is_legal_and_fits(
     events: list[Event],
@@ -141,6 +158,9 @@ def test_every_context_is_legal_and_fits(
     reserve: int,
     system: str,
     run_id: str | None,
+    model: str | None,
+    tools: Any,
+    given: Any,
 ) -> None:
     context = context_of(
         events,
@@ -149,6 +169,9 @@ def test_every_context_is_legal_and_fits(
         reserve=reserve,
         system=system,
         run_id=run_id,
+        model=model,
+        tools=tools,
+        given=given,
     )
 
     check(context)
