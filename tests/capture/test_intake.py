@@ -27,6 +27,7 @@ from capture.intake_logs import (
 )
 from formats.logs import pi
 from formats.logs.claude_code import BEGUN, SESSION
+from formats.logs.strangers import STRANGERS
 from treering.app import import_logs
 from treering.errors import InvalidInput, InvalidScope
 from treering.model.intakes import FAULTS_MAX
@@ -137,9 +138,38 @@ def test_a_file_that_is_no_log_is_refused_and_the_others_are_taken(tmp_path: Pat
 
     check_sums(receipt)
     refused = {one.file: one.reason for one in receipt.sources if one.state == "refused"}
-    assert refused[str(folder / "shopping.json")] == "it is no log that Treering knows"
+    assert refused[str(folder / "shopping.json")] == (
+        'not a log Treering can read; its first line: {"milk": 2}'
+    )
     assert refused[str(folder / "empty.jsonl")] == "there is nothing to read in it"
     assert (receipt.files, receipt.files_refused, receipt.imported) == (4, 3, 2)
+
+
+@pytest.mark.parametrize("agent", STRANGERS)
+def test_a_log_of_an_unknown_agent_is_refused_with_its_first_line(
+    tmp_path: Path, agent: str
+) -> None:
+    path = write(tmp_path / "log.jsonl", STRANGERS[agent])
+
+    with treering.open(tmp_path / "l.db") as ledger:
+        receipt = import_logs(ledger, [path], scope=EVERYWHERE)
+
+    (source,) = receipt.sources
+    first = json.dumps(STRANGERS[agent][0])
+    assert (source.state, receipt.events, receipt.skipped) == ("refused", 0, {})
+    assert str(source.reason).startswith(
+        f"not a log Treering can read; its first line: {first[:60]}"
+    )
+
+
+def test_the_first_line_of_what_is_refused_shows_no_secret(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text("\n\nAPI_KEY=sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCD\n")
+
+    with treering.open(tmp_path / "l.db") as ledger:
+        (source,) = import_logs(ledger, [path], scope=EVERYWHERE).sources
+
+    assert "its first line: API_KEY=[redacted" in str(source.reason)
 
 
 def test_what_is_not_there_and_a_scope_that_is_none_are_refused_at_once(tmp_path: Path) -> None:

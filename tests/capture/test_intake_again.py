@@ -27,6 +27,7 @@ from capture.intake_logs import (
 )
 from formats.logs import codex, gemini, pi
 from formats.logs.claude_code import SESSION, Log, used
+from formats.logs.strangers import qwen
 from treering.app import import_logs
 from treering.formats.records import read_records
 
@@ -362,6 +363,36 @@ def test_a_bookmark_whose_state_is_not_understood_is_not_trusted(
     receipt = take(here, path)
 
     assert (receipt.sources[0].state, receipt.imported) == ("read", 1)
+
+
+def test_a_log_that_an_earlier_reader_took_in_is_read_again(here: Ledger, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", claude_log("one").lines)
+    take(here, path)
+    notes, name = here.bookmarks(EVERYWHERE), str(path.resolve())
+    earlier = {at: value for at, value in notes.find(name).items() if at != "version"}
+    notes.keep(name, earlier)
+
+    receipt = take(here, path)
+
+    assert (receipt.sources[0].state, receipt.duplicates) == ("read", 2)
+    assert take(here, path).files_unchanged == 1
+
+
+def test_a_log_that_an_earlier_version_took_for_another_is_not_read_on(
+    here: Ledger, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a.jsonl", qwen())
+    claude = write(tmp_path / "b.jsonl", claude_log("one").lines)
+    take(here, claude)
+    notes = here.bookmarks(EVERYWHERE)
+    found, status = notes.find(str(claude.resolve())), path.stat()
+    wrong = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
+    notes.keep(str(path.resolve()), {**found, **wrong, "version": 1})
+
+    receipt = take(here, path)
+
+    assert receipt.files_refused == 1
+    assert "not a log Treering can read" in str(receipt.sources[0].reason)
 
 
 def test_a_session_that_was_opened_and_no_more_is_still_marked_as_imported(

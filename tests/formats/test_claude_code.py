@@ -28,7 +28,7 @@ from treering.formats.claude_code import (
     NAME,
     READER,
     ClaudeCodeReader,
-    recognises,
+    score,
 )
 from treering.formats.claude_code.past import STATE_BYTES_MAX
 from treering.formats.telling import Record
@@ -539,7 +539,7 @@ def test_an_export_in_one_piece_is_read_line_by_line() -> None:
     [outcome] = outcomes_of(whole)
 
     assert outcome.events == told_by(log)
-    assert recognises([{"loglines": log.lines}])
+    assert score([{"loglines": log.lines}])
 
 
 def test_pretty_printed_lines_are_read_like_others() -> None:
@@ -556,10 +556,10 @@ def test_its_own_logs_are_recognised_and_others_are_not() -> None:
     pi = {"type": "message", "id": "1", "message": {"role": "user", "content": "hello"}}
     gemini = {"id": "1", "type": "user", "content": "hello"}
 
-    assert recognises(a_conversation().lines)
-    assert recognises([{"type": "summary", "summary": "A lamp", "leafUuid": uuid_of(1)}])
+    assert score(a_conversation().lines)
+    assert score([{"type": "summary", "summary": "A lamp", "leafUuid": uuid_of(1)}])
     others: list[Any] = [[codex], [pi], [gemini], [[1, 2]], ["text"], [{}], []]
-    assert not any(recognises(values) for values in others)
+    assert not any(score(values) for values in others)
 
 
 def test_the_module_is_a_format() -> None:
@@ -658,3 +658,34 @@ def test_what_messages_used_can_be_added_up() -> None:
         "cache_creation_tokens": 30,
         "total_tokens": 245,
     }
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "error",
+        ["error"],
+        {"role": "user", "parts": [{"text": "hello"}]},
+        {"role": "user", "content": {"text": "hello"}},
+        {"role": "user", "content": [7]},
+    ],
+)
+@pytest.mark.parametrize("sort", ["user", "assistant"])
+def test_a_message_of_an_unknown_shape_is_kept_whole(sort: str, message: Any) -> None:
+    log = Log()
+    log.line(sort, message=message)
+
+    (event,) = told_by(log)
+
+    assert str(message) in str(event.payload) or "7" in str(event.payload)
+    assert event.key == log.lines[0]["uuid"]
+
+
+@pytest.mark.parametrize("content", ["", " ", [], [{"type": "text", "text": ""}], "(no content)"])
+def test_a_message_without_words_tells_nothing(content: Any) -> None:
+    log = Log()
+    log.line("assistant", message={"role": "assistant", "content": content})
+
+    (outcome,) = outcomes_of(log.content())
+
+    assert (outcome.events, outcome.skipped) == ([], "nothing is said in it")

@@ -31,7 +31,7 @@ from formats.logs.codex import (
     user_item,
 )
 from treering.formats import codex
-from treering.formats.codex import CodexReader, recognises
+from treering.formats.codex import CodexReader, score
 from treering.formats.codex.twins import WINDOW_RECORDS
 from treering.formats.records import read_records
 from treering.model.codec import canonical_content
@@ -252,8 +252,8 @@ def test_rollouts_from_before_the_wrapper_are_read() -> None:
 
     found = told(*old, path=None)
 
-    assert recognises(old[:1])
-    assert recognises(old[2:3])
+    assert score(old[:1])
+    assert score(old[2:3])
     assert {one.session for one in found} == {"old"}
     assert [one.kind for one in found] == [
         *("ops.observation", "ops.observation", "conversation.user"),
@@ -398,11 +398,11 @@ def test_what_is_held_back_or_too_much_cannot_be_gone_on_from() -> None:
     ],
 )
 def test_other_logs_are_not_taken_for_rollouts(values: list[Any]) -> None:
-    assert not recognises(values)
+    assert not score(values)
 
 
 def test_a_rollout_is_recognised_wherever_it_begins() -> None:
-    assert all(recognises([record]) for record in (opened(), *turn("a", "b")))
+    assert all(score([record]) for record in (opened(), *turn("a", "b")))
     assert codex.READER is CodexReader
 
 

@@ -26,7 +26,7 @@ from formats.logs.gemini import (
     whole,
 )
 from treering.formats import gemini
-from treering.formats.gemini import GeminiReader, recognises
+from treering.formats.gemini import GeminiReader, score
 from treering.formats.records import read_records
 from treering.model.codec import canonical_content
 from treering.model.fields import check_name
@@ -448,7 +448,7 @@ def test_what_is_held_back_cannot_be_gone_on_from_and_another_state_is_refused()
     ],
 )
 def test_sessions_are_told_from_other_logs(values: list[Any], is_session: bool) -> None:  # noqa: FBT001
-    assert recognises(values) is is_session
+    assert bool(score(values)) is is_session
     assert gemini.READER is GeminiReader
 
 
@@ -493,3 +493,18 @@ def test_whatever_a_record_holds_it_has_one_outcome_and_can_be_stored(records: l
     for one in events:
         canonical_content(one.summary, one.refs, one.payload)
         check_name(one.key, "key")
+
+
+def test_an_answer_of_the_type_model_is_an_answer() -> None:
+    found = told(HEADER, user("u1", "hello"), {**answer("a1", "Ahoy."), "type": "model"})
+
+    assert [one.kind for one in found if one.kind.startswith("conversation.")] == [
+        "conversation.user",
+        "conversation.assistant",
+    ]
+
+
+def test_a_message_of_an_unknown_shape_is_kept_whole() -> None:
+    found = told(HEADER, {**answer("a1", "x"), "content": 7, "tokens": None})
+
+    assert (found[-1].kind, found[-1].payload["content"]) == ("ops.observation", 7)

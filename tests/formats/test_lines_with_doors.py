@@ -158,8 +158,8 @@ def test_readers_go_on_where_others_stopped(cut: int) -> None:
 def test_each_is_recognised_by_itself_alone() -> None:
     every = (apeira_lines, clawser_lines, pi, tape)
 
-    assert [one for one in every if one.recognises(episodes())] == [apeira_lines]
-    assert [one for one in every if one.recognises(voyage())] == [clawser_lines]
+    assert [one for one in every if one.score(episodes())] == [apeira_lines]
+    assert [one for one in every if one.score(voyage())] == [clawser_lines]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_odd_lines_are_answered_and_can_be_recorded(reader: Any, data: st.DataOb
     lines = data.draw(log())
     found = outcomes(reading, lines)
 
-    assert [one.recognises(lines) for one in MODULES].count(True) <= 1
+    assert sum(bool(one.score(lines)) for one in MODULES) <= 1
     assert len(found) == len(lines)
     for one in found:
         assert bool(one.events) != bool(one.skipped)

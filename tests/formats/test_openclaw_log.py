@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -161,6 +162,30 @@ def test_a_result_that_was_made_up_is_synthetic() -> None:
     assert "error" not in result.payload
 
 
+@pytest.mark.parametrize(
+    ("details", "status"),
+    [
+        ({"status": "error", "error": "no such file"}, "failed"),
+        ({"status": "failed", "exitCode": 1}, "failed"),
+        ({"status": "completed", "exitCode": 127}, "failed"),
+        ({"error": "missing_api_key"}, "failed"),
+        ({"status": "timeout"}, "failed"),
+        ({"status": "completed", "exitCode": 0}, "ok"),
+        ({"status": "running", "exitCode": None}, "ok"),
+        ({"status": "ok", "error": None}, "ok"),
+        ({}, "ok"),
+    ],
+)
+def test_a_result_failed_if_its_tool_says_so(details: dict[str, Any], status: str) -> None:
+    log = [*opening(), answered(2, call("c1")), returned(3, "c1", "no tide", details=details)]
+
+    result = told(OpenClawReader(), log)[-1]
+
+    assert result.refs is not None
+    assert (result.refs["status"], result.payload["status"]) == (status, status)
+    assert ("error" in result.payload) is (status == "failed")
+
+
 @pytest.mark.parametrize("cut", range(7))
 def test_a_reader_goes_on_where_another_stopped(cut: int) -> None:
     log = [*opening(), answered(2, "a"), mirrored(3, "a"), said(4, "b", parent=2), mirrored(5, "a")]
@@ -170,6 +195,6 @@ def test_a_reader_goes_on_where_another_stopped(cut: int) -> None:
 
 def test_it_is_told_from_pi_by_its_marks() -> None:
     for log in (opening(), [*opening()[1:], said(2, "x")], [*voyage(), mirrored(11, "x")]):
-        assert openclaw.recognises(log)
-        assert not pi.recognises(log)
-    assert not openclaw.recognises(voyage())
+        assert openclaw.score(log)
+        assert not pi.score(log)
+    assert not openclaw.score(voyage())

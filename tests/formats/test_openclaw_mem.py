@@ -163,9 +163,9 @@ def test_a_reader_goes_on_where_another_stopped(cut: int) -> None:
 
 def test_only_its_own_lines_and_rows_are_recognised() -> None:
     for log in (LINES, list(map(row, LINES))):
-        assert openclaw_mem.recognises(log)
-        assert not any(other.recognises(log) for other in (pi, tape, apeira_lines))
-    assert not openclaw_mem.recognises([{"type": "conversation.user"}])
+        assert openclaw_mem.score(log)
+        assert not any(other.score(log) for other in (pi, tape, apeira_lines))
+    assert not openclaw_mem.score([{"type": "conversation.user"}])
 
 
 def test_its_database_is_read_as_it_lies(tmp_path: Path) -> None:
@@ -186,5 +186,5 @@ def test_its_database_is_read_as_it_lies(tmp_path: Path) -> None:
 
     rows = list(read_rows(path, TABLE, columns=COLUMNS))
 
-    assert openclaw_mem.recognises(rows)
+    assert openclaw_mem.score(rows)
     assert told(OpenClawMemReader(), rows) == told(OpenClawMemReader(), LINES)

@@ -92,14 +92,14 @@ def test_a_receipt_may_say_what_it_is_by_its_name_alone(
 ) -> None:
     (event,) = told(OpenClawReceiptsReader(), [receipt])
 
-    assert openclaw_receipts.recognises([receipt])
+    assert openclaw_receipts.score([receipt])
     assert (event.kind, event.summary, event.refs) == ("ops.receipt", summary, refs)
     assert event.payload == receipt
 
 
 @pytest.mark.parametrize("kind", ["capture", "autoCaptured", "the autoCapture", "autopilot", 5])
 def test_what_only_sounds_like_a_receipt_is_none(kind: Any) -> None:
-    assert not openclaw_receipts.recognises([{"kind": kind, "ok": True}])
+    assert not openclaw_receipts.score([{"kind": kind, "ok": True}])
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_receipts_are_told_from_other_logs() -> None:
     assert name_of([CRON, CRON]) == name_of([RECALL]) == openclaw_receipts.NAME
     spool = {"schema": openclaw_mem.SPOOL_SCHEMA, "event_id": "e", "type": "ops.alert"}
     assert name_of([spool]) == openclaw_mem.NAME
-    assert not openclaw_receipts.recognises([CRON, {"a": 1}, {"b": 2}])
-    assert not openclaw_receipts.recognises([])
+    assert not openclaw_receipts.score([CRON, {"a": 1}, {"b": 2}])
+    assert not openclaw_receipts.score([])
 
 
 def test_odd_receipts_are_read_without_a_fault() -> None:

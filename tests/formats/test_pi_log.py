@@ -352,11 +352,11 @@ def test_only_its_own_logs_are_recognised() -> None:
     first = oldest(voyage()[1:])
 
     for log in (voyage(), first, voyage()[1:]):
-        assert pi.recognises(log)
+        assert pi.score(log)
         others = (openclaw, openclaw_mem, tape, clawser_lines)
-        assert not any(other.recognises(log) for other in others)
-    assert not pi.recognises([{"type": "user", "message": {"role": "user"}, "uuid": "x"}])
-    assert not pi.recognises([])
+        assert not any(other.score(log) for other in others)
+    assert not pi.score([{"type": "user", "message": {"role": "user"}, "uuid": "x"}])
+    assert not pi.score([])
 
 
 def test_branches_count_in_a_ledger_as_they_do_in_pi(tmp_path: Path) -> None:
@@ -379,3 +379,12 @@ def test_a_call_is_answered_by_the_id_of_either_spelling() -> None:
     log = [answered(1, call("c1")), returned(2, "", "ok", toolUseId="c1")]
 
     assert told(PiReader(), log)[-1].payload["call_id"] == "c1"
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_message_of_an_unknown_shape_is_kept_whole(role: str) -> None:
+    message = {"role": role, "parts": [{"text": "hello"}]}
+
+    (event,) = told(PiReader(), [header(), entry(1, "message", message=message)])
+
+    assert (event.kind, event.payload["parts"]) == ("ops.observation", message["parts"])

@@ -171,7 +171,7 @@ def test_a_reader_goes_on_where_another_stopped(cut: int) -> None:
 
 
 def test_only_tapes_are_recognised() -> None:
-    assert tape.recognises(voyage())
+    assert tape.score(voyage())
     others = (apeira_lines, clawser_lines, openclaw_mem, pi)
-    assert not any(other.recognises(voyage()) for other in others)
-    assert not tape.recognises([{"kind": "message"}])
+    assert not any(other.score(voyage()) for other in others)
+    assert not tape.score([{"kind": "message"}])

@@ -17,7 +17,7 @@ import treering
 from builders import HERE
 from surfaces.talks import IN, LAUNCH, NEIGHBOUR, TOKEN, record_talk
 from treering.capture.secrets import Guard
-from treering.formats.claude_code import ClaudeCodeReader, recognises
+from treering.formats.claude_code import ClaudeCodeReader, score
 from treering.formats.telling import Record
 from treering.surfaces.cli.export import FORMATS
 from treering.surfaces.pages.html_page import WITHHELD
@@ -184,7 +184,7 @@ def test_openai_messages_are_paired_and_leave_out_what_does_not_count(talk: Comm
 def test_a_claude_code_log_is_read_by_its_own_reader(talk: CommandLine) -> None:
     lines = [json.loads(line) for line in exported(talk, "claude-code").out.splitlines()]
 
-    assert recognises(lines)
+    assert score(lines)
     reader = ClaudeCodeReader(None)
     outcomes = [
         outcome

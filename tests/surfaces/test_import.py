@@ -228,7 +228,9 @@ def test_faults_and_files_left_out_are_told_beside_the_output(
     assert done.status == 0
     assert f"{path}, line 3, byte {size}: not JSON" in done.err
     assert "… and 2 more; --json names up to 100" in done.err
-    assert f"{folder / 'b.json'} was left out: it is no log that Treering knows" in done.err
+    assert (
+        f"{folder / 'b.json'} was left out: not a log Treering can read; its first line" in done.err
+    )
     assert "not JSON" not in done.out
     assert "12 in error" in done.out
 

@@ -125,20 +125,22 @@ def _state(
             if bookmark is not None and _is_taken_in(bookmark, source):
                 return "current"
             known = known or bookmark is not None
-    if known:
-        return "grown"
     try:
         found = survey(source, None, is_named=False)
     except (TreeringError, OSError):
         return "unknown"
+    if known:
+        return "grown"
     # Of databases and exports nothing is noted: whether they are taken in cannot be told.
     return "new" if found is not None and found.sort == "log" else "unknown"
 
 
 def _is_taken_in(bookmark: Bookmark, source: Source) -> bool:
     """Whether a log is as it was when it was read; one that was only touched is, too."""
-    if bookmark.is_current(source) or bookmark.size != source.size:
-        return bookmark.is_current(source)
+    if not bookmark.is_up_to_date or bookmark.size != source.size:
+        return False
+    if bookmark.is_current(source):
+        return True
     try:
         with open_source(source.path) as stream:
             return (

@@ -74,9 +74,12 @@ def blocks_of(content: Any) -> list[dict[str, Any]]:
         return [{"type": "text", "text": content}]
     found = content if isinstance(content, list) else []
     return [
-        {"type": "text", "text": block} if isinstance(block, str) else block
+        {"type": "text", "text": block}
+        if isinstance(block, str)
+        else block
+        if isinstance(block, dict)
+        else {"type": "value", "value": block}
         for block in found
-        if isinstance(block, dict | str)
     ]
 
 

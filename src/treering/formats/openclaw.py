@@ -20,7 +20,7 @@ from treering.formats.loose import (
     text_of,
     without_none,
 )
-from treering.formats.pi import PiReader, has_grammar, id_in_name
+from treering.formats.pi import PiReader, family_score, id_in_name
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     channel: str | None = None
 
 
-def recognises(values: Sequence[Any]) -> bool:
-    """Whether these are entries of OpenClaw's."""
-    return has_grammar(values) and has_marks(values)
+def score(values: Sequence[Any]) -> float:
+    """Return how much of a file is entries of OpenClaw's."""
+    return family_score(values) if has_marks(values) else 0.0
 
 
 def has_marks(values: Sequence[Any]) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, storable, time_ms, word
 from treering.formats.telling import Opening, Outcome, Record, Told, of_words
 from treering.model.events import REDACTED, SUMMARY_CHARACTERS_MAX
@@ -39,14 +40,13 @@ _JSON: Final = frozenset({"payload_json", "refs_json"})
 _ENVELOPE: Final = frozenset({*COLUMNS, "schema", "payload", "refs", "rowid", "created_at"})
 
 
-def recognises(values: Sequence[Any]) -> bool:
-    """Whether these are lines of its spool, or rows of its table."""
-    found = [value for value in values if isinstance(value, dict)]
-    ours = [
+def score(values: Sequence[Any]) -> float:
+    """Return how much of a file is lines of its spool, or rows of its table."""
+    found = [fields_of(value) for value in values]
+    return share(
         value.get("schema") == SPOOL_SCHEMA or value.get("schema_version") == ROW_SCHEMA
         for value in found
-    ]
-    return any(ours) and sum(ours) * 2 > len(found)
+    )
 
 
 class OpenClawMemReader:

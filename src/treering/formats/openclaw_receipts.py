@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from treering.formats.grammar import share
 from treering.formats.loose import (
     bounded,
     count,
@@ -48,11 +49,10 @@ _TIMES: Final = ("ts", "ts_ms", "timestamp", "time", "createdAt", "generatedAt")
 _LAST_KEYS_MAX: Final = 200
 
 
-def recognises(values: Sequence[Any]) -> bool:
-    """Whether these are receipts, most of them."""
-    found = [value for value in values if isinstance(value, dict)]
-    ours = sum(_is_cron_run(value) or _receipt_in(value) is not None for value in found)
-    return ours * 2 > len(found)
+def score(values: Sequence[Any]) -> float:
+    """Return how much of a file is receipts."""
+    found = [fields_of(value) for value in values]
+    return share(_is_cron_run(value) or _receipt_in(value) is not None for value in found)
 
 
 def told(record: dict[str, Any]) -> Saying:

@@ -23,8 +23,11 @@ class Format(Protocol):
     READER: Callable[[PurePath | None], Reader]
     """Makes a reader for one file; its path is a hint, for the ids that are in names."""
 
-    def recognises(self, values: Sequence[Any]) -> bool:
-        """Whether the first values of a file are of this format."""
+    def score(self, values: Sequence[Any]) -> float:
+        """Return how sure it is that a file which begins with ``values`` is of this format.
+
+        From 0, which is not at all, to 1; see ``grammar.share``.
+        """
 
 
 FORMATS: Final = (
@@ -39,7 +42,20 @@ FORMATS: Final = (
     "clawser.lines",
     "tape",
 )
-"""Modules of this package, those first that are told apart by more."""
+"""Modules of this package."""
+
+VERSIONS: Final = {
+    "claude-code": 2,
+    "codex": 2,
+    "gemini": 2,
+    "openclaw": 2,
+    "pi": 2,
+}
+"""How well each format is read, by its name; 1 for others.
+
+Raise it when a reader tells more than before, or when a format does not claim any more what it
+claimed: logs that were read by an earlier one are read again from their beginning.
+"""
 
 
 def formats() -> list[Format]:
@@ -53,16 +69,20 @@ def named_format(name: str) -> Format:
 
 
 def find_format(values: Sequence[Any]) -> Format | None:
-    """Return the format of a file that begins with ``values``; None if nobody knows it.
+    """Return the format of a file that begins with ``values``.
 
-    Of a file with other things in it, one value that is known will do.
+    None if no format claims it, or two with equal right: a log that is not read can be read later,
+    one that is read as another agent's is lost in a wrong shape.
     """
-    every = formats()
-    found = next((one for one in every if one.recognises(values)), None)
-    if found is None:
-        singly = ([value] for value in values)
-        found = next((one for few in singly for one in every if one.recognises(few)), None)
-    return found
+    scores = [(one.score(values), one) for one in formats()]
+    best = max(score for score, _ in scores)
+    found = [one for score, one in scores if score == best]
+    return found[0] if best > 0 and len(found) == 1 else None
+
+
+def version_of(name: str | None) -> int:
+    """Return how well the format of that name is read by now."""
+    return VERSIONS.get(name or "", 1)
 
 
 def is_native(values: Sequence[Any]) -> bool:

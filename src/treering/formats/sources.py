@@ -122,11 +122,23 @@ def sniff(path: Path | str) -> list[Any]:
     values: list[Any] = []
     with open_source(path) as stream:
         for record in read_records(cast("BinaryIO", _Beginning(stream, RECORD_BYTES_MAX))):
-            if record.fault is None:
+            # What is empty says nothing, and there may be thousands of them.
+            if record.fault is None and record.value not in ({}, [], "", None):
                 values.append(record.value)
             if len(values) == SNIFFED_MAX or record.end >= SNIFFED_BYTES_MAX:
                 break
     return values
+
+
+def first_line(path: Path | str) -> str | None:
+    """Return the first line of a file that is not blank, or its beginning; None if all is blank."""
+    with open_source(path) as stream:
+        try:
+            start = stream.read(FINGERPRINT_BYTES_MAX)
+        except OSError:
+            return None
+    lines = (line.strip() for line in start.decode(errors="replace").splitlines())
+    return next((line for line in lines if line.strip("\x00\ufeff")), None)
 
 
 def is_sqlite(path: Path | str) -> bool:

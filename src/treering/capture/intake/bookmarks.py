@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.formats.registry import version_of
 from treering.formats.sources import Source, fingerprint, tail_print
 from treering.formats.telling import Opening
 
@@ -35,24 +36,32 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
     tail: str
     """What lay right before the offset, as a hash."""
     format: str | None = None
+    version: int = 1
+    """How well its reader read it: by a better one, it is read again from its beginning."""
     state: Any = None
     """What its reader needs to go on; None if it cannot."""
     sessions: dict[str, Opening] = {}
     """What its sessions are to each other; what they are about is in the ledger, to be erased."""
 
     def is_current(self, source: Source) -> bool:
-        """Whether nothing was written to the file since."""
-        return (self.size, self.mtime_ns, self.device, self.inode) == (
+        """Whether nothing was written to the file since, and nobody would read more in it."""
+        return self.is_up_to_date and (self.size, self.mtime_ns, self.device, self.inode) == (
             source.size,
             source.mtime_ns,
             source.device,
             source.inode,
         )
 
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether its reader is still the one that read it."""
+        return self.version == version_of(self.format)
+
     def goes_on(self, source: Source, stream: BinaryIO) -> bool:
         """Whether the file holds what it held, and may have grown. It is read from the start."""
         return (
-            self.state is not None
+            self.is_up_to_date
+            and self.state is not None
             and source.size >= self.offset > 0
             and fingerprint(stream, self.size) == self.head
             and tail_print(stream, self.offset) == self.tail

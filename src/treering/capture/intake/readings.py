@@ -17,7 +17,7 @@ from treering.capture.quarantine import LINE_FAULTS, reason_of
 from treering.errors import Busy, InvalidInput, NotFound
 from treering.formats.records import read_records
 from treering.formats.records.pieces import TORN
-from treering.formats.registry import module_of
+from treering.formats.registry import module_of, version_of
 from treering.formats.sources import fingerprint, open_source, tail_print
 from treering.formats.telling import Record
 from treering.model.codec import encode
@@ -217,6 +217,7 @@ class Reading:
             head=fingerprint(stream, source.size) if stream.seekable() else "",
             tail=tail_print(stream, offset) if stream.seekable() else "",
             format=self._survey.name,
+            version=version_of(self._survey.name),
             state=state,
             sessions={}
             if state is None

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from treering.capture.intake.bookmarks import Bookmark, read_bookmark
 from treering.capture.places import openclaw_home
+from treering.capture.secrets import Guard
 from treering.errors import InvalidInput
 from treering.formats import openclaw, pi
 from treering.formats.registry import NATIVE, find_format, is_native, named_format
-from treering.formats.sources import Source, is_sqlite, sniff
+from treering.formats.sources import Source, first_line, is_sqlite, sniff
 from treering.formats.telling import Record
+from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
 
     from treering.formats.registry import Format
     from treering.formats.telling import Opening
+
+FIRST_LINE_CHARACTERS_MAX: Final = 160
+"""What is shown of the first line of a file that is not read."""
 
 Sort = Literal["log", "native", "database"]
 
@@ -111,10 +118,7 @@ def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
     if form is not None and form.NAME in {pi.NAME, openclaw.NAME}:
         form = _of_family(form, source.path, bookmark, is_openclaws=is_openclaws)
     if form is None:
-        raise InvalidInput(
-            "it is no log that Treering knows" if values else "there is nothing to read in it",
-            hint="see docs/importing.md for the formats",
-        )
+        raise _unknown(source.path)
     return Survey(
         source,
         sort="log",
@@ -123,6 +127,22 @@ def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
         values=values,
         may_name_scope=trusted or form.NAME == openclaw.NAME,
     )
+
+
+def _unknown(path: Path) -> InvalidInput:
+    """Return why a file is not read, with what it begins with: somebody may know whose it is."""
+    first = first_line(path)
+    reason = "there is nothing to read in it"
+    if first is not None:
+        shown = shorten(_guard().mask_text(first), FIRST_LINE_CHARACTERS_MAX)
+        reason = f"not a log Treering can read; its first line: {shown}"
+    return InvalidInput(reason, hint="see docs/importing.md for the formats")
+
+
+@cache
+def _guard() -> Guard:
+    # Nobody compares these masks, so any key will do.
+    return Guard(key=os.urandom(32))
 
 
 def _of_family(

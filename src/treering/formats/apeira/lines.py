@@ -12,6 +12,7 @@ from treering.errors import InvalidInput
 from treering.formats.apeira.events import CONTEXT, OWN_FIELD, entry_of, item_in, name_in
 from treering.formats.apeira.json import BLANKS, NotJson, copy, parse, stringify
 from treering.formats.apeira.reading import TYPES, next_after, parse_episode
+from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, stem
 from treering.formats.sayings import observation
 from treering.formats.telling import Opening, Outcome, Told, of_words
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
 NAME: Final = "apeira"
 
 
-def recognises(values: Sequence[Any]) -> bool:
-    """Whether these are episodes, or a stored state with some."""
-    found = [value for value in values if isinstance(value, dict)]
-    ours = sum(_is_episode(value) or _is_state(value) for value in found)
-    return ours > 0 and ours * 2 > len(found)
+def score(values: Sequence[Any]) -> float:
+    """Return how much of a file is episodes, or stored states with some."""
+    found = [fields_of(value) for value in values]
+    return share(_is_episode(value) or _is_state(value) for value in found)
 
 
 class ApeiraReader:

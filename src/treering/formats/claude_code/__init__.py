@@ -10,6 +10,7 @@ import msgspec
 
 from treering.formats.claude_code.blocks import (
     call_of_task,
+    is_unheard,
     numbered,
     said_by_assistant,
     said_by_user,
@@ -18,9 +19,10 @@ from treering.formats.claude_code.chains import remember, rewound
 from treering.formats.claude_code.lines import (
     NAME,
     OURS,
+    SPOKEN,
     Line,
     Piece,
-    is_line,
+    is_own,
     lines_in,
     name_in,
     observed,
@@ -31,6 +33,7 @@ from treering.formats.claude_code.notes import noted, titled
 from treering.formats.claude_code.order import Order
 from treering.formats.claude_code.past import Past, restored, written
 from treering.formats.claude_code.usage import USED
+from treering.formats.grammar import share
 from treering.formats.telling import Opening, Outcome, Told, of_words, unmarked
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
     from treering.formats.telling import Record
 
-__all__ = ["NAME", "READER", "ClaudeCodeReader", "recognises"]
+__all__ = ["NAME", "READER", "ClaudeCodeReader", "score"]
 
 PUT_IN: Final = "put in by an export"
 EVENT_ID_CHARACTERS_MAX: Final = 400
@@ -50,10 +53,9 @@ _AGENT_FILE: Final = re.compile(r"agent-(?P<id>.+)")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
-def recognises(values: Sequence[Any]) -> bool:
-    """Whether ``values`` begin a log of Claude Code's."""
-    lines = [line for value in values for line in lines_in(value)]
-    return 2 * sum(map(is_line, lines)) > len(lines)
+def score(values: Sequence[Any]) -> float:
+    """Return how much of a file is lines of Claude Code's."""
+    return share(is_own(line) for value in values for line in lines_in(value))
 
 
 class ClaudeCodeReader:
@@ -150,11 +152,13 @@ class ClaudeCodeReader:
         elif line.sort == "assistant" and line.message:
             pieces, repeated = said_by_assistant(line, past)
             reason = "it repeats a part of the same message" if repeated else reason
-        elif line.sort == "unknown":
+        elif line.sort in {*SPOKEN, "unknown"}:
             pieces = [observed(line, line.sort)]
         else:
             pieces = noted(line, past)
             reason = "the title is the same"
+        if not pieces and repeated is None and is_unheard(line):
+            pieces = [observed(line, line.sort)]
         if isinstance(value.get(OURS), dict):
             pieces = _ours(value[OURS], pieces)
             reason = reason if pieces else PUT_IN

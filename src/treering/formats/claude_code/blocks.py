@@ -100,6 +100,23 @@ def said_by_assistant(line: Line, past: Past) -> tuple[list[Piece], str | None]:
     return [*pieces, *used(line, past)], repeated
 
 
+def is_unheard(line: Line) -> bool:
+    """Whether a line that tells nothing says something after all, in a shape that nobody knows."""
+    message = line.message
+    if not isinstance(message.get("content"), str | list):
+        return bool(message)
+    return any(not _is_empty(block) for block in blocks_of(message["content"]))
+
+
+def _is_empty(block: dict[str, Any]) -> bool:
+    said = [told for name, told in block.items() if name != "type"]
+    return all(told in (None, "", [], {}) or _is_blank(told) for told in said)
+
+
+def _is_blank(told: Any) -> bool:
+    return isinstance(told, str) and told.strip() in {"", NO_CONTENT}
+
+
 def call_of_task(line: Line, past: Past) -> tuple[str | None, str | None]:
     """Return the call that a subagent's first line answers to, and what sort of agent it is."""
     asked = _digest(text_of(line.message.get("content")))

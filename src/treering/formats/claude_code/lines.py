@@ -77,6 +77,23 @@ def is_line(value: Any) -> bool:
     return sort in _NOTED and any(mark in value for mark in _MARKS)
 
 
+def is_own(value: Any) -> bool | None:
+    """Whether ``value`` is Claude Code's; None if others with the same envelope write it, too."""
+    line = value if isinstance(value, dict) else {}
+    if is_line(line):
+        message = line.get("message")
+        role = message.get("role", line["type"]) if isinstance(message, dict) else line["type"]
+        # A system line of another agent's has the same ids, and its words elsewhere.
+        is_spoken = line["type"] != "system" or "content" in line or "level" in line
+        return False if role != line["type"] else is_spoken or None
+    if line.get("type") in SPOKEN and isinstance(line.get("message"), dict) and line["message"]:
+        return False
+    if not isinstance(line.get("type"), str):
+        return None  # All lines have a type: this is a piece of something else.
+    has_envelope = any(mark in line for mark in ("uuid", "sessionId", "session_id"))
+    return None if has_envelope else False
+
+
 def lines_in(value: Any) -> list[Any]:
     """Return the lines that a value holds: itself, or those of an export in one piece."""
     if isinstance(value, dict) and "type" not in value:
@@ -127,9 +144,12 @@ def blocks_of(content: Any) -> list[dict[str, Any]]:
         return [{"type": "text", "text": content}]
     parts = content if isinstance(content, list) else []
     return [
-        part if isinstance(part, dict) else {"type": "text", "text": part}
+        part
+        if isinstance(part, dict)
+        else {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "value", "value": part}
         for part in parts
-        if isinstance(part, dict | str)
     ]
 
 

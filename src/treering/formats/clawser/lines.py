@@ -18,6 +18,7 @@ from treering.formats.clawser.checkpoints import Checkpoint, events_of, is_check
 from treering.formats.clawser.kinds import NOTE, state
 from treering.formats.clawser.sessions import event_id_of, known_by
 from treering.formats.clawser.text import truthy
+from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, stem, without_none, word
 from treering.formats.sayings import observation
 from treering.formats.telling import Opening, Outcome, Told, of_words
@@ -40,11 +41,10 @@ NO_TIME_MS: Final = 1
 CARD_BYTES_MAX: Final = 1024 * 1024
 
 
-def recognises(values: Sequence[Any]) -> bool:
-    """Whether these are events of Clawser's, or a conversation of an older version."""
-    found = [value for value in values if isinstance(value, dict)]
-    ours = sum(_is_event(value) or _is_older(value) for value in found)
-    return ours > 0 and ours * 2 > len(found)
+def score(values: Sequence[Any]) -> float:
+    """Return how much of a file is events of Clawser's, or conversations of an older version."""
+    found = [fields_of(value) for value in values]
+    return share(_is_event(value) or _is_older(value) for value in found)
 
 
 class ClawserReader:

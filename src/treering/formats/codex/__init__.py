@@ -24,7 +24,7 @@ from treering.formats.codex.events import Counts, mcp_call_of, read_event
 from treering.formats.codex.events import observation_of as event_observed
 from treering.formats.codex.items import has_pictures, observation_of, read_item
 from treering.formats.codex.keys import Repeats
-from treering.formats.codex.records import opened, recognises, timeless
+from treering.formats.codex.records import opened, score, timeless
 from treering.formats.codex.sessions import AGENT, opening_of, session_named, session_of
 from treering.formats.codex.twins import Saying, Twins
 from treering.formats.codex.waiting import Page, Waiting
@@ -37,7 +37,7 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from pathlib import PurePath
 
-__all__ = ["NAME", "READER", "CodexReader", "recognises"]
+__all__ = ["NAME", "READER", "CodexReader", "score"]
 
 NAME: Final = AGENT
 OPEN_CALLS_MAX: Final = 256

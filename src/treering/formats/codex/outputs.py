@@ -25,6 +25,7 @@ _FAILURES: Final = {
     "exec command rejected": "Rejected",
     "rejected by user": "Rejected",
     "exec_command failed": "Failed",
+    "execution error": "Failed",
     "apply_patch verification failed": "Failed",
     "failed to parse function arguments": "Failed",
     "aborted": "Aborted",
@@ -49,7 +50,8 @@ def read_output(output: Any) -> Returned:
         return _read_text(output)
     if isinstance(output, list):
         texts = texts_of(output)
-        return Returned(output="\n".join(texts) if len(texts) == len(output) else output)
+        only_words = len(texts) == len(output)
+        return _read_text("\n".join(texts)) if only_words else Returned(output=output)
     stated = fields_of(output)
     if isinstance(stated.get("output"), str):
         return _read_object(stated)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.formats.grammar import share
 from treering.formats.loose import fields_of, word
 
 if TYPE_CHECKING:
@@ -21,14 +22,9 @@ _BARE_ITEMS: Final = frozenset(
 )  # fmt: skip
 
 
-def recognises(values: Sequence[Any]) -> bool:
-    """Whether a file that begins with ``values`` is a rollout, of today or of before wrappers."""
-    found = [value for value in values if isinstance(value, dict)]
-    if any(
-        word(one.get("type")) in _RECORDS and isinstance(one.get("payload"), dict) for one in found
-    ):
-        return True
-    return bool(found) and (_is_bare_opening(found[0]) or any(map(_is_bare_item, found)))
+def score(values: Sequence[Any]) -> float:
+    """Return how much of a file is records of a rollout, of today or of before wrappers."""
+    return share(_is_own(fields_of(value)) for value in values)
 
 
 def opened(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -56,6 +52,19 @@ def _is_bare_item(value: dict[str, Any]) -> bool:
     return sort in _BARE_ITEMS and bool(
         {"call_id", "arguments", "summary", "action"} & value.keys()
     )
+
+
+def _is_own(value: dict[str, Any]) -> bool | None:
+    """Whether a record is Codex's; None if it may be, or if others write the same."""
+    sort = word(value.get("type"))
+    if sort is not None and isinstance(value.get("payload"), dict):
+        return True if sort in _RECORDS else None
+    if "record_type" in value:
+        return None
+    if _is_bare_item(value):
+        # Others keep the reasoning of the same models in the same shape.
+        return None if sort == "reasoning" else True
+    return _is_bare_opening(value)
 
 
 def timeless(value: Any) -> Any:

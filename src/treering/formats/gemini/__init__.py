@@ -21,12 +21,18 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.codex.drafts import Draft, digest, observed
-from treering.formats.gemini.messages import compaction_of, id_of, is_snapshot, read_message
+from treering.formats.gemini.messages import (
+    ANSWERS,
+    compaction_of,
+    id_of,
+    is_snapshot,
+    read_message,
+)
 from treering.formats.gemini.past import Past
 from treering.formats.gemini.sessions import (
     is_message,
     opening_of,
-    recognises,
+    score,
     session_of,
     titled,
 )
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import PurePath
 
-__all__ = ["NAME", "READER", "GeminiReader", "recognises"]
+__all__ = ["NAME", "READER", "GeminiReader", "score"]
 
 NAME: Final = "gemini"
 NOTHING_NEW: Final = "tells nothing new"
@@ -74,7 +80,7 @@ class GeminiReader:
             settled = [Outcome(record=self._held, skipped="replaced by a later version")]
             self._held = None
         settled += self.finish()
-        if value.get("type") == "gemini":
+        if value.get("type") in ANSWERS:
             self._held = record
             return settled
         return [*settled, self._outcome(record, self._message(value))]
@@ -178,7 +184,7 @@ class GeminiReader:
             drafts = [compaction_of(message, message_id, first)]
         else:
             drafts = read_message(message, message_id)
-        if known is None and message.get("type") == "gemini":
+        if known is None and message.get("type") in ANSWERS:
             drafts = [self._now.apart(draft, message_id) for draft in drafts]
         fresh = self._now.new(drafts)
         if known is not None:

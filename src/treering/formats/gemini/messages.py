@@ -26,6 +26,8 @@ from treering.formats.telling import of_words
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
 
+ANSWERS: Final = frozenset({"gemini", "model"})
+"""Types of messages that the model gave."""
 PROVIDER: Final = "google"
 SNAPSHOT: Final = "<state_snapshot>"
 """How a summary begins that stands for what was said before it."""
@@ -44,10 +46,12 @@ def read_message(message: dict[str, Any], message_id: str) -> list[Draft]:
     sort = message.get("type")
     if sort == "user":
         drafts = _read_user(message, message_id)
-    elif sort == "gemini":
+    elif sort in ANSWERS:
         drafts = _read_answer(message, message_id)
     else:
         drafts = [_read_note(message, message_id, str(sort))]
+    if not drafts and not isinstance(message.get("content"), str | list | None):
+        drafts = [observed(message_id, str(sort), message)]
     ts_ms = time_of(message.get("timestamp"))
     return [
         draft if draft.ts_ms else msgspec.structs.replace(draft, ts_ms=ts_ms) for draft in drafts

@@ -7,51 +7,54 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.codex.drafts import digest
+from treering.formats.gemini.messages import ANSWERS
+from treering.formats.grammar import share
 from treering.formats.loose import fields_of, word
 from treering.formats.loose import name as name_of
 from treering.formats.telling import Opening, of_words
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import PurePath
 
 AGENT: Final = "gemini"
 SUBAGENT: Final = "gemini:subagent"
 CHATS: Final = "chats"
 """The folder of a project's sessions; those of subagents lie one deeper, by their parent's id."""
-_SORTS: Final = frozenset({"user", "gemini", "info", "error", "warning"})
+_SORTS: Final = frozenset({"user", "info", "error", "warning"}) | ANSWERS
 _OF_A_USER: Final = frozenset({"id", "timestamp", "type", "content", "displayContent"})
 """All that a message of a user holds."""
 
 
-def recognises(values: Sequence[Any]) -> bool:
-    """Whether a file that begins with ``values`` is a session of the Gemini CLI."""
-    found = [value for value in values if isinstance(value, dict)]
-    if not found:
-        return False
-    first = found[0]
-    if isinstance(first.get("sessionId"), str) and "type" not in first:
-        messages = first.get("messages")
-        sorts = (
-            {word(fields_of(one).get("type")) for one in messages}
-            if isinstance(messages, list)
-            else set()
-        )
-        return "projectHash" in first or bool(sorts & _SORTS)
-    lines = any("$set" in one or "$rewindTo" in one for one in found)
-    if lines and any(word(one.get("type")) in _SORTS and "id" in one for one in found):
-        return True
-    return 2 * sum(map(_is_own, found)) > len(values)
+def score(values: Sequence[Any]) -> float:
+    """Return how much of a file is of a session of the Gemini CLI."""
+    return share(one for value in values for one in _verdicts(fields_of(value)))
 
 
-def _is_own(value: dict[str, Any]) -> bool:
+def _verdicts(value: dict[str, Any]) -> Iterator[bool | None]:
+    """Give whether a value is the CLI's own; of a session in one piece, each of its messages."""
+    if isinstance(value.get("sessionId"), str) and "type" not in value:
+        messages = value.get("messages")
+        yield True if "projectHash" in value else None
+        for one in messages if isinstance(messages, list) else []:
+            yield word(fields_of(one).get("type")) in _SORTS
+    elif "$set" in value or "$rewindTo" in value:
+        yield True
+    else:
+        yield _is_own(value)
+
+
+def _is_own(value: dict[str, Any]) -> bool | None:
     """Whether a message alone tells whose it is: the header may be damaged."""
-    if not all(isinstance(value.get(name), str) for name in ("id", "timestamp")):
+    sort = word(value.get("type"))
+    if not isinstance(value.get("id"), str) or "timestamp" not in value or sort not in _SORTS:
         return False
-    if value.get("type") == "user":
+    if not isinstance(value["timestamp"], str):
+        return None
+    if sort == "user":
         return "content" in value and value.keys() <= _OF_A_USER
-    return value.get("type") == "gemini" and "content" in value
+    return "content" in value if sort in ANSWERS else None
 
 
 def is_message(value: dict[str, Any]) -> bool:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
+from treering.formats.grammar import share
+from treering.formats.loose import blocks_of, bounded, digest, fields_of, name, time_ms, word
 from treering.formats.pi.entries import entry_sayings
 from treering.formats.pi.trail import Trail
 from treering.formats.telling import Opening, Outcome, Told, of_words
@@ -33,6 +34,18 @@ ENTRIES: Final = frozenset({
 _ROLES: Final = frozenset({
     "user", "assistant", "toolResult", "bashExecution", "hookMessage", "custom", "system",
 })  # fmt: skip
+_OWN_ROLES: Final = _ROLES - {"user", "assistant", "system"}
+_BLOCKS: Final = frozenset({"text", "thinking", "image", "toolCall"})
+_OF_AN_ANSWER: Final = ("api", "provider", "model", "usage", "stopReason")
+_OF_ENTRIES: Final = {
+    "model_change": "modelId",
+    "thinking_level_change": "thinkingLevel",
+    "compaction": "summary",
+    "custom": "customType",
+    "custom_message": "customType",
+    "branch_summary": "fromId",
+}
+"""Entries that others hardly write, and a field that each of them has."""
 _FORKED_FROM: Final = ("parentSession", "branchedFrom")
 _TIME_IN_NAME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+Z_")
 _UNNAMED: Final = "unnamed"
@@ -40,21 +53,20 @@ _BESIDE: Final = frozenset({"ops.observation", "usage.reported"})
 """Kinds that stand beside the talk: a branch that leaves behind nothing else hides nothing."""
 
 
-def recognises(values: Sequence[Any]) -> bool:
-    """Whether these are entries of pi's, and not OpenClaw's."""
+def score(values: Sequence[Any]) -> float:
+    """Return how much of a file is entries of pi's, and not OpenClaw's."""
     from treering.formats import openclaw  # noqa: PLC0415  (it is built on this module)
 
-    return has_grammar(values) and not openclaw.has_marks(values)
+    return 0.0 if openclaw.has_marks(values) else family_score(values)
 
 
-def has_grammar(values: Sequence[Any]) -> bool:
-    """Whether these are a header of pi's, or entries that lost theirs."""
-    found = [value for value in values if isinstance(value, dict)]
-    if any(_is_header(value) for value in found[:1]):
-        return True
-    entries = [one for one in found if word(one.get("type")) in ENTRIES and "timestamp" in one]
-    roles = {word(fields_of(one.get("message")).get("role")) for one in entries}
-    return len(entries) * 2 > len(found) and not roles.isdisjoint(_ROLES)
+def family_score(values: Sequence[Any]) -> float:
+    """Return how much of a file is entries in the format of pi and OpenClaw."""
+    verdicts = [_is_own(value) for value in values]
+    if values and _is_header(fields_of(values[0])):
+        # Behind a header, what others may write as well is taken for what it belongs to.
+        verdicts = [one is not False for one in verdicts]
+    return share(verdicts)
 
 
 def id_in_name(path: str) -> str | None:
@@ -255,3 +267,27 @@ def _is_header(value: dict[str, Any]) -> bool:
         and isinstance(value.get("id"), str)
         and ("cwd" in value or "version" in value or "timestamp" in value)
     )
+
+
+def _is_own(value: Any) -> bool | None:
+    """Whether a value is pi's or OpenClaw's; None if others write the same."""
+    entry = fields_of(value)
+    if _is_header(entry):
+        return True
+    sort = word(entry.get("type"))
+    if sort is not None and _OF_ENTRIES.get(sort) in entry:
+        return True
+    # The first version has neither id nor parent, the later ones have both.
+    if sort not in ENTRIES or "timestamp" not in entry or ("id" in entry) != ("parentId" in entry):
+        return False
+    return _is_own_message(fields_of(entry.get("message"))) if sort == "message" else None
+
+
+def _is_own_message(message: dict[str, Any]) -> bool | None:
+    role = word(message.get("role"))
+    blocks = blocks_of(message.get("content"))
+    if role not in _ROLES or any(word(block.get("type")) not in _BLOCKS for block in blocks):
+        return False
+    if role == "assistant":
+        return any(field in message for field in _OF_AN_ANSWER)
+    return True if role in _OWN_ROLES else None

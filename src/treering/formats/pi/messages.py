@@ -21,6 +21,8 @@ from treering.spine.words import shorten
 BASH: Final = "bash"
 """The tool that a command of the user's own counts as a call of."""
 _UNNAMED: Final = "tool"
+_FAILED: Final = frozenset({"error", "failed", "forbidden", "timeout"})
+"""What a tool of OpenClaw's says of a call that it returned from, and that came to nothing."""
 _STOP_REASONS: Final = {"toolUse": "tool_use"}
 """What pi spells in its own way."""
 
@@ -75,7 +77,7 @@ def _user(message: dict[str, Any]) -> list[Saying]:
     text = text_of(blocks)
     others = [block for block in blocks if block.get("type") != "text"]
     if not text.strip() and not others:
-        return []
+        return _unheard(message)
     return [
         Saying(
             kind="conversation.user",
@@ -107,7 +109,14 @@ def _assistant(message: dict[str, Any], key: str) -> list[Saying]:
         found.append(ended)
     if used := usage_saying(message, key):
         found.append(used)
-    return found
+    return found or _unheard(message)
+
+
+def _unheard(message: dict[str, Any]) -> list[Saying]:
+    """Return a message that tells nothing, whole if it says something in an unknown shape."""
+    content = message.get("content")
+    is_known = isinstance(content, str | list) or ("content" in message and content is None)
+    return [] if is_known else [observation(f"message: {message['role']}", message)]
 
 
 def _block(
@@ -177,10 +186,20 @@ def _result(message: dict[str, Any]) -> Saying:
         call_id,
         name(message.get("toolName")),
         output,
-        failed=message.get("isError") is True,
+        failed=message.get("isError") is True or _tells_failure(details),
         duration_ms=details.get("durationMs"),
         # Some tools tell their output a second time.
         details={at: value for at, value in details.items() if value != output},
+    )
+
+
+def _tells_failure(details: dict[str, Any]) -> bool:
+    """Whether a tool says that it failed, where its result is not marked as an error."""
+    code, status = details.get("exitCode"), word(details.get("status"))
+    return (
+        (type(code) is int and code != 0)
+        or status in _FAILED
+        or (status is None and word(details.get("error")) is not None)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
 from treering.formats.tape.entries import Calls, entry_sayings
 from treering.formats.telling import Opening, Outcome, Told, of_words
@@ -24,11 +25,9 @@ SECONDS_MAX: Final = 100_000_000_000
 """More than that are milliseconds."""
 
 
-def recognises(values: Sequence[Any]) -> bool:
-    """Whether these are entries of a tape."""
-    found = [value for value in values if isinstance(value, dict)]
-    ours = sum(_is_entry(value) for value in found)
-    return ours > 0 and ours * 2 > len(found)
+def score(values: Sequence[Any]) -> float:
+    """Return how much of a file is entries of a tape."""
+    return share(_is_entry(fields_of(value)) for value in values)
 
 
 class TapeReader:

@@ -1,0 +1,70 @@
+"""Which format a file is: told by its grammar, and by nobody if nobody can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from capture.intake_logs import VOYAGES
+from formats.logs.claude_code import SESSION, Log
+from formats.logs.strangers import STRANGERS, qwen
+from treering.formats.grammar import share
+from treering.formats.registry import find_format, formats
+
+
+@pytest.mark.parametrize("agent", STRANGERS)
+def test_a_log_of_an_unknown_agent_is_read_as_no_other(agent: str) -> None:
+    log = STRANGERS[agent]
+
+    assert find_format(log) is None
+    assert all(find_format(log[:count]) is None for count in range(1, len(log)))
+
+
+@pytest.mark.parametrize("form", sorted(VOYAGES))
+def test_a_known_log_is_told_by_its_own_format_alone(form: str) -> None:
+    _, records = VOYAGES[form]
+
+    found = find_format(records)
+
+    assert found is not None
+    assert form == found.NAME
+    assert [one.NAME for one in formats() if one.score(records)] == [form]
+
+
+@pytest.mark.parametrize("form", sorted(VOYAGES))
+def test_one_value_that_is_known_does_not_decide(form: str) -> None:
+    _, records = VOYAGES[form]
+    others: list[Any] = [{"shopping": n} for n in range(20)]
+
+    assert find_format([*others, records[0]]) is None
+    assert find_format([records[0], *others]) is None
+
+
+def test_lines_of_a_new_type_do_not_hide_whose_log_it_is() -> None:
+    log = Log()
+    log.user("Why is the lamp dark?")
+    log.answer("The fuse is blown.")
+    for _ in range(4):
+        log.note("a-type-of-tomorrow", state="on", sessionId=SESSION)
+
+    found = find_format(log.lines)
+
+    assert found is not None
+    assert found.NAME == "claude-code"
+
+
+def test_a_log_with_lines_of_two_agents_is_taken_for_neither() -> None:
+    log = Log()
+    for number in range(3):
+        log.user(f"question {number}")
+
+    assert find_format([*log.lines, *qwen()[1:]]) is None
+
+
+def test_the_share_is_of_the_values_that_tell() -> None:
+    assert share([True, None, None]) == 1.0
+    assert share([True, True, False]) == pytest.approx(2 / 3)
+    assert share([True, False]) == share([None]) == share([]) == 0.0
+    assert share([True, *[None] * 10]) == 0.0
+    assert share([True, True, True, *[None] * 30]) == 1.0
