@@ -63,6 +63,82 @@ def test_two_lines_of_one_id_in_one_log_are_both_taken(ledger: Ledger, tmp_path:
     assert said(ledger, SESSION) == ["mend the lamp", "paint the boat"]
 
 
+@pytest.mark.parametrize("first", ["error", {"role": "user", "content": "mend the lamp"}])
+def test_other_words_under_one_id_and_time_in_one_log_are_all_taken(
+    ledger: Ledger, tmp_path: Path, first: Any
+) -> None:
+    log = Log(SESSION)
+    log.user("x")
+    log.user("paint the boat")
+    log.lines[0]["message"] = first
+    log.lines[1] |= {"uuid": log.lines[0]["uuid"], "timestamp": log.lines[0]["timestamp"]}
+    path = written(tmp_path / "a.jsonl", log)
+
+    receipt = treering.import_logs(ledger, [path], scope=SCOPE)
+    again = treering.import_logs(ledger, [path], scope=SCOPE, again=True)
+
+    assert said(ledger, SESSION)[-1] == "paint the boat"
+    assert (receipt.imported, receipt.duplicates) == (2, 0)
+    assert (again.imported, again.duplicates) == (0, 2)
+
+
+def test_a_line_that_is_written_twice_is_taken_once(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(SESSION)
+    log.user("mend the lamp")
+    log.lines.append(log.lines[0])
+
+    receipt = treering.import_logs(ledger, [written(tmp_path / "a.jsonl", log)], scope=SCOPE)
+
+    assert (receipt.imported, receipt.duplicates) == (1, 1)
+
+
+def simple(session: str, *texts: str) -> Log:
+    """Return a log whose lines have ids that begin anew in every session."""
+    log = Log(session)
+    for number, text in enumerate(texts, start=1):
+        log.user(text)
+        log.line("system", subtype="turn_duration", content=f"about {text}")
+        for line in log.lines[-2:]:
+            line["timestamp"] = f"2026-10-01T00:00:0{number}.000Z"
+    for number, line in enumerate(log.lines, start=1):
+        line |= {"uuid": f"msg-{number:03d}", "parentUuid": f"msg-{number - 1:03d}"}
+    log.lines[0]["parentUuid"] = None
+    return log
+
+
+def test_ids_that_are_no_uuids_hold_within_their_session(ledger: Ledger, tmp_path: Path) -> None:
+    paths = [
+        written(tmp_path / "a.jsonl", simple(SESSION, "mend the lamp", "and the rope")),
+        written(tmp_path / "b.jsonl", simple(OTHER, "paint the boat", "and the oars")),
+    ]
+
+    receipt = treering.import_logs(ledger, paths, scope=SCOPE)
+    again = treering.import_logs(ledger, paths, scope=SCOPE, again=True)
+
+    assert said(ledger, SESSION) == ["mend the lamp", "and the rope"]
+    assert said(ledger, OTHER) == ["paint the boat", "and the oars"]
+    assert (receipt.imported, again.imported, again.duplicates) == (8, 0, 8)
+    outlines = [ledger.session(one, scope=SCOPE, agent="x").outline() for one in (SESSION, OTHER)]
+    assert [one.parent for one in outlines] == [None, None]
+
+
+def test_what_an_earlier_version_took_in_by_such_ids_is_known(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    log = simple(SESSION, "mend the lamp")
+    session = ledger.session(SESSION, scope=SCOPE, agent="claude-code")
+    at_ms = 1_790_812_801_000
+    earlier = session.new_event("conversation.user", "mend the lamp", event_id="msg-001",
+                                payload={"text": "mend the lamp"}, ts_ms=at_ms)  # fmt: skip
+    ledger.append_missing([earlier])
+    log.lines[0]["timestamp"] = at_ms
+
+    receipt = treering.import_logs(ledger, [written(tmp_path / "a.jsonl", log)], scope=SCOPE)
+
+    assert (receipt.imported, receipt.duplicates) == (1, 1)
+    assert said(ledger, SESSION) == ["mend the lamp"]
+
+
 def test_sessions_of_two_agents_are_two_even_if_they_share_an_id(
     ledger: Ledger, tmp_path: Path
 ) -> None:

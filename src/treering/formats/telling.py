@@ -70,6 +70,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     first: str | None = None
     """Of session.undone the first event that it hides, of context.compacted the first one that is
     kept: the key of an earlier event, whose seq is filled in when it is taken in."""
+    former_key: str | None = None
+    """The key that earlier versions gave it, if it was another: it is known by that, too."""
     is_redacted: bool = False
     """Whether its content was erased where it comes from: it is recorded as erased."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.formats import openclaw_mem
-from treering.formats.telling import Outcome, Told, of_words
+from treering.formats.telling import Outcome, Told, is_of_words, of_words
 from treering.model.codec import encode
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Identities:
         known: dict[str, Place | None] = {**self._pasts.known(scope, list(every))}
         if self._pasts.has_legacy_ids:
             self._take_up_legacy(scope, pairs, candidates, known)
+        self._take_up_former(scope, pairs, candidates, known)
         self._tell_apart(scope, pairs, candidates, known)
         if self._teller.keys_are_global:
             self._tell_again(scope, pairs, candidates, known)
@@ -97,6 +98,27 @@ class Identities:
             if legacy in found:
                 ids[at] = legacy
                 known[legacy] = found[legacy]
+
+    def _take_up_former(
+        self,
+        scope: Scope,
+        pairs: Sequence[tuple[Waiting, Told]],
+        candidates: list[list[str]],
+        known: dict[str, Place | None],
+    ) -> None:
+        """Have events go by the ids of their former keys, if it is they that have these."""
+        earlier = [
+            (ids, told, self.id("", told.former_key))
+            for (_, told), ids in zip(pairs, candidates, strict=True)
+            if told.former_key is not None and ids[0] not in known
+        ]
+        found = self._pasts.known(scope, list(dict.fromkeys(one for _, _, one in earlier)))
+        for ids, told, former in earlier:
+            place = found.get(former)
+            session = self._sessions.name(told.session)
+            if place is not None and (place.session_id, place.ts_ms) == (session, told.ts_ms):
+                ids[0] = former
+                known[former] = place
 
     def _tell_again(
         self,
@@ -133,7 +155,7 @@ class Identities:
         told_ms: dict[str, int] = {}
         apart = []
         for (waiting, told), ids in zip(pairs, candidates, strict=True):
-            if not told.kind.startswith(_WORDS) or told.ts_ms <= NO_TIME_MS:
+            if told.ts_ms <= NO_TIME_MS or not _is_timed(told):
                 continue
             place = known.get(ids[0])
             before = place.ts_ms if place is not None else told_ms.setdefault(ids[0], told.ts_ms)
@@ -192,3 +214,10 @@ class Identities:
             ids += [one for home in homes if (one := self._made.legacy(home, key)) is not None]
         known = self._pasts.known(scope, ids)
         return next((known[one] for one in ids if one in known), None)
+
+
+def _is_timed(told: Told) -> bool:
+    """Whether an event at another time is another event, though it has the same key."""
+    if told.kind.startswith(_WORDS):
+        return True
+    return told.kind.startswith("ops.") and not is_of_words(told.key)

@@ -34,7 +34,8 @@ from treering.formats.claude_code.order import Order
 from treering.formats.claude_code.past import Past, restored, written
 from treering.formats.claude_code.usage import USED
 from treering.formats.grammar import share
-from treering.formats.telling import Opening, Outcome, Told, of_words, unmarked
+from treering.formats.loose import digest
+from treering.formats.telling import Opening, Outcome, Told, is_of_words, of_words, unmarked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,8 @@ __all__ = ["NAME", "READER", "ClaudeCodeReader", "score"]
 
 PUT_IN: Final = "put in by an export"
 EVENT_ID_CHARACTERS_MAX: Final = 400
+MARK_DIGITS: Final = 8
+"""What is kept of the digest of what a line says."""
 HELD_MAX: Final = 256
 """Lines at the beginning of a file that wait for one that says where it belongs."""
 
@@ -175,14 +178,15 @@ class ClaudeCodeReader:
         past.ts_ms = time_in(value) or past.ts_ms
         past.session = name_in(value, "sessionId", "session_id") or past.session
         own_id = name_in(value, "uuid")
-        # A fork may name its lines anew; they say whose copies they are.
-        key = (
-            name_in(value.get(OURS), "event", most=EVENT_ID_CHARACTERS_MAX)
-            or name_in(value.get("forkedFrom"), "messageUuid")
-            or own_id
-            or self._key_of(value)
-        )
         parent = name_in(value, "parentUuid") or name_in(value, "logicalParentUuid")
+        # A fork may name its lines anew; they say whose copies they are.
+        copied = name_in(value.get("forkedFrom"), "messageUuid")
+        named = copied or own_id or self._key_of(value)
+        session = self._session_of(value, parent, named)
+        mark = digest(_said_in(value))[:MARK_DIGITS]
+        ours = name_in(value.get(OURS), "event", most=EVENT_ID_CHARACTERS_MAX)
+        home = name_in(value.get("forkedFrom"), "sessionId") if copied else session
+        key = ours or self._free_key(named, own_id, home or session, mark)
         past.key = key
         return Line(
             value=value,
@@ -190,9 +194,23 @@ class ClaudeCodeReader:
             key=key,
             own_id=own_id,
             parent=parent,
-            session=self._session_of(value, parent, key),
+            session=session,
             ts_ms=past.ts_ms,
+            mark=mark,
+            former_key=None if ours or key == named or is_of_words(key) else named,
         )
+
+    def _free_key(self, named: str, own_id: str | None, session: str, mark: str) -> str:
+        """Return the key of a line: by its id, if that can be no other's.
+
+        An id that is no UUID holds within its session alone. A line that says something else under
+        the id of an earlier one has a key of what it says.
+        """
+        if is_of_words(named):
+            return named
+        key = named if _UUID.fullmatch(named) else f"{session}/{named}"
+        before = self._past.nodes.get(own_id or "")
+        return key if before is None or before.mark in {"", mark} else of_words(f"{key}~{mark}")
 
     def _key_of(self, value: dict[str, Any]) -> str:
         """Return a name for a line without an id: by what it says and what it stands behind."""
@@ -266,9 +284,16 @@ def _named(line: Line, pieces: Sequence[Piece], after: str | None) -> list[Told]
                 refs=piece.refs or None,
                 after=after,
                 first=piece.first,
+                former_key=_former_key(line, key),
             )
         )
     return events
+
+
+def _former_key(line: Line, key: str) -> str | None:
+    """Return how earlier versions called an event of a line whose id holds in its session alone."""
+    is_lines = line.former_key is not None and key.startswith(line.key)
+    return f"{line.former_key}{key.removeprefix(line.key)}" if is_lines else None
 
 
 def _ours(told: dict[str, Any], pieces: Sequence[Piece]) -> list[Piece]:
@@ -279,6 +304,14 @@ def _ours(told: dict[str, Any], pieces: Sequence[Piece]) -> list[Piece]:
     spoken = [piece for piece in pieces if piece.kind != USED][:1]
     used = [piece for piece in pieces if piece.kind == USED]
     return spoken + [msgspec.structs.replace(piece, key=usage or piece.key) for piece in used]
+
+
+def _said_in(value: dict[str, Any]) -> Any:
+    """Return what a line says: a copy may have other words around it, and counts may grow."""
+    message = value.get("message")
+    if isinstance(message, dict):
+        return [value.get("type"), message.get("content", message)]
+    return [value.get("type"), message, value.get("content"), value.get("subtype")]
 
 
 def _about(value: dict[str, Any]) -> dict[str, Any]:

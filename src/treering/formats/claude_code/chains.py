@@ -65,9 +65,14 @@ def remember(
     key, stem = line.key, ""
     if not told:
         key = repeated or past.key_of(line.parent) or line.key
-        stem = "" if repeated is None else repeated.partition(".")[0]
+        stem = "" if repeated is None else _line_of(repeated, line.session)
     turned = any(kind.startswith(_TURNED) for kind in kinds)
     if not (spoken or turned or stem) and line.parent is not None:
         stem = past.stem_of(line.parent)
-    node = Node(session, "" if key == line.own_id else key, "" if stem == line.own_id else stem)
-    keep(past.nodes, line.own_id, node, NODES_MAX)
+    key, stem = (("" if one == line.own_id else one) for one in (key, stem))
+    keep(past.nodes, line.own_id, Node(session, key, stem, line.mark), NODES_MAX)
+
+
+def _line_of(key: str, session: str) -> str:
+    """Return the id of the line that an event was told by."""
+    return key.removeprefix(f"{session}/").partition(".")[0]

@@ -45,6 +45,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """The line that it follows, as the log calls it."""
     session: str
     ts_ms: int
+    mark: str = ""
+    """A digest of what it says."""
+    former_key: str | None = None
+    """How earlier versions called it, if they called it something else."""
 
     @property
     def message(self) -> dict[str, Any]:

@@ -41,6 +41,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     """What stands for it, if it is not named by its own id."""
     stem: str = ""
     """The line of the conversation that it belongs to, if it is none itself."""
+    mark: str = ""
+    """A digest of what it says."""
 
 
 class Follower(msgspec.Struct, frozen=True, array_like=True):
