@@ -368,3 +368,58 @@ def test_every_event_is_of_a_session_that_was_opened_before() -> None:
         seen |= {one.session for one in told}
         assert seen <= set(reader.sessions)
     assert len(seen) > 1
+
+
+def test_what_a_session_is_about_is_learnt_from_whichever_line_says_it() -> None:
+    log = Log(version=None, gitBranch=None)
+    log.note("file-history-snapshot", snapshot={"timestamp": "2026-10-01T08:00:00.000Z"})
+    log.user("hello", version="2.1.0", permissionMode="plan")
+    log.answer("Ahoy.", gitBranch="main", entrypoint="cli")
+    log.user("more", slug="quiet-harbour")
+    reader = ClaudeCodeReader(PurePath(f"{SESSION}.jsonl"))
+
+    events = [
+        event
+        for record in records_of(log.content())
+        for outcome in reader.read(record)
+        for event in outcome.events
+    ]
+
+    opening = reader.sessions[SESSION]
+    assert opening.about == {
+        "version": "2.1.0",
+        "git_branch": "main",
+        "entrypoint": "cli",
+        "slug": "quiet-harbour",
+        "permission_mode": "plan",
+    }
+    assert [event for event in events if event.key.endswith(".surroundings")] == []
+
+
+def test_changes_of_folder_branch_and_permissions_are_told() -> None:
+    log = Log()
+    log.user("hello", cwd="/srv/app", gitBranch="main", permissionMode="default")
+    log.user("more", cwd="/srv/app/docs", gitBranch="main", permissionMode="default")
+    log.user("still", cwd="/srv/app/docs", gitBranch="fix/tide", permissionMode="acceptEdits")
+    log.user("the same", cwd="/srv/app/docs", gitBranch="fix/tide", permissionMode="acceptEdits")
+
+    changes = [one.payload for one in told_by(log) if one.key.endswith(".surroundings")]
+
+    assert changes == [
+        {"record": "surroundings", "cwd": "/srv/app/docs"},
+        {"record": "surroundings", "git_branch": "fix/tide", "permission_mode": "acceptEdits"},
+    ]
+
+
+def test_what_comes_to_be_known_after_a_session_was_told_of_is_told_itself() -> None:
+    log = Log()
+    log.user("hello")
+    before, after = ClaudeCodeReader(), ClaudeCodeReader()
+    (first,) = records_of(log.content())
+    before.read(first)
+    log.user("more", slug="quiet-harbour")
+    after.resume(before.state())
+
+    (outcome,) = after.read(records_of(log.content())[-1])
+
+    assert outcome.events[0].payload == {"record": "surroundings", "slug": "quiet-harbour"}

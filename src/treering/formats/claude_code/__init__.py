@@ -16,6 +16,7 @@ from treering.formats.claude_code.blocks import (
     said_by_user,
 )
 from treering.formats.claude_code.chains import remember, rewound
+from treering.formats.claude_code.facts import changed_in, facts_in
 from treering.formats.claude_code.lines import (
     NAME,
     OURS,
@@ -148,6 +149,7 @@ class ClaudeCodeReader:
         past.next_line()
         line = self._line(value)
         self._open(line)
+        changed = changed_in(line, past)
         repeated: str | None = None
         reason = "nothing is said in it"
         if line.sort == "user" and line.message:
@@ -165,11 +167,13 @@ class ClaudeCodeReader:
         if isinstance(value.get(OURS), dict):
             pieces = _ours(value[OURS], pieces)
             reason = reason if pieces else PUT_IN
+            changed = []
         if line.own_id in past.leaves:
             title = past.leaves.pop(line.own_id).title
             piece = titled(title, line.session, past, chosen=False, key=f"{line.key}.title")
             pieces = [*pieces, piece]
-        events = rewound(line, pieces, past) + _named(line, pieces, past.key_of(line.parent))
+        after = past.key_of(line.parent)
+        events = rewound(line, pieces, past) + _named(line, [*changed, *pieces], after)
         remember(line, pieces, past, repeated, told=any(one.key == line.key for one in events))
         return events, reason
 
@@ -237,17 +241,14 @@ class ClaudeCodeReader:
     # Sessions.
 
     def _open(self, line: Line) -> None:
-        known = self._past.sessions.get(line.session)
-        cwd = line.value.get("cwd")
-        cwd = cwd if isinstance(cwd, str) and cwd else None
-        if known is None:
-            known = self._opening(line)
-        elif known.cwd is not None or cwd is None:
-            return
+        known = self._past.sessions.get(line.session) or self._opening(line)
+        facts = facts_in(line)
+        cwd = facts.pop("cwd", None)
         opening = msgspec.structs.replace(
-            known, cwd=cwd or self._cwd, about=known.about | _about(line.value)
+            known, cwd=known.cwd or cwd or self._cwd, about=facts | known.about
         )
-        self._past.sessions[line.session] = opening
+        if opening != known or line.session not in self._past.sessions:
+            self._past.sessions[line.session] = opening
 
     def _opening(self, line: Line) -> Opening:
         parent, is_child, _ = line.session.rpartition("/agent-")
@@ -312,16 +313,6 @@ def _said_in(value: dict[str, Any]) -> Any:
     if isinstance(message, dict):
         return [value.get("type"), message.get("content", message)]
     return [value.get("type"), message, value.get("content"), value.get("subtype")]
-
-
-def _about(value: dict[str, Any]) -> dict[str, Any]:
-    told = {
-        "version": name_in(value, "version"),
-        "git_branch": name_in(value, "gitBranch"),
-        "entrypoint": name_in(value, "entrypoint"),
-        "slug": name_in(value, "slug"),
-    }
-    return {name: found for name, found in told.items() if found is not None}
 
 
 def _settles(value: Any) -> bool:

@@ -26,7 +26,7 @@ LEAF_LINES_MAX: Final = 1_000
 """How far a summary may stand before the line that it names, to be the title of its session."""
 _IN_ORDER: Final = (
     "sessions", "nodes", "followed", "prompted", "calls", "tasks", "usage", "blocks", "compactions",
-    "titles",
+    "titles", "facts",
 )  # fmt: skip
 """What is kept by names of which the first came first."""
 
@@ -108,11 +108,15 @@ class Past(msgspec.Struct, kw_only=True):
     """Of each message, the keys of its parts by their digests."""
     compactions: dict[str, Compaction] = {}
     titles: dict[str, Title] = {}
+    facts: dict[str, dict[str, str]] = {}
+    """Of each session, what is known of where and how it works, as digests."""
     leaves: dict[str, Leaf] = {}
     """Titles by the ids of lines; they cannot be written down."""
     lines: int = 0
     """Lines that were told of, to know for how long a title has waited."""
 
+    begun: frozenset[str] = frozenset()
+    """Sessions that were told of before this reading: what comes to be known of them is news."""
     names: list[str] = []
     """The sessions by their numbers: what both say, sessions say too."""
     numbers: dict[str, int] = {}
@@ -183,7 +187,9 @@ def written(past: Past) -> Any:
     if past.leaves:
         return None
     bare = {name: opening.bare() for name, opening in past.sessions.items()}
-    told = msgspec.to_builtins(msgspec.structs.replace(past, sessions=bare, names=[], numbers={}))
+    told = msgspec.to_builtins(
+        msgspec.structs.replace(past, sessions=bare, names=[], numbers={}, begun=frozenset())
+    )
     told |= {name: [[*pair] for pair in told[name].items()] for name in _IN_ORDER}
     return told if len(msgspec.json.encode(told)) <= STATE_BYTES_MAX else None
 
@@ -194,6 +200,7 @@ def restored(told: Any) -> Past:
         found = msgspec.convert(told, dict[str, Any])
         pairs = {name: found[name] for name in _IN_ORDER if name in found}
         kept = msgspec.convert(pairs, dict[str, list[tuple[str, Any]]])
-        return msgspec.convert(found | {name: dict(part) for name, part in kept.items()}, Past)
+        past = msgspec.convert(found | {name: dict(part) for name, part in kept.items()}, Past)
+        return msgspec.structs.replace(past, begun=frozenset(past.sessions))
     except msgspec.ValidationError as error:
         raise ValueError(f"this is no state of a Claude Code log: {error}") from error
