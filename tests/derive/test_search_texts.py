@@ -182,3 +182,34 @@ def test_what_is_inside_of_a_name_is_shown_there() -> None:
 
     assert (sighting.found, sighting.spans) == (1, [(9, 14)])
     assert sight("nothing of it", terms("serna")).found == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "paths"),
+    [
+        ('cat "app/(shop)/page.tsx"', ["app/(shop)/page.tsx"]),
+        ("cat app/(shop)/[slug]/page.tsx", ["app/(shop)/[slug]/page.tsx"]),
+        ("rm app/[[...slug]]/@modal/(.)photo/a.tsx", ["app/[[...slug]]/@modal/(.)photo/a.tsx"]),
+        (r"rm app/\(shop\)/a.ts", ["app/(shop)/a.ts"]),
+        (r"less Tide\ Tables/a.txt", ["Tide Tables/a.txt"]),
+        ('vim "Tide Tables/north sea/a b.txt" x/y', ["Tide Tables/north sea/a b.txt", "x/y"]),
+        ("cp '/srv/My Files/a b' c/d.md", ["/srv/My Files/a b", "c/d.md"]),
+        ("(cd src/x && echo $(cat src/a.py))", ["src/x", "src/a.py"]),
+        ('git commit -m "mend a/b and c"', ["a/b"]),
+        ("[see](docs/x.md)", ["docs/x.md"]),
+    ],
+)
+def test_a_path_with_brackets_or_blanks_is_whole(command: str, paths: list[str]) -> None:
+    event = event_of(called("Bash", payload={"name": "Bash", "input": {"command": command}}))
+
+    assert files_in(event) == paths
+
+
+def test_the_middle_of_a_long_output_is_found() -> None:
+    output = "\n".join(f"line {n}" for n in range(1_500)) + " the lighthouse " + "tide " * 2_000
+
+    assert (
+        "lighthouse"
+        in text_of(event_of(called(kind="tool.result", payload={"output": output}))).split()
+    )
+    assert len(output) < TEXT_CHARACTERS_MAX

@@ -154,3 +154,27 @@ def test_a_total_alone_is_counted_without_a_cost() -> None:
     found = usage(timeline(told("usage.reported", model="gpt-4o", total_tokens=12))).total
 
     assert (found.total_tokens, found.cost_usd) == (12, None)
+
+
+@pytest.mark.parametrize(
+    ("told_cost", "dollars"),
+    [
+        ({"cost": {"input": 0.1, "total": 0.25}}, "0.25"),
+        ({"cost_usd": 0.0625}, "0.0625"),
+        ({"cost": 2}, "2"),
+    ],
+)
+def test_what_a_log_says_that_a_call_cost_is_what_it_cost(
+    told_cost: dict[str, Any], dollars: str
+) -> None:
+    found = usage(timeline(used(5, model="of-my-own", **told_cost)))
+
+    assert found.total.cost_usd == Decimal(dollars)
+    assert found.by_model[0].cost_usd == Decimal(dollars)
+
+
+@pytest.mark.parametrize("cost", [0, -1, "1", None, float("inf"), {"total": 0}, {}, True])
+def test_a_cost_that_is_none_leaves_the_list_price(cost: Any) -> None:
+    listed = usage(timeline(used(5)))
+
+    assert usage(timeline(used(5, cost=cost))).total.cost_usd == listed.total.cost_usd

@@ -689,3 +689,12 @@ def test_a_message_without_words_tells_nothing(content: Any) -> None:
     (outcome,) = outcomes_of(log.content())
 
     assert (outcome.events, outcome.skipped) == ([], "nothing is said in it")
+
+
+def test_what_a_message_cost_is_kept() -> None:
+    log = Log()
+    log.answer("Ahoy.", usage=used(5), costUSD=0.0125)
+
+    (report,) = of_kind(told_by(log), "usage.reported")
+
+    assert report.payload["cost_usd"] == 0.0125

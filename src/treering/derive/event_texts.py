@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.derive.chunks import chunks
-from treering.derive.search_texts import texts_of
+from treering.derive.search_texts import clipped, texts_of
 from treering.model.kinds import KINDS
 
 if TYPE_CHECKING:
     from treering.model.events import Event
 
-TEXT_CHARACTERS_MAX: Final = 6_000
-"""Of longer texts the beginning is looked at: what is said there tells what the rest is about."""
+TEXT_CHARACTERS_MAX: Final = 4_000
+"""Of longer texts the beginning and the end tell what the rest is about."""
 _NOTES: Final = frozenset({
     "boundary.checkpoint", "boundary.intent", "context.compacted", "goal.added", "inbox.received",
     "ops.alert", "ops.decision", "ops.error", "ops.observation", "session.titled",
@@ -29,4 +29,4 @@ def event_texts(event: Event) -> list[str]:
     if event.kind not in TELLING_KINDS or event.redacted:
         return []
     text = next(texts_of(event), "").strip()
-    return chunks(text[:TEXT_CHARACTERS_MAX]) if text else []
+    return chunks(clipped(text, TEXT_CHARACTERS_MAX)) if text else []

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from treering.model.events import Event
 
 REPORT: Final = "usage.reported"
+COST_USD_MAX: Final = 10**6
+"""No call costs more."""
 
 
 class ModelName(msgspec.Struct, frozen=True):
@@ -68,7 +70,8 @@ def report_of(event: Event) -> Report | None:
     told = _told(event)
     name = ModelName(told.model, told.provider)
     message, request = name_in(content, "message_id"), name_in(content, "request_id")
-    tokens = _tokens(told, sound(_count(content.get("cache_creation_tokens"))) or 0, event.ts_ms)
+    written = sound(_count(content.get("cache_creation_tokens"))) or 0
+    tokens = _tokens(told, written, event.ts_ms, _logged(content))
     if tokens is None:
         return None
     run = run_number(event.run_id) if event.run_id else 0
@@ -117,7 +120,21 @@ def _told(event: Event) -> UsageReported:
     return UsageReported()
 
 
-def _tokens(told: UsageReported, written: int, at_ms: int) -> Tokens | None:
+def _logged(content: Mapping[str, Any]) -> int | None:
+    """Return what a log says that a call cost, in 10⁻¹² dollars; None if it says nothing.
+
+    Agents write 0 for a model whose price they do not know.
+    """
+    told = content.get("cost")
+    dollars = told.get("total") if isinstance(told, dict) else content.get("cost_usd", told)
+    if not isinstance(dollars, int | float) or isinstance(dollars, bool):
+        return None
+    if not 0 < dollars <= COST_USD_MAX:
+        return None
+    return int(Decimal(str(dollars)).scaleb(PICO))
+
+
+def _tokens(told: UsageReported, written: int, at_ms: int, cost: int | None) -> Tokens | None:
     sent, received = sound(told.input_tokens), sound(told.output_tokens)
     total = sound(told.total_tokens)
     if sent is None and received is None and total is None:
@@ -130,8 +147,7 @@ def _tokens(told: UsageReported, written: int, at_ms: int) -> Tokens | None:
         cache_write_tokens=written,
         total_tokens=(sent or 0) + (received or 0) if total is None else total,
     )
-    cost = None
-    if told.model and sent is not None and received is not None:
+    if cost is None and told.model and sent is not None and received is not None:
         cost = price(
             told.model,
             told.provider or None,

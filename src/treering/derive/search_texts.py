@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 
     from treering.model.events import Event, Header
 
-TEXT_CHARACTERS_MAX: Final = 4_000
+TEXT_CHARACTERS_MAX: Final = 32_000
 """Of one event; of a longer one its beginning and its end are found."""
-_TAIL_CHARACTERS: Final = 1_000
+_TAIL: Final = 4
+"""The end that is found is so small a part of all that is."""
+_COMMAND_CHARACTERS_MAX: Final = 4_000
+"""Paths are looked for in so much of a command."""
 WIDE_CHARACTERS_MAX: Final = 64_000
 """What is looked at before it is clipped, so that a secret is masked whole."""
 STRINGS_MAX: Final = 2_000
 FILES_MAX: Final = 50
 FILE_CHARACTERS_MAX: Final = 400
-GRAMS_MAX: Final = 2_000
+GRAMS_MAX: Final = 8_000
 DEPTH_MAX: Final = 20
 _UNREADABLE: Final = 256
 """A string that goes on so long without a blank is no text."""
@@ -53,9 +56,18 @@ _PATCHED: Final = re.compile(
     r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$|^(?:\+\+\+|---) [ab]/(\S+)",
     re.MULTILINE,
 )
+_PART: Final = r"(?:[\w.@+-]|\\[ ()\[\]&']|\([\w.@+-]*\)|\[\[?[\w.@+-]*\]?\])++"
+"""A part of a path. Whole brackets belong to it: routes are named app/(group)/[slug]/page.tsx."""
 _IN_COMMANDS: Final = re.compile(
-    r"(?<![\w./:~-])(?:~|\.{1,2})?(?:/?[\w.@+-]+/)+[\w.@+-]+|(?<![\w./:-])[\w-]+\.[A-Za-z]\w{0,5}\b"
+    rf"(?<![\w./:~-])(?:~|\.{{1,2}})?(?:/?{_PART}/)+{_PART}|(?<![\w./:-])[\w-]+\.[A-Za-z]\w{{0,5}}\b"
 )
+_ESCAPED: Final = re.compile(r"\\(.)")
+_QUOTED: Final = re.compile(r"""\"([^\"\n]{1,400})\"|'([^'\n]{1,400})'""")
+_SPACED: Final = re.compile(
+    r"(?=[~/.]|.*\.\w{1,8}$)(?:[\w.@+,&()\[\]~-][\w.@+,&()\[\]~ -]*+)?+"
+    r"(?:/[\w.@+,&()\[\] -]++)+"
+)
+"""A path with blanks, which has to be in quotes: from the top, from here, or with an ending."""
 _BLANKS: Final = re.compile(r"\s")
 
 
@@ -100,13 +112,13 @@ def text_of(event: Event) -> str:
         text = told
     else:
         text = f"{summary}\n{told}"
-    return _clipped(text)
+    return clipped(text)
 
 
 def texts_of(event: Event) -> Iterator[str]:
     """Return what an event says, the most natural first: its words, its summary, all of it."""
     for told in (_said(event), event.summary, event.payload):
-        text = _clipped("\n".join(_strings(told)))
+        text = clipped("\n".join(_strings(told)))
         if text:
             yield text
     yield text_of(event)
@@ -163,11 +175,12 @@ def _plain(value: Any, depth: int) -> Any:
     return value
 
 
-def _clipped(text: str) -> str:
-    if len(text) <= TEXT_CHARACTERS_MAX:
+def clipped(text: str, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
+    """Return a text, or its beginning and its end if it is longer."""
+    if len(text) <= characters_max:
         return text
-    head = TEXT_CHARACTERS_MAX - _TAIL_CHARACTERS
-    return f"{text[:head]}\n…\n{text[-_TAIL_CHARACTERS:]}"
+    tail = characters_max // _TAIL
+    return f"{text[: characters_max - tail]}\n…\n{text[-tail:]}"
 
 
 def _files(value: Any, name: str, depth: int) -> Iterator[str]:
@@ -186,7 +199,18 @@ def _files(value: Any, name: str, depth: int) -> Iterator[str]:
             text = value[:WIDE_CHARACTERS_MAX]
             yield from (one or two for one, two in _PATCHED.findall(text))
             if name != "patch":
-                yield from _IN_COMMANDS.findall(text[:TEXT_CHARACTERS_MAX])
+                yield from _paths_in(text[:_COMMAND_CHARACTERS_MAX])
+
+
+def _paths_in(command: str) -> Iterator[str]:
+    """Give the paths that stand in a command, as the shell understands them."""
+    for found in _QUOTED.finditer(command):
+        inside = found[1] or found[2]
+        if " " in inside and _SPACED.fullmatch(inside):
+            yield inside
+            command = command.replace(found[0], " ")
+    for path in _IN_COMMANDS.findall(command):
+        yield _ESCAPED.sub(r"\1", path)
 
 
 def _strings(payload: Any) -> list[str]:

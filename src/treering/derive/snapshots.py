@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from treering.derive.trails import EventsAt
     from treering.model.events import Header
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Goes up whenever what is in a snapshot, or what it means, changes."""
 WAITING_MAX: Final = 10_000
 """With more events of open runs there is no snapshot: it would cost more than it saves."""

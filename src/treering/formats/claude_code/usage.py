@@ -52,11 +52,19 @@ def used(line: Line, past: Past) -> list[Piece]:
         Piece(
             kind=USED,
             summary=f"{total} tokens used",
-            payload={"usage": given},
+            payload={"usage": given, **_cost(line)},
             refs=told,
             key=key,
         )
     ]
+
+
+def _cost(line: Line) -> dict[str, float]:
+    """Return what the message cost, where the log says so."""
+    cost = line.value.get("costUSD")
+    if isinstance(cost, int | float) and not isinstance(cost, bool) and cost > 0:
+        return {"cost_usd": cost}
+    return {}
 
 
 def _call(line: Line, past: Past) -> tuple[str | None, str | None]:

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.database import Database
 
 SUFFIX: Final = ".search"
-LAYOUT: Final = 1
+LAYOUT: Final = 2
+"""Raised also when other words of an event are entered: a file of before has not all of them."""
 _TABLES: Final = """
 -- How far each scope has been entered, and the link of the ledger's event there: a ledger that was
 -- put back from a copy has another.
