@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
+from formats.logs import pi
 from formats.logs.claude_code import SESSION, Log
+from formats.logs.openclaw import opening
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,3 +189,26 @@ def test_what_lies_in_a_folder_of_logs_names_no_scope(ledger: Ledger, tmp_path: 
     treering.import_logs(ledger, [folder / "export.jsonl"])
 
     assert [one.summary for one in ledger.query("boss/hr", first=10).items][-1] == "fire them"
+
+
+@pytest.mark.parametrize("renamed_first", [False, True])
+def test_a_renamed_copy_of_a_topic_is_the_same_session(
+    ledger: Ledger, tmp_path: Path, *, renamed_first: bool
+) -> None:
+    folder = tmp_path / "agents" / "lyria" / "sessions"
+    folder.mkdir(parents=True)
+    log = [*opening(), pi.said(2, "mend the lamp")]
+    other = [{**log[0], "timestamp": "2026-10-02T00:00:00.000Z"}, log[1], pi.said(2, "a boat")]
+    topic = folder / f"{pi.SESSION}-topic-7.jsonl"
+    copy = folder / "copy of the lamp.jsonl"
+    elsewhere = folder / f"{pi.SESSION}-topic-8.jsonl"
+    for path, records in ((topic, log), (copy, log), (elsewhere, other)):
+        path.write_text("".join(json.dumps(one) + "\n" for one in records))
+
+    first, second = (copy, topic) if renamed_first else (topic, copy)
+    receipts = [
+        treering.import_logs(ledger, [path], scope=SCOPE) for path in (first, second, elsewhere)
+    ]
+
+    assert [one.sessions_new for one in receipts] == [1, 0, 1]
+    assert (receipts[1].imported, receipts[2].imported) == (0, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -20,7 +21,7 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from capture.intake_logs import add, lines
-from formats.logs import codex
+from formats.logs import codex, gemini
 from surfaces.agent_homes import FOLDERS, move_in, work_in, write_log
 from surfaces.talks import IN, TOKEN
 
@@ -334,6 +335,7 @@ def test_a_log_with_a_damaged_end_is_told_once_nobody_writes_to_it(
     settled = found(cli("doctor", "--json"))
 
     assert "damaged_logs" not in being_written
+    assert damage is None or "--format claude-code" in settled["damaged_logs"]["fix"]
     assert settled.get("damaged_logs", {}).get("items") == (damage and [f"{log}: {damage}"])
 
 
@@ -464,3 +466,54 @@ def test_a_stopped_process_that_holds_the_write_lock_is_named(cli: CommandLine, 
     assert f"process {process} " in stopped["message"]
     assert f"kill -CONT {process}" in stopped["fix"]
     assert "writer_stopped" not in found(after)
+
+
+def test_a_damaged_log_of_another_agent_is_not_to_be_replaced_by_one_of_claude_code(
+    cli: CommandLine, home: Path
+) -> None:
+    log = write_log(home, "codex")
+    add(log, b'{"timestamp": "20')
+    age(log, days=1)
+
+    fix = found(cli("doctor", "--json"))["damaged_logs"]["fix"]
+
+    assert fix == f"treering import {log} names line and byte"
+
+
+def test_a_log_that_was_cut_off_as_a_whole_is_told(cli: CommandLine, home: Path) -> None:
+    chats = home / ".gemini" / "tmp" / "abc" / "chats"
+    chats.mkdir(parents=True)
+    whole = json.dumps(gemini.whole(gemini.user("u1", "hello"), gemini.answer("a1", "Ahoy.")))
+    log = chats / "session-2026-10-01T10-00-abcdef01.json"
+    log.write_text(whole[: len(whole) * 6 // 10])
+    age(log, days=1)
+
+    done = cli("import", "--json", str(log))
+
+    assert done.status == 1
+    assert done.receipt["unreadable"] == [str(log)]
+    assert (done.receipt["lines"], done.receipt["errors"]) == (1, 1)
+    assert found(cli("doctor", "--json"))["torn_logs"]["items"] == [str(log)]
+
+
+def test_a_folder_that_may_not_be_read_is_told(
+    cli: CommandLine, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = write_log(home, "claude-code")
+    closed = log.parent / "closed"
+    closed.mkdir()
+    scandir = os.scandir
+
+    def forbidding(path: Any = ".") -> Any:
+        if str(path) == str(closed):
+            raise PermissionError(errno.EACCES, "Permission denied", str(closed))
+        return scandir(path)
+
+    # Whoever runs the tests may be allowed everything.
+    monkeypatch.setattr(os, "scandir", forbidding)
+
+    done = cli("import", str(log.parent))
+
+    assert done.status == 1
+    assert f"nothing of {closed} can be read" in done.err
+    assert found(cli("doctor", "--json"))["unreadable_logs"]["items"] == [str(closed)]

@@ -10,10 +10,10 @@ import msgspec
 
 from treering.capture.intake import BOOKMARK_SCOPE
 from treering.capture.intake.bookmarks import read_bookmark
-from treering.capture.intake.finding import find_files
+from treering.capture.intake.finding import find_files, look_through
 from treering.capture.intake.surveys import survey
 from treering.errors import TreeringError
-from treering.formats.sources import Source, fingerprint, open_source, tail_print
+from treering.formats.sources import Source, fingerprint, is_torn, open_source, tail_print
 from treering.model.codec import decode
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ WRITTEN_S: Final = 120
 LogState = Literal["current", "new", "grown", "unknown"]
 """current: all of it is taken in; new: nothing is; grown: not its end; unknown: no log of ours."""
 
+CUT_OFF: Final = "it is cut off, so that nothing of it can be read"
+_WHOLE: Final = ".json"
 _LINED: Final = (".jsonl", ".ndjson")
 
 
@@ -43,6 +45,11 @@ class LogHealth(msgspec.Struct, frozen=True, kw_only=True):
     state: LogState
     damage: str | None = None
     """What is wrong with its end, in a few words."""
+
+
+def unreadable_folders(root: Path) -> list[str]:
+    """Return the folders below ``root`` that may not be looked into."""
+    return look_through([root]).unreadable
 
 
 def log_files(root: Path) -> list[tuple[Path, os.stat_result]]:
@@ -86,6 +93,8 @@ def damage_in(path: Path) -> str | None:
 
     Only the last bytes are read.
     """
+    if path.suffix == _WHOLE:
+        return _damage_in_whole(path)
     if path.suffix not in _LINED:
         return None
     try:
@@ -106,6 +115,19 @@ def damage_in(path: Path) -> str | None:
     except (ValueError, RecursionError, TreeringError):
         return "its last line is torn"
     return None
+
+
+def _damage_in_whole(path: Path) -> str | None:
+    """Return what is wrong with a file that is one JSON value: whether it is cut off."""
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(size - TAIL_BYTES_MAX, 0))
+            end = stream.read(TAIL_BYTES_MAX).rstrip()
+        # One that ends well is not read as a whole: there may be thousands of them.
+        return CUT_OFF if end and not end.endswith((b"}", b"]")) and is_torn(path) else None
+    except (OSError, TreeringError) as error:
+        return f"it cannot be read: {error}"
 
 
 def folder_in(path: Path) -> str | None:

@@ -71,6 +71,11 @@ def has_marks(values: Sequence[Any]) -> bool:
     return any(_is_marked(value) for value in values if isinstance(value, dict))
 
 
+def mark_of(header: dict[str, Any]) -> str:
+    """Return what tells a header from others: of a topic, only the file's name says which it is."""
+    return digest(header)
+
+
 def passed_over(name: str) -> str | None:
     """Return what a file beside the sessions is, if it is none of them; by its name.
 
@@ -114,12 +119,17 @@ class OpenClawReader(PiReader):
         self, path: PurePath | None = None, listed: Mapping[str, Listed] | None = None
     ) -> None:
         super().__init__(path)
+        self.names: dict[str, str] = {}
+        """What the session of a header was called when it came first, by the header's mark."""
         self._listed = listed or {}
         self._recent: deque[str] = deque(maxlen=RECENT_MAX)
         """What was said or handed to a tool of late, as digests."""
 
     def session_of(self, header: dict[str, Any]) -> str:
         """Return the session's id; a topic of a group is a session of its own."""
+        known = self.names.get(mark_of(header))
+        if known is not None:
+            return known
         session = super().session_of(header)
         stem = id_in_name(self._path.name) if self._path else None
         topic = _TOPIC.search(stem or "")

@@ -9,6 +9,7 @@ import codecs
 import hashlib
 import io
 import os
+import re
 import stat
 import zlib
 from pathlib import Path
@@ -18,6 +19,7 @@ import msgspec
 
 from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.formats.records import RECORD_BYTES_MAX, read_records
+from treering.formats.records.pieces import TORN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +38,7 @@ _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _GZIP: Final = b"\x1f\x8b"
 _UTF_16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 _SQLITE: Final = b"SQLite format 3\x00"
+_JSON_BEGINS: Final = re.compile(r"\ufeff?(?:\{\s*(?:\"|$)|\[\s*(?:[\[{\"]|$))")
 _PACKED_BYTES: Final = 1_024
 """Packed bytes taken at a time: even of the worst, they unpack to a few tens of megabytes."""
 _SKIP_BYTES: Final = 1024 * 1024
@@ -139,6 +142,15 @@ def first_line(path: Path | str) -> str | None:
             return None
     lines = (line.strip() for line in start.decode(errors="replace").splitlines())
     return next((line for line in lines if line.strip("\x00\ufeff")), None)
+
+
+def is_torn(path: Path | str) -> bool:
+    """Whether a file begins as JSON, and no value in it is whole."""
+    if not _JSON_BEGINS.match(first_line(path) or ""):
+        return False
+    with open_source(path) as stream:
+        first = next(read_records(cast("BinaryIO", _Beginning(stream, RECORD_BYTES_MAX))), None)
+    return first is not None and first.fault == TORN
 
 
 def is_sqlite(path: Path | str) -> bool:

@@ -88,3 +88,5 @@ class IntakeReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Files in the folders that were not looked into, being no logs by their names: by ending."""
     others_named: list[str] = []
     """The first so many of them."""
+    unreadable: list[str] = []
+    """Files and folders of which nothing could be read: damaged, or not allowed."""

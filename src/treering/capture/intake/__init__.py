@@ -12,11 +12,12 @@ from treering.capture.intake.finding import look_through
 from treering.capture.intake.homes import NotesInMind
 from treering.capture.intake.pasts import Pasts
 from treering.capture.intake.readings import Reading
-from treering.capture.intake.surveys import parents_first, survey
+from treering.capture.intake.surveys import Torn, parents_first, survey
 from treering.capture.intake.tallies import Tally, in_all
 from treering.capture.quarantine import LINE_FAULTS, reason_of
 from treering.errors import NotFound
 from treering.formats.sources import source_at
+from treering.formats.telling import Record
 from treering.model.intakes import SourceReceipt
 from treering.model.scopes import parse_scope
 
@@ -68,7 +69,10 @@ def take_logs(
     files = look_through([Path(path) for path in paths])
     receipt = intake.take(list(files.found.values()), since_ms=since_ms)
     return msgspec.structs.replace(
-        receipt, others=dict(files.others.most_common()), others_named=files.named
+        receipt,
+        others=dict(files.others.most_common()),
+        others_named=files.named,
+        unreadable=[*files.unreadable, *intake.unreadable],
     )
 
 
@@ -100,6 +104,8 @@ class Intake:
         self._pasts = Pasts(self._ledger, dry_run=dry_run)
         self._done = 0
         self._total = 0
+        self.unreadable: list[str] = []
+        """Files of which nothing can be read: damaged, or not allowed."""
 
     def take(self, files: Sequence[Found], *, since_ms: int | None) -> IntakeReceipt:
         """Take in ``files``, those first that others may go on from."""
@@ -150,7 +156,14 @@ class Intake:
             # Whoever watches names what was written to, and not what is to be trusted.
             is_named = found.is_named and not self._live
             return survey(source, note, is_named=is_named) or tally.receipt("unchanged")
+        except Torn as error:
+            self.unreadable.append(str(found.path))
+            tally.lines = 1
+            tally.fail(Record(None, 1, 0, source.size), str(error))
+            return tally.receipt("read")
         except (NotFound, OSError, *LINE_FAULTS) as error:
+            if isinstance(error, OSError) or isinstance(error.__cause__, PermissionError):
+                self.unreadable.append(str(found.path))
             return tally.receipt("refused", _reason(error))
 
     def _advance(self, done: int) -> None:

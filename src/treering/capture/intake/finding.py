@@ -49,6 +49,8 @@ class Files(msgspec.Struct, kw_only=True):
     """How many are none, by the endings of their names."""
     named: list[str] = []
     """The first of them."""
+    unreadable: list[str] = []
+    """Folders that may not be looked into."""
 
     def pass_over(self, folder: str, name: str) -> None:
         """Count a file that is no log by its name."""
@@ -89,7 +91,10 @@ def look_through(paths: Sequence[Path]) -> Files:
 
 
 def _look_inside(folder: Path, files: Files) -> None:
-    for root, folders, names in os.walk(folder):
+    def refuse(error: OSError) -> None:
+        files.unreadable.append(str(error.filename or folder))
+
+    for root, folders, names in os.walk(folder, onerror=refuse):
         folders.sort()
         for name in sorted(names):
             is_log = _LOG.search(name) is not None

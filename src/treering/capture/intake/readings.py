@@ -15,6 +15,7 @@ from treering.capture.intake.steps import Errand, ReaderApart, is_worth_it, read
 from treering.capture.intake.tallies import Tally
 from treering.capture.quarantine import LINE_FAULTS, reason_of
 from treering.errors import Busy, InvalidInput, NotFound
+from treering.formats.openclaw import OpenClawReader
 from treering.formats.records import read_records
 from treering.formats.records.pieces import TORN
 from treering.formats.registry import module_of, version_of
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from treering.model.intakes import SourceReceipt, SourceState
     from treering.model.scopes import Scope
 
+_NAMED: Final = "openclaw-header:"
 ADVANCE_BYTES: Final = 1024 * 1024
 """How often it is told how far a file was read."""
 
@@ -115,6 +117,7 @@ class Reading:
                 line=line,
                 final=not self._live,
                 state=None if bookmark is None else bookmark.state,
+                names=self._names(),
             )
             with contextlib.suppress(OSError):  # It is read here, if no process can be had.
                 apart = ReaderApart(errand, reader)
@@ -162,7 +165,23 @@ class Reading:
     def _make_reader(self) -> Reader:
         form = self._survey.format
         assert form is not None  # noqa: S101  (only exports of our own have none)
-        return form.READER(self._survey.source.path)
+        reader = form.READER(self._survey.source.path)
+        if isinstance(reader, OpenClawReader):
+            reader.names = self._names()
+        return reader
+
+    # Copies of OpenClaw's topics, whose names are in the names of their files.
+
+    def _names(self) -> dict[str, str]:
+        """Return what the session of this log was called before, by the mark of its header."""
+        mark = self._survey.header_mark
+        name = None if mark is None else self._bookmarks.find(f"{_NAMED}{mark}")
+        return {mark: name} if mark is not None and isinstance(name, str) else {}
+
+    def _keep_name(self, teller: Teller) -> None:
+        mark, session = self._survey.header_mark, next(iter(teller.sessions), None)
+        if mark is not None and session is not None and not self._names():
+            self._bookmarks.keep(f"{_NAMED}{mark}", session)
 
     def _enter(
         self, teller: Teller, steps: Iterator[Step], offset: int, line: int
@@ -200,6 +219,7 @@ class Reading:
         return (offset, line) if torn is None else (torn.offset, torn.line)
 
     def _keep(self, stream: BinaryIO, teller: Teller, offset: int, line: int) -> None:
+        self._keep_name(teller)
         if self._pasts.dry_run:
             return
         source = self._survey.source

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.capture.quarantine import reason_of
+from treering.formats.openclaw import OpenClawReader
 from treering.formats.records import read_records
 from treering.formats.registry import named_format
 from treering.formats.sources import open_source
@@ -56,6 +57,8 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     final: bool
     state: Any = None
     """Where its reader goes on; None if it begins."""
+    names: dict[str, str] = {}
+    """What sessions of OpenClaw's were called when they came first."""
 
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +151,8 @@ def is_worth_it(size: int) -> bool:
 def run(errand: Errand, out: IO[bytes]) -> None:
     """Read what was asked for, and write it down in parcels."""
     reader = named_format(errand.format).READER(Path(errand.path))
+    if isinstance(reader, OpenClawReader):
+        reader.names = errand.names
     if errand.state is not None:
         reader.resume(errand.state)
     told: dict[str, Opening] = {}

@@ -14,7 +14,7 @@ from treering.capture.secrets import Guard
 from treering.errors import InvalidInput
 from treering.formats import openclaw, pi
 from treering.formats.registry import NATIVE, find_format, is_native, named_format
-from treering.formats.sources import Source, first_line, is_sqlite, sniff
+from treering.formats.sources import Source, first_line, is_sqlite, is_torn, sniff
 from treering.formats.telling import Record
 from treering.spine.words import shorten
 
@@ -29,6 +29,10 @@ FIRST_LINE_CHARACTERS_MAX: Final = 160
 """What is shown of the first line of a file that is not read."""
 
 Sort = Literal["log", "native", "database"]
+
+
+class Torn(InvalidInput):
+    """A file is one JSON value that ends too early: nothing of it can be read."""
 
 
 class Survey:
@@ -51,6 +55,8 @@ class Survey:
         self.folder = _folder(values)
         self.may_name_scope = may_name_scope
         """Whether its own word is taken for the scope that it belongs to."""
+        self.header_mark = _header_mark(form, values)
+        """What tells the session of a log of OpenClaw's, whatever its file is called."""
         opening = None if form is None else _opening(form, source.path, values)
         self.session = None if opening is None else opening.session
         self.forked_from = None if opening is None else opening.forked_from
@@ -114,6 +120,8 @@ def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
         return Survey(
             source, sort="native", form=None, bookmark=bookmark, values=(), may_name_scope=True
         )
+    if not values and is_torn(source.path):
+        raise Torn("cut off: not whole JSON", hint="restore it from a copy, if there is one")
     form = find_format(values)
     if form is not None and form.NAME in {pi.NAME, openclaw.NAME}:
         form = _of_family(form, source.path, bookmark, is_openclaws=is_openclaws)
@@ -167,6 +175,13 @@ def _opening(form: Format, path: Path, values: Sequence[Any]) -> Opening | None:
         with contextlib.suppress(Exception):  # It is told of when the file is read.
             reader.read(Record(value, number, number, number + 1))
     return next(iter(reader.sessions.values()), None)
+
+
+def _header_mark(form: Format | None, values: Sequence[Any]) -> str | None:
+    first = values[0] if values else None
+    if form is None or form.NAME != openclaw.NAME or not isinstance(first, dict):
+        return None
+    return openclaw.mark_of(first) if first.get("type") == pi.HEADER else None
 
 
 def _folder(values: Sequence[Any]) -> str | None:

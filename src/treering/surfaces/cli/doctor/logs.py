@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from treering.capture.health import FILES_MAX, log_files, look_at
+from treering.capture.health import (
+    CUT_OFF,
+    FILES_MAX,
+    log_files,
+    look_at,
+    unreadable_folders,
+)
 from treering.capture.places import known_places
 from treering.surfaces.cli.doctor.findings import Finding, some
 from treering.surfaces.cli.imports.survey import Outline, deleted_soon
@@ -20,6 +26,9 @@ if TYPE_CHECKING:
     from treering.capture.places import Place
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
+
+
+CLAUDE_CODE: Final = "claude-code"
 
 
 def look(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iterator[Finding]:
@@ -42,6 +51,15 @@ def look(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iterator[Fin
 def _agent(
     agent: str, places: Sequence[Place], ledger: Ledger | None, scope: Scope | None, at_ms: int
 ) -> Iterator[Finding]:
+    forbidden = [folder for place in places for folder in unreadable_folders(place.root)]
+    if forbidden:
+        yield Finding(
+            level="warning",
+            code="unreadable_logs",
+            message=f"{agent}: {counted(len(forbidden), 'folder')} may not be read",
+            fix="check the permissions",
+            items=some(iter(forbidden), of=len(forbidden)),
+        )
     files = sorted(
         (pair for place in places for pair in log_files(place.root)),
         key=lambda pair: -pair[1].st_mtime_ns,
@@ -50,6 +68,15 @@ def _agent(
         return
     scopes = () if scope is None else (scope,)
     logs = list(look_at(files, ledger, scopes=scopes, now_ms=at_ms))
+    torn = [one for one in logs if one.damage == CUT_OFF]
+    if torn:
+        yield Finding(
+            level="warning",
+            code="torn_logs",
+            message=f"{agent}: {counted(len(torn), 'log')} cut off; nothing of it can be read",
+            fix="restore it from a copy, if there is one",
+            items=some((str(one.path) for one in torn), of=len(torn)),
+        )
     if all(one.state == "unknown" for one in logs):
         return  # Databases and the like: nothing is noted of them.
     waiting = [one for one in logs if one.state in {"new", "grown"}]
@@ -61,11 +88,17 @@ def _agent(
             code="damaged_logs",
             message=f"{agent}: {counted(len(damaged), 'log')} damaged at the end; what stands"
             " before it is taken in all the same",
-            fix=f"treering import {damaged[0].path} names line and byte; a whole one of a session:"
-            " treering export SESSION --format claude-code",
+            fix=f"treering import {damaged[0].path} names line and byte{_export_of(agent)}",
             items=some((f"{one.path}: {one.damage}" for one in damaged), of=len(damaged)),
         )
     yield _kept(places[0], files, at_ms, is_safe=not waiting and len(files) <= FILES_MAX)
+
+
+def _export_of(agent: str) -> str:
+    """Return how to have a whole log again, if that can be written in the agent's own format."""
+    if agent != CLAUDE_CODE:
+        return ""
+    return f"; a whole one of a session: treering export SESSION --format {CLAUDE_CODE}"
 
 
 def _taken_in(

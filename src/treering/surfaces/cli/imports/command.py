@@ -94,6 +94,8 @@ def import_(
     keep_faults(receipt)
     warn(receipt)
     show(receipt, *report(receipt), done="the logs are taken in")
+    if receipt.unreadable:
+        click.get_current_context().exit(1)
 
 
 def _take(

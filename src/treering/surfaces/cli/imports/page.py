@@ -43,6 +43,10 @@ def warn(receipt: IntakeReceipt) -> None:
         note(f"{fault.file}, line {fault.line}, byte {fault.offset}: {fault.reason}")
     if receipt.errors > FAULTS_SHOWN:
         note(f"… and {receipt.errors - FAULTS_SHOWN:,} more; --json names up to 100")
+    for path in receipt.unreadable[:REFUSED_SHOWN]:
+        note(f"nothing of {path} can be read: it is damaged, or its permissions forbid it")
+    if len(receipt.unreadable) > REFUSED_SHOWN:
+        note(f"… and {len(receipt.unreadable) - REFUSED_SHOWN:,} more; --json names them")
     refused = [
         one
         for one in receipt.sources
