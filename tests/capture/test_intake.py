@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -349,3 +350,26 @@ def test_only_files_that_were_written_since_are_read(tmp_path: Path) -> None:
 
         assert (receipt.files, receipt.imported) == (1, 2)
         assert said_in(session_in(ledger, SESSION)) == ["two", "about two"]
+
+
+def test_a_database_of_something_else_is_nobody_s_log(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE shopping (milk INTEGER)")
+
+    with treering.open(tmp_path / "l.db") as ledger:
+        (source,) = import_logs(ledger, [path], scope=EVERYWHERE).sources
+
+    assert (source.state, source.format) == ("refused", None)
+    assert source.reason == "not a log Treering can read: a database of something else"
+
+
+def test_what_says_what_a_subagent_is_is_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "subagents" / "agent-a1.meta.json"
+    path.parent.mkdir()
+    path.write_text('{"agentType": "Explore"}')
+
+    with treering.open(tmp_path / "l.db") as ledger:
+        (source,) = import_logs(ledger, [tmp_path / "subagents"], scope=EVERYWHERE).sources
+
+    assert source.reason == "what a subagent is, which is read with its log"

@@ -82,6 +82,13 @@ def test_a_broken_repository_is_known_by_its_folder(tmp_path: Path, content: byt
         ("/gone/My Lamp", "my-lamp"),
         ("/gone/灯台", "灯台"),
         ("lamp", "lamp"),
+        ("/gone/lamp/2", "lamp/2"),
+        ("/gone/lamp/.worktrees/2", "lamp"),
+        ("/gone/lamp/worktrees/fix-7/src", "lamp"),
+        ("/gone/lamp/.claude/worktrees/quiet-harbour/src", "lamp"),
+        ("/home/ada/.codex/worktrees/1f2e/lamp", "lamp"),
+        ("/home/ada/.cursor/worktrees/lamp/1f2e", "lamp"),
+        ("/gone/worktrees", "worktrees"),
     ],
 )
 def test_a_folder_that_is_gone_is_known_by_its_name(

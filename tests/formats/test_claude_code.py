@@ -698,3 +698,14 @@ def test_what_a_message_cost_is_kept() -> None:
     (report,) = of_kind(told_by(log), "usage.reported")
 
     assert report.payload["cost_usd"] == 0.0125
+
+
+def test_a_call_that_two_messages_tell_is_one_call() -> None:
+    log = Log()
+    log.answer(call("toolu_1", command="ls"), id="msg_1")
+    log.answer("Looking.", call("toolu_1", command="ls"), id="msg_2")
+    log.answer(call("toolu_1", command="ls -la"), id="msg_3")
+
+    calls = of_kind(told_by(log), "tool.call")
+
+    assert [one.payload["input"] for one in calls] == [{"command": "ls"}, {"command": "ls -la"}]

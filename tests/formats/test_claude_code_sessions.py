@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+import json
+from pathlib import Path, PurePath
 
 from formats.logs.claude_code import (
     OTHER_SESSION,
@@ -423,3 +424,17 @@ def test_what_comes_to_be_known_after_a_session_was_told_of_is_told_itself() -> 
     (outcome,) = after.read(records_of(log.content())[-1])
 
     assert outcome.events[0].payload == {"record": "surroundings", "slug": "quiet-harbour"}
+
+
+def test_what_lies_beside_a_subagent_s_log_says_which_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / SESSION / "subagents"
+    folder.mkdir(parents=True)
+    meta = {"agentType": "Explore", "description": "Look for the fuse"}
+    (folder / "agent-a1.meta.json").write_text(json.dumps(meta))
+    log = Log(isSidechain=True, agentId="a1")
+    log.user("Where is the fuse?")
+
+    found = openings_of(log, str(folder / "agent-a1.jsonl"))[f"{SESSION}/agent-a1"]
+
+    assert (found.agent, found.title) == ("claude-code:Explore", "Look for the fuse")
+    assert found.parent == SESSION

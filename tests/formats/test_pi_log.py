@@ -388,3 +388,18 @@ def test_a_message_of_an_unknown_shape_is_kept_whole(role: str) -> None:
     (event,) = told(PiReader(), [header(), entry(1, "message", message=message)])
 
     assert (event.kind, event.payload["parts"]) == ("ops.observation", message["parts"])
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+def test_neighbours_that_were_swapped_are_told_in_their_order(at: int) -> None:
+    log = [header(), *(said(n, f"word {n}") for n in range(1, 6))]
+    swapped = [*log[:at], log[at + 1], log[at], *log[at + 2 :]]
+
+    assert told(PiReader(), swapped) == told(PiReader(), log)
+
+
+def test_an_entry_whose_parent_never_comes_is_told_where_it_stands() -> None:
+    log = [header(), said(1, "a"), said(3, "c"), said(4, "d")]
+
+    assert [one.payload["text"] for one in told(PiReader(), log)] == ["a", "c", "d"]
+    assert len(outcomes(PiReader(), log[:3])) == 3

@@ -138,7 +138,7 @@ def test_what_is_no_such_database_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidInput, match="not a SQLite file"):
         said(tmp_path / "text.db")
-    with pytest.raises(InvalidInput, match="no table my notes"):
+    with pytest.raises(NotFound, match="no table my notes"):
         said(tmp_path / "empty.db")
     with pytest.raises(InvalidInput, match="no column mood"):
         list(read_rows(tmp_path / "x.db", "my notes", columns=["said", "mood"]))

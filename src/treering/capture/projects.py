@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 _REMOTE: Final = re.compile(r"(?:^|[/:])([^/:]+/[^/:]+?)(?:\.git)?/?$")
 """The last two names of a remote's address: who, and what."""
+_WORKTREES: Final = frozenset({"worktrees", ".worktrees"})
+"""Folders in which work trees of a repository lie, each under a name that says little."""
+_OWN_WORKTREES: Final = {".codex": 2, ".cursor": 1}
+"""Where agents keep those of all repositories, and how far behind that the repository is named."""
 FOLDERS_MAX: Final = 4_096
 """Folders whose projects are remembered."""
 
@@ -28,8 +32,27 @@ def project_name(folder: Path, remote: str | None = None) -> str:
     around = (folder, *folder.parents) if folder.is_absolute() else ()
     root = next((one for one in around if (one / ".git").exists()), None)
     if root is None:
-        return (_owned(remote) if remote else None) or folder.name
+        return (_owned(remote) if remote else None) or _telling_name(folder)
     return _remote(root / ".git") or root.name
+
+
+def _telling_name(folder: Path) -> str:
+    """Return what a folder that is gone was called.
+
+    A work tree is called after its repository; one called by a number, after the folder above, too.
+    """
+    parts = folder.parts
+    at = next((place for place, part in enumerate(parts) if part in _WORKTREES), None)
+    if at is not None and at + 1 < len(parts):
+        behind = at + _OWN_WORKTREES.get(parts[at - 1], len(parts))
+        if behind < len(parts):
+            return parts[behind]
+        above = [part for part in parts[1:at] if not part.startswith(".")]
+        if above:
+            return above[-1]
+    has_letters = any(character.isalpha() for character in folder.name)
+    above_it = folder.parent.name
+    return folder.name if has_letters or not above_it else f"{above_it}/{folder.name}"
 
 
 @lru_cache(maxsize=FOLDERS_MAX)

@@ -39,7 +39,10 @@ class Rows(Protocol):
     """Reads the rows of a table of somebody else's SQLite file."""
 
     def __call__(self, path: Path) -> Iterator[dict[str, Any]]:
-        """Return each row by the names of its columns. Raises InvalidInput."""
+        """Return each row by the names of its columns.
+
+        Raises NotFound if there is no such table, InvalidInput if it cannot be read.
+        """
 
 
 def take_logs(

@@ -27,6 +27,7 @@ _LOG: Final = re.compile(
 """Names of files in a folder that are looked into; what they are is told by their content."""
 _COMPANION: Final = re.compile(r"-(?:wal|shm|journal)$")
 """Files that belong to a database, and are read with it."""
+_DESCRIPTION: Final = re.compile(r"agent-.+\.meta\.json")
 _OURS: Final = re.compile(r"\.treering-(?:extract|state)\.json$|\.treering-backup-")
 """Files that Treering keeps beside the logs of others."""
 
@@ -69,6 +70,8 @@ def find_files(paths: Sequence[Path]) -> list[Found]:
 
 def repeats_others(path: Path) -> str | None:
     """Return what a file is that only repeats others, by its name and its place."""
+    if _DESCRIPTION.fullmatch(path.name):
+        return "what a subagent is, which is read with its log"
     return passed_over(path.name) or repeats(path)
 
 

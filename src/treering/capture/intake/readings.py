@@ -131,7 +131,15 @@ class Reading:
         if self._rows is None:
             raise InvalidInput("this is a database", hint="take it in by `treering import`")
         reader, path = self._make_reader(), self._survey.source.path
-        self._enter(reader, read_steps(reader, _records(self._rows, path)), 0, 1)
+        try:
+            self._enter(reader, read_steps(reader, _records(self._rows, path)), 0, 1)
+        except NotFound:
+            # Whose database it is, is not known.
+            self._tally.format = None
+            raise InvalidInput(
+                "not a log Treering can read: a database of something else",
+                hint="see docs/importing.md for the formats",
+            ) from None
         return self._tally.receipt("read")
 
     def _restore(self) -> SourceReceipt:
@@ -252,5 +260,5 @@ def _records(rows: Rows, path: Path) -> Iterator[Record]:
     try:
         for number, row in enumerate(rows(path), start=1):
             yield Record(row, number, number, number + 1)
-    except (Busy, NotFound) as error:
+    except Busy as error:
         raise InvalidInput(str(error), hint=error.hint or "try again") from error

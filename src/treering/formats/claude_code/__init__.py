@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -37,6 +38,8 @@ from treering.formats.claude_code.usage import USED
 from treering.formats.grammar import share
 from treering.formats.loose import digest
 from treering.formats.telling import Opening, Outcome, Told, is_of_words, of_words, unmarked
+from treering.model.codec import decode
+from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +51,9 @@ __all__ = ["NAME", "READER", "ClaudeCodeReader", "score"]
 
 PUT_IN: Final = "put in by an export"
 EVENT_ID_CHARACTERS_MAX: Final = 400
+DESCRIPTION: Final = ".meta.json"
+"""How the name of a file ends that says of a subagent which it is."""
+DESCRIPTION_BYTES_MAX: Final = 64 * 1024
 MARK_DIGITS: Final = 8
 """What is kept of the digest of what a line says."""
 HELD_MAX: Final = 256
@@ -79,6 +85,7 @@ class ClaudeCodeReader:
         above = folder.parent.name if folder is not None and folder.name == "subagents" else ""
         self._stem = above if agent else stem
         """The session that the file is named after."""
+        self._path = path
         self._past = Past()
         self._held: list[Record] = []
         self._order = Order()
@@ -258,13 +265,31 @@ class ClaudeCodeReader:
             return Opening(session=line.session, agent=NAME, forked_from=forked)
         caller = name_in(line.value, "parent_tool_use_id")
         call_id, sort = call_of_task(line, self._past)
+        told = described(self._path) if self._agent else {}
         sort = sort or name_in(line.value, "attributionAgent", "agentType")
+        sort = sort or name_in(told, "agentType")
+        title = told.get("description")
         return Opening(
             session=line.session,
             agent=f"{NAME}:{sort}" if sort else NAME,
+            title=shorten(title) if isinstance(title, str) and title.strip() else None,
             parent=parent,
             call_id=caller or call_id,
         )
+
+
+def described(path: PurePath | None) -> dict[str, Any]:
+    """Return what the file beside a subagent's log says of it; nothing if there is none."""
+    if path is None:
+        return {}
+    beside = Path(path).with_name(path.name.split(".jsonl")[0] + DESCRIPTION)
+    try:
+        if beside.stat().st_size > DESCRIPTION_BYTES_MAX:
+            return {}
+        found = decode(beside.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _named(line: Line, pieces: Sequence[Piece], after: str | None) -> list[Told]:

@@ -252,6 +252,8 @@ def _error(line: Line) -> Piece:
 def _said_before(block: dict[str, Any], line: Line, past: Past, number: int) -> str | None:
     """Return the key under which the same part of the same message was told, if it was."""
     message_id = name_in(line.message, "id")
+    if (asked := _asked_before(block, line, past, number)) is not None:
+        return asked
     if message_id is None:
         return None
     of = f"{past.number(line.session)}:{message_id}"
@@ -262,6 +264,19 @@ def _said_before(block: dict[str, Any], line: Line, past: Past, number: int) -> 
     if digest in told:
         return told[digest]
     told[digest] = numbered(line.key, number)
+    return None
+
+
+def _asked_before(block: dict[str, Any], line: Line, past: Past, number: int) -> str | None:
+    """Return the key under which a call was told, if another message asks for the same again."""
+    call_id, _ = call_in(block)
+    if call_id is None or not str(block.get("type")).endswith("tool_use"):
+        return None
+    of, mark = f"{past.number(line.session)}:{call_id}", _digest(block)
+    known, key = past.asked.get(of, ("", ""))
+    if known == mark:
+        return key
+    keep(past.asked, of, (mark, numbered(line.key, number)), CALLS_MAX)
     return None
 
 

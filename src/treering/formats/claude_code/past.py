@@ -25,8 +25,8 @@ TITLES_MAX: Final = 16
 LEAF_LINES_MAX: Final = 1_000
 """How far a summary may stand before the line that it names, to be the title of its session."""
 _IN_ORDER: Final = (
-    "sessions", "nodes", "followed", "prompted", "calls", "tasks", "usage", "blocks", "compactions",
-    "titles", "facts",
+    "sessions", "nodes", "followed", "prompted", "calls", "asked", "tasks", "usage", "blocks",
+    "compactions", "titles", "facts",
 )  # fmt: skip
 """What is kept by names of which the first came first."""
 
@@ -101,6 +101,8 @@ class Past(msgspec.Struct, kw_only=True):
     prompted: dict[str, Follower] = {}
     calls: dict[str, str] = {}
     """The tools of calls, by id."""
+    asked: dict[str, tuple[str, str]] = {}
+    """Of each call, a digest of what is asked, and the key under which that was told."""
     tasks: dict[str, Task] = {}
     usage: dict[str, tuple[int, int]] = {}
     """The most tokens that were reported of a message: in all, and of its answer."""

@@ -92,26 +92,41 @@ class PiReader:
         self._now_ms = 1
         self._leaf: tuple[str, str] | None = None
         """The last entry that moved the tip, and where to."""
+        self._early: Record | None = None
+        """An entry that stands before the one that it goes on from, or after one that is lost."""
 
     def read(self, record: Record) -> list[Outcome]:
-        """Return the outcome of ``record``: each is settled at once."""
+        """Return the outcome of ``record``; one whose parent is not known waits for the next."""
+        early, self._early = self._early, None
+        if early is not None:
+            is_swapped = _id_in(record.value) == _parent_in(early.value)
+            both = (record, early) if is_swapped else (early, record)
+            return [self._settle(one) for one in both]
+        parent = _parent_in(record.value)
+        if parent is not None and len(self._trail) and parent not in self._trail:
+            self._early = record
+            return []
+        return [self._settle(record)]
+
+    def finish(self) -> list[Outcome]:
+        """Return the outcome of an entry that waited in vain."""
+        early, self._early = self._early, None
+        return [] if early is None else [self._settle(early)]
+
+    def _settle(self, record: Record) -> Outcome:
         entry = record.value
         if isinstance(entry, dict) and _is_header(entry):
-            return [self._open(record, entry)]
+            return self._open(record, entry)
         if self._session is None:
             self._begin({})
         if not isinstance(entry, dict):
             self._trail.add(None, None)
-            return [Outcome(record=record, skipped="no entry")]
-        return [self._read_entry(record, entry)]
-
-    def finish(self) -> list[Outcome]:
-        """Return nothing: nothing is held back."""
-        return []
+            return Outcome(record=record, skipped="no entry")
+        return self._read_entry(record, entry)
 
     def state(self) -> Any:
-        """Return the keys of all entries; None if there are too many, or none told anything yet."""
-        if self._session is None or not self._trail.has_told:
+        """Return the keys of all entries; None if there are too many, none told, or one waits."""
+        if self._session is None or not self._trail.has_told or self._early is not None:
             return None
         state = {
             "id": name(self._header.get("id")),
@@ -267,6 +282,14 @@ def _is_header(value: dict[str, Any]) -> bool:
         and isinstance(value.get("id"), str)
         and ("cwd" in value or "version" in value or "timestamp" in value)
     )
+
+
+def _id_in(value: Any) -> str | None:
+    return name(fields_of(value).get("id"))
+
+
+def _parent_in(value: Any) -> str | None:
+    return name(fields_of(value).get("parentId"))
 
 
 def _is_own(value: Any) -> bool | None:

@@ -49,8 +49,9 @@ def read_rows(
 ) -> Iterator[dict[str, Any]]:
     """Give the rows of ``table`` in the order of their numbers, each with its number as ``rowid``.
 
-    If ``order`` names a column, they come in its order first. Raises InvalidInput if the file is no
-    such database, or a ledger, and Busy if another program writes to it meanwhile.
+    If ``order`` names a column, they come in its order first. Raises NotFound if the file or the
+    table is not there, InvalidInput if it is no such database, or a ledger, and Busy if another
+    program writes to it meanwhile.
     """
     with _opened(path) as source:
         _check(source.connection, path, table, columns)
@@ -130,7 +131,7 @@ def _refuse_ledger(connection: apsw.Connection, path: Path) -> None:
 
 def _check(connection: apsw.Connection, path: Path, table: str, columns: Sequence[str]) -> None:
     if table not in _tables(connection):
-        raise InvalidInput(
+        raise NotFound(
             f"{path} has no table {table}", hint="check that it is the file of the right program"
         )
     rows: list[Any] = connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
