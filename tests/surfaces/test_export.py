@@ -435,3 +435,50 @@ def test_one_entry_is_told_as_one(cli: CommandLine, tmp_path: Path) -> None:
 
     assert ": 1 entry\n" in out
     assert "1 entry looked like a secret and was withheld" in out
+
+
+def test_a_claude_code_log_is_the_whole_session_in_another_ledger(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    counts = {"model": "of-my-own", "provider": "mine", "input_tokens": 100, "output_tokens": 20}
+    with treering.open(cli.database) as ledger:
+        parent = ledger.session("watch", scope=HERE, agent="lyria")
+        parent.record("conversation.user", "Look for the fuse.")
+        parent.record("tool.call", "Task", payload={"call_id": "c1", "name": "Task", "input": {}},
+                      refs={"call_id": "c1", "tool": "Task"})  # fmt: skip
+        parent.record("tool.result", "Task", payload={"call_id": "c1", "output": "In the cellar."},
+                      refs={"call_id": "c1", "tool": "Task", "status": "ok"})  # fmt: skip
+        parent.record("ops.error", "the provider is down", payload={"message": "down"})
+        parent.record("usage.reported", "used", payload={**counts, "cost": 0.25}, refs=counts)
+        parent.record("usage.reported", "used", payload=counts, refs=counts)
+        parent.record("conversation.assistant", "It is in the cellar.")
+        child = ledger.session(
+            "watch/agent-a1", scope=HERE, agent="claude-code:Explore",
+            spawned_by="watch", spawned_call="c1",
+        )  # fmt: skip
+        child.record("conversation.user", "Where is the fuse?")
+        child.record("usage.reported", "used", payload=counts, refs=counts)
+        child.record("conversation.assistant", "In the cellar.")
+    log = tmp_path / "log.jsonl"
+    assert cli("export", "watch", *IN, "--format", "claude-code", "--out", str(log)).status == 0
+
+    with treering.open(tmp_path / "fresh.db") as fresh:
+        treering.import_logs(fresh, [log], scope=HERE)
+
+        outlines = fresh.sessions(HERE, subagents=True).items
+        main, sub = sorted(outlines, key=lambda one: one.spawned_by or "")
+        handles = [
+            fresh.session(one.session_id, scope=HERE, agent=one.agent) for one in (main, sub)
+        ]
+        used = [one.usage().total for one in handles]
+        assert (sub.spawned_by, sub.agent) == (main.session_id, "claude-code:Explore")
+        assert handles[1].charter.spawned_call == "c1"
+        assert [(one.calls, one.total_tokens) for one in used] == [(2, 240), (1, 120)]
+        assert [e.summary for e in handles[0].events() if e.kind == "ops.error"] == [
+            "the provider is down"
+        ]
+        assert [one["content"] for one in handles[1].history()] == [
+            "Where is the fuse?",
+            "In the cellar.",
+        ]
+        assert treering.import_logs(fresh, [log], scope=HERE, again=True).imported == 0

@@ -19,6 +19,7 @@ from treering.formats.claude_code.blocks import (
 from treering.formats.claude_code.chains import remember, rewound
 from treering.formats.claude_code.facts import changed_in, facts_in
 from treering.formats.claude_code.lines import (
+    ERRORS,
     NAME,
     OURS,
     SPOKEN,
@@ -159,7 +160,9 @@ class ClaudeCodeReader:
         changed = changed_in(line, past)
         repeated: str | None = None
         reason = "nothing is said in it"
-        if line.sort == "user" and line.message:
+        if (told := _told_in(value.get(OURS))) is not None:
+            pieces = [told]
+        elif line.sort == "user" and line.message:
             pieces = said_by_user(line, past)
         elif line.sort == "assistant" and line.message:
             pieces, repeated = said_by_assistant(line, past)
@@ -327,9 +330,23 @@ def _ours(told: dict[str, Any], pieces: Sequence[Piece]) -> list[Piece]:
     if "event" in told and told["event"] is None:
         return []
     usage = name_in(told, "usage", most=EVENT_ID_CHARACTERS_MAX)
-    spoken = [piece for piece in pieces if piece.kind != USED][:1]
-    used = [piece for piece in pieces if piece.kind == USED]
-    return spoken + [msgspec.structs.replace(piece, key=usage or piece.key) for piece in used]
+    spoken = [piece for piece in pieces if piece.kind != USED or "told" in told][:1]
+    used = [piece for piece in pieces if piece.kind == USED and usage is not None]
+    return spoken + [msgspec.structs.replace(piece, key=usage) for piece in used]
+
+
+def _told_in(ours: Any) -> Piece | None:
+    """Return the event that a line of our own export tells as it is: what it used, or an error."""
+    told = ours.get("told") if isinstance(ours, dict) else None
+    if not isinstance(told, dict) or told.get("kind") not in {USED, *ERRORS}:
+        return None
+    refs, summary = told.get("refs"), told.get("summary")
+    return Piece(
+        kind=told["kind"],
+        summary=shorten(summary) if isinstance(summary, str) else told["kind"],
+        payload=told.get("payload"),
+        refs=refs if isinstance(refs, dict) else {},
+    )
 
 
 def _said_in(value: dict[str, Any]) -> Any:

@@ -29,6 +29,12 @@ class Answer(msgspec.Struct):
     """Those that can be given back to a model, in their order."""
 
     @property
+    def is_counted_alike(self) -> bool:
+        """Whether what it used was reported in Anthropic's own words, which tell all of it."""
+        payload = None if self.report is None else self.report.payload
+        return isinstance(payload, dict) and isinstance(payload.get("usage"), dict)
+
+    @property
     def usage(self) -> dict[str, Any]:
         """Return what it used, as Anthropic counts: what was cached is no part of the input."""
         payload = None if self.report is None else self.report.payload

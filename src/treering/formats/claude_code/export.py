@@ -17,9 +17,10 @@ import msgspec
 from treering.context.dialects.names import COMMON, tool_names
 from treering.context.dialects.turns import CONTINUED, answered, arguments_of, is_blank
 from treering.context.pairing import pair
+from treering.derive.reports import REPORT
 from treering.derive.visible import Hidden
 from treering.formats.claude_code.answers import Answers, message_of, thought_in
-from treering.formats.claude_code.lines import OURS, name_in
+from treering.formats.claude_code.lines import ERRORS, OURS, name_in
 from treering.formats.claude_code.results import INTERRUPTED
 from treering.model.messages import AssistantMessage, UserMessage
 from treering.model.times import instant
@@ -45,17 +46,24 @@ def write_session(
     version: str = VERSION,
     git_branch: str | None = None,
     policy: SyntheticPolicy | None = None,
+    beside: Iterable[Event] | None = None,
+    subagent: Subagent | None = None,
 ) -> Iterator[bytes]:
     """Yield the lines of a session whose ``events`` are given in order, each with its newline.
 
     What was undone is left out; calls without a result get one that says so; results without a
-    call are dropped. The same events give the same lines.
+    call are dropped. Of the events ``beside`` them, which are all there are, errors and what was
+    used are told: money was spent on what was undone as well. The same events give the same lines.
     """
-    shown = _shown(events)
+    every = list(events)
+    extra = [one for one in (every if beside is None else beside) if not one.redacted]
+    errors = [one for one in extra if one.kind in ERRORS]
+    shown = _shown(every)
     messages, _ = pair(shown, policy or SyntheticPolicy())
+    whose = {"isSidechain": False} if subagent is None else subagent.fields
     lines = _Lines(
         {
-            "isSidechain": False,
+            **whose,
             "userType": "external",
             "cwd": cwd,
             "sessionId": session_id,
@@ -71,14 +79,38 @@ def write_session(
     for message in messages:
         while compactions and compactions[0].seq < message.seq:
             yield from lines.compaction(compactions.pop(0))
+        while errors and errors[0].seq < message.seq:
+            yield lines.told(errors.pop(0))
         yield from lines.message(message)
     for event in compactions:
         yield from lines.compaction(event)
+    for event in errors:
+        yield lines.told(event)
+    for event in extra:
+        if event.kind == REPORT and lines.lacks(event):
+            yield lines.told(event)
     titled = [event for event in shown if _title_in(event)]
     if titled:
-        told = {"type": "custom-title", "customTitle": _title_in(titled[-1]),
+        told = {"type": "custom-title", "customTitle": _title_in(titled[-1]), **whose,
                 "sessionId": session_id, OURS: {"event": titled[-1].event_id}}  # fmt: skip
         yield msgspec.json.encode(told) + b"\n"
+
+
+class Subagent(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose lines they are, if not those of the session itself."""
+
+    agent_id: str
+    sort: str | None = None
+    """Which agent it is: Explore, reviewer, …"""
+    call_id: str | None = None
+    """The call that set it to work."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return what each of its lines says of it."""
+        told = {"attributionAgent": self.sort, "parent_tool_use_id": self.call_id}
+        known = {name: value for name, value in told.items() if value is not None}
+        return {"isSidechain": True, "agentId": self.agent_id, **known}
 
 
 class _Lines:
@@ -91,6 +123,8 @@ class _Lines:
         self._events = events
         self._names = names
         self._answers = Answers(events.values())
+        self._reported: set[tuple[str | None, str | None]] = set()
+        """The calls of the model whose use a line has told: by message and request."""
         self._last: str | None = None
         self._ts_ms = next((event.ts_ms for event in events.values()), 1)
 
@@ -130,6 +164,19 @@ class _Lines:
             isCompactSummary=True,
             isVisibleInTranscriptOnly=True,
         )
+
+    def told(self, event: Event) -> bytes:
+        """Return a line that tells an event which stands beside the conversation, as it is."""
+        self._ts_ms = event.ts_ms
+        shown = {"type": "system", "subtype": OURS, "content": event.summary, "level": "info"}
+        told = {"kind": event.kind, "summary": event.summary, "payload": event.payload,
+                "refs": event.refs}  # fmt: skip
+        return self._line(event, event.event_id, {**shown, "isMeta": True}, told=told)
+
+    def lacks(self, report: Event) -> bool:
+        """Whether no line has told what the call used that ``report`` is of."""
+        call = message_of(report), name_in(report.refs, "request_id")
+        return call == (None, None) or call not in self._reported
 
     def user(self, content: Any, source: Event | None, name: str, **more: Any) -> bytes:
         """Return a line in the user's place that tells the event ``source``."""
@@ -179,7 +226,10 @@ class _Lines:
         }
         request = None if answer.report is None else name_in(answer.report.refs, "request_id")
         more = {} if request is None else {"requestId": request}
-        used = {} if answer.report is None else {"usage": answer.report.event_id}
+        used = {}
+        if answer.report is not None and answer.is_counted_alike:
+            used = {"usage": answer.report.event_id}
+            self._reported.add((message_of(answer.report), request))
         return self._line(
             source, name, {"type": "assistant", "message": message | told, **more}, **used
         )
@@ -214,7 +264,7 @@ class _Lines:
         self._ts_ms = self._ts_ms if source is None else source.ts_ms
         return source
 
-    def _line(self, source: Event | None, name: str, told: dict[str, Any], **ours: str) -> bytes:
+    def _line(self, source: Event | None, name: str, said: dict[str, Any], **ours: Any) -> bytes:
         parent, event_id = self._last, None if source is None else source.event_id
         digest = _digest(self._shared["sessionId"], name)
         # The id of an event can be that of its line: so it is known even to who drops our field.
@@ -223,7 +273,7 @@ class _Lines:
         line = {
             "parentUuid": parent,
             **self._shared,
-            **told,
+            **said,
             "uuid": self._last,
             "timestamp": instant(self._ts_ms),
             OURS: {"event": event_id, **ours},

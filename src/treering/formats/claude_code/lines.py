@@ -21,6 +21,8 @@ CALL_ID_CHARACTERS_MAX: Final = 400
 LOOKED_AT_CHARACTERS: Final = 2_000
 """A summary is made of no more: outputs may have millions."""
 
+ERRORS: Final = frozenset({"ops.error", "ops.warning"})
+"""Kinds of events that tell what went wrong."""
 SPOKEN: Final = frozenset({"user", "assistant"})
 _NOTED: Final = frozenset({
     "agent-name", "ai-title", "attachment", "custom-title", "file-history-snapshot", "last-prompt",

@@ -13,9 +13,13 @@ from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.progress import counting
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from treering.formats.claude_code.export import Subagent
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.events import Event
+    from treering.model.sessions import SessionOutline
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 
@@ -39,7 +43,7 @@ def write_session(
         case "openai":
             return _write_messages(session, stream)
         case "claude-code":
-            return _write_claude_code(session, stream)
+            return _write_claude_code(ledger, session, stream)
         case "apeira" | "apeira-state":
             return _write_apeira(session, stream, as_state=form == "apeira-state")
         case "clawser":
@@ -92,18 +96,59 @@ def _write_messages(session: Session, stream: IO[bytes]) -> Exported:
     return Exported(items=len(messages), masked=mask.masked)
 
 
-def _write_claude_code(session: Session, stream: IO[bytes]) -> Exported:
-    """Write what counts of a session as a log that Claude Code goes on from."""
+def _write_claude_code(ledger: Ledger, session: Session, stream: IO[bytes]) -> Exported:
+    """Write what counts of a session as a log that Claude Code goes on from, subagents and all."""
     from treering.derive.visible import visible  # noqa: PLC0415  (only where it is asked for)
     from treering.formats.claude_code.export import write_session as lines_of  # noqa: PLC0415
 
     mask = Mask()
-    events = [_masked(event, mask) for event in session.events()]
-    name, cwd, lines = _uuid_of(session), _cwd_of(events), 0
-    for line in lines_of(visible(events), session_id=name, cwd=cwd):
-        stream.write(line)
-        lines += 1
+    name, lines = _uuid_of(session), 0
+    cwd = _cwd_of(list(session.events()))
+    for one, subagent in _with_subagents(ledger, session):
+        events = [_masked(event, mask) for event in one.events()]
+        for line in lines_of(
+            visible(events), session_id=name, cwd=cwd, beside=events, subagent=subagent
+        ):
+            stream.write(line)
+            lines += 1
     return Exported(items=lines, masked=mask.masked)
+
+
+def _with_subagents(ledger: Ledger, session: Session) -> Iterator[tuple[Session, Subagent | None]]:
+    """Give a session, then those of the subagents that it set to work, and that these did."""
+    from treering.formats.claude_code import export  # noqa: PLC0415
+
+    spawned: dict[str, list[SessionOutline]] = {}
+    for outline in _outlines(ledger, session.scope):
+        if outline.spawned_by is not None:
+            spawned.setdefault(outline.spawned_by, []).append(outline)
+    yield session, None
+    ahead, seen = [session.session_id], {session.session_id}
+    while ahead:
+        for outline in spawned.get(ahead.pop(0), []):
+            if outline.session_id in seen:
+                continue
+            seen.add(outline.session_id)
+            ahead.append(outline.session_id)
+            one = ledger.session(outline.session_id, scope=session.scope, agent=outline.agent)
+            yield (
+                one,
+                export.Subagent(
+                    agent_id=outline.session_id.rpartition("/agent-")[2],
+                    sort=outline.agent.partition(":")[2] or None,
+                    call_id=one.charter.spawned_call,
+                ),
+            )
+
+
+def _outlines(ledger: Ledger, scope: str) -> Iterator[SessionOutline]:
+    after: str | None = None
+    while True:
+        page = ledger.sessions(scope, subagents=True, after=after)
+        yield from page.items
+        after = page.next_cursor
+        if after is None:
+            return
 
 
 def _write_apeira(session: Session, stream: IO[bytes], *, as_state: bool) -> Exported:
