@@ -12,7 +12,7 @@ from treering.capture.intake.finding import look_through
 from treering.capture.intake.homes import NotesInMind
 from treering.capture.intake.pasts import Pasts
 from treering.capture.intake.readings import Reading
-from treering.capture.intake.surveys import Torn, parents_first, survey
+from treering.capture.intake.surveys import CUT_OFF, parents_first, survey
 from treering.capture.intake.tallies import Tally, in_all
 from treering.capture.quarantine import LINE_FAULTS, reason_of
 from treering.errors import NotFound
@@ -159,15 +159,16 @@ class Intake:
             # Whoever watches names what was written to, and not what is to be trusted.
             is_named = found.is_named and not self._live
             return survey(source, note, is_named=is_named) or tally.receipt("unchanged")
-        except Torn as error:
-            self.unreadable.append(str(found.path))
-            tally.lines = 1
-            tally.fail(Record(None, 1, 0, source.size), str(error))
-            return tally.receipt("read")
         except (NotFound, OSError, *LINE_FAULTS) as error:
+            reason = _reason(error)
             if isinstance(error, OSError) or isinstance(error.__cause__, PermissionError):
                 self.unreadable.append(str(found.path))
-            return tally.receipt("refused", _reason(error))
+            if reason != CUT_OFF:
+                return tally.receipt("refused", reason)
+            self.unreadable.append(str(found.path))
+            tally.lines = 1
+            tally.fail(Record(None, 1, 0, 0), reason)
+            return tally.receipt("read")
 
     def _advance(self, done: int) -> None:
         self._done += done

@@ -25,14 +25,12 @@ if TYPE_CHECKING:
     from treering.formats.registry import Format
     from treering.formats.telling import Opening
 
+CUT_OFF: Final = "cut off: not whole JSON"
+"""Why nothing can be read of a file that is one JSON value and ends too early."""
 FIRST_LINE_CHARACTERS_MAX: Final = 160
 """What is shown of the first line of a file that is not read."""
 
 Sort = Literal["log", "native", "database"]
-
-
-class Torn(InvalidInput):
-    """A file is one JSON value that ends too early: nothing of it can be read."""
 
 
 class Survey:
@@ -121,7 +119,7 @@ def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
             source, sort="native", form=None, bookmark=bookmark, values=(), may_name_scope=True
         )
     if not values and is_torn(source.path):
-        raise Torn("cut off: not whole JSON", hint="restore it from a copy, if there is one")
+        raise InvalidInput(CUT_OFF, hint="restore it from a copy, if there is one")
     form = find_format(values)
     if form is not None and form.NAME in {pi.NAME, openclaw.NAME}:
         form = _of_family(form, source.path, bookmark, is_openclaws=is_openclaws)
