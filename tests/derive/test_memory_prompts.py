@@ -27,7 +27,8 @@ from treering.model.memories import Fact, RecalledEpisode, RecalledFact
 def fact(text: str, score: float = 0.5, **fields: Any) -> RecalledFact:
     stated = dict.fromkeys(Fact.__struct_fields__) | {
         "id": text, "scope": "acme/app", "text": text, "category": "personal", "importance": 5,
-        "confidence": 0.8, "faded": 0.8, "state": "current", "confirmed": False, "group": False, "session_only": False,
+        "confidence": 0.8, "faded": 0.8, "state": "current", "confirmed": False, "group": False,
+        "session_only": False,
         "evidence": [], "evidence_gone": [], "created_ms": NOON, "last_accessed_ms": NOON,
         "access_count": 0, "valid_from_ms": NOON, "recorded_ms": NOON, "event_id": "e1",
         "revisions": 0,
