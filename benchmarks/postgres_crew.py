@@ -11,7 +11,7 @@ import msgspec
 import treering
 from postgres_bare import BareEvents
 from treering import NewEvent
-from workload import SEED, Workload, session_name
+from workload import SEED, Workload, session_name, unnumbered
 
 EVENTS: Final = 2_000
 """What a writer has ready; then it begins again."""
@@ -93,7 +93,7 @@ def _serve(line: Connection, ledger: str, bare: str, number: int) -> None:
             "ours": ours.append,
             "bare": theirs.append,
         }
-        events = Workload(SEED + number).batch(0, EVENTS)
+        events = unnumbered(Workload(SEED + number).batch(0, EVENTS))
         line.send("ready")
         while (order := line.recv()) is not None:
             name = session_name(order.session)

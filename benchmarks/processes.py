@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import treering
 from report import Row, Section, at_least, at_most
-from workload import SEED, Effort, Workload
+from workload import SEED, Effort, Workload, unnumbered
 
 WRITERS: Final = 4
 
@@ -58,7 +58,7 @@ def _contend(path: Path, seconds: float) -> tuple[list[int], list[float], int]:
 
 
 def _write(path: str, number: int, seconds: float, ready: Any, results: Any) -> None:
-    events = Workload(SEED + number).batch(number, 2_000)
+    events = unnumbered(Workload(SEED + number).batch(number, 2_000))
     done = errors = 0
     worst = 0.0
     with treering.open(path, guard="off") as ledger:

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 import treering
 from bare import BareTable
 from report import Row, Section, at_least
-from workload import SEED, Body, Effort, Workload, body, settled_heap
+from workload import SEED, Body, Effort, Workload, body, settled_heap, unnumbered
 
 THREADS: Final = (1, 8, 64)
 LIMITS: Final = {8: 3.5, 64: 9.0}
@@ -29,7 +29,7 @@ _READING: Final = (
 
 def run(effort: Effort, folder: Path) -> Section:
     """Measure the throughput of 1, 8 and 64 threads, each waiting for its own commit."""
-    events = Workload().singles(2_000)
+    events = unnumbered(Workload().singles(2_000))
     items = {"ours": events, "bare": [body(event) for event in events]}
     rates: dict[tuple[str, int], list[float]] = {
         (name, count): [] for name in items for count in THREADS

@@ -7,7 +7,7 @@ import gc
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -125,6 +125,11 @@ class Workload:
             run_seq=at + 1,
             turn_id=turn_id,
         )
+
+
+def unnumbered(events: Iterable[NewEvent]) -> list[NewEvent]:
+    """Return ``events`` so that they can be appended over and over: the ledger numbers them."""
+    return [msgspec.structs.replace(event, run_seq=None) for event in events]
 
 
 def body(event: NewEvent) -> Body:
