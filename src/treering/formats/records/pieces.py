@@ -46,11 +46,13 @@ _NUMBER: Final = rb"(?:-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?|NaN|-?Infinity)"
 _PLAIN: Final = rb"(?:%b|%b|true|false|null)" % (_STRING, _NUMBER)
 _B: Final = rb"[ \t\r\n]*+"
 _TOKEN: Final = re.compile(rb"%b([{}\],:]|\[[ \t\r\n\[]*+|%b)" % (_B, _PLAIN))
+# Not possessive: up to Python 3.11.4 such a repetition goes on behind a round that failed half-way.
+# Not without end: it keeps where each round began.
 _MEMBERS: Final = re.compile(
-    rb"(?:%b%b%b:%b%b%b,)*+(?:%b%b%b:)?+" % (_B, _STRING, _B, _B, _PLAIN, _B, _B, _STRING, _B)
+    rb"(?:%b%b%b:%b%b%b,){0,4096}(?:%b%b%b:)?" % (_B, _STRING, _B, _B, _PLAIN, _B, _B, _STRING, _B)
 )
 """Members with plain values, and the key of one that has another: what most objects begin with."""
-_ELEMENTS: Final = re.compile(rb"(?:%b%b%b,)*+" % (_B, _PLAIN, _B))
+_ELEMENTS: Final = re.compile(rb"(?:%b%b%b,){0,4096}" % (_B, _PLAIN, _B))
 _WORDS: Final = re.compile(
     rb"(?!(?:%b|%b)%b\Z)[^\s\x00\x1e\xef{\[][^{]*+\Z" % (_STRING, _NUMBER, _B)
 )
