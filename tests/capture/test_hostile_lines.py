@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from abc import ABC, abstractmethod
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -110,7 +111,7 @@ def mixed(bad: Sequence[bytes], good: Callable[[int], bytes]) -> bytes:
     return b"".join(row + b"\n" for row in rows)
 
 
-class Lane:
+class Lane(ABC):
     """One way into a ledger."""
 
     sample: ClassVar[dict[str, Any]]
@@ -119,18 +120,21 @@ class Lane:
         self.ledger = ledger
         self.folder = folder
 
+    @abstractmethod
     def good(self, number: int) -> bytes:
-        raise NotImplementedError
+        """Return a line that can be recorded."""
 
+    @abstractmethod
     def write(self, body: bytes) -> None:
-        raise NotImplementedError
+        """Put lines where they are read from."""
 
+    @abstractmethod
     def read(self) -> None:
-        raise NotImplementedError
+        """Record what was written."""
 
+    @abstractmethod
     def found(self) -> Counter[str]:
         """Return how often each good line was recorded."""
-        raise NotImplementedError
 
 
 class Hooks(Lane):
@@ -286,7 +290,9 @@ class Imports(Lane):
         return Counter(text for text in texts if text.startswith("good-"))
 
 
-LANES: Final = {"hooks": Hooks, "ingest": Episodes, "extract": Transcripts, "import": Imports}
+LANES: Final[dict[str, Callable[[Ledger, Path], Lane]]] = {
+    "hooks": Hooks, "ingest": Episodes, "extract": Transcripts, "import": Imports,
+}  # fmt: skip
 
 
 def every(ledger: Ledger, scope: str, session: str | None = None) -> list[Any]:

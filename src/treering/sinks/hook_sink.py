@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,7 +41,7 @@ BLOCKED: Final = "blocked by a before_tool_call hook"
 CANCELLED: Final = "cancelled by a message_sending hook"
 
 
-class _Adapter:
+class _Adapter(ABC):
     """What both variants share: the gate, and how an event reaches its hooks."""
 
     def __init__(
@@ -54,9 +55,9 @@ class _Adapter:
         self.delivery = delivery or Delivery(timeout_s=EVENT_SECONDS_MAX)
 
     @property
+    @abstractmethod
     def _facts(self) -> SafePast | None:
         """Return what can be asked about the past of events; None if it is on no spine."""
-        raise NotImplementedError
 
     def open(self) -> None:
         """Fire ``gateway_start``, once until it is closed."""
