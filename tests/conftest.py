@@ -200,3 +200,26 @@ def open_ledger(
 def ledger(open_ledger: Callable[[], Ledger]) -> Ledger:
     """Return an empty ledger, on every database that the test is for."""
     return open_ledger()
+
+
+@pytest.fixture
+def location(request: pytest.FixtureRequest, shared_database: str, tmp_path: Path) -> str:
+    """Return where a ledger is that others can open too, on each database in turn."""
+    if shared_database == "file":
+        return str(tmp_path / "shared.db")
+    places: Places = request.getfixturevalue("postgres")
+    return places.fresh()
+
+
+@pytest.fixture
+def open_shared(location: str) -> Iterator[Callable[[], Ledger]]:
+    """Open ledgers at one place, each with a store of its own."""
+    opened: list[Ledger] = []
+
+    def opening() -> Ledger:
+        opened.append(treering.open(location))
+        return opened[-1]
+
+    yield opening
+    for ledger in opened:
+        ledger.close()

@@ -153,6 +153,33 @@ def test_recording_leaves_no_word_legible(place: Place, ledger: Ledger) -> None:
     assert event.refs == {"tool": "Read", "said": "…", "call_id": "c1"}
 
 
+def test_one_who_wrote_before_another_encrypted_leaves_no_word_legible(
+    place: Place, keys: Path
+) -> None:
+    text = f"where does the {NEEDLE} grow?"
+
+    def event(number: int, said: str) -> treering.NewEvent:
+        return treering.NewEvent(
+            scope=SCOPE, session_id=f"s{number}", kind="conversation.user", agent_id="lyria",
+            summary=said, payload={"text": said}, run_id="r1",
+        )  # fmt: skip
+
+    with place.open(keys) as writer, place.open(keys) as other:
+        writer.append([event(1, "before"), event(2, "before")])
+        session = writer.session("t1", scope=SCOPE, agent="lyria")
+        session.record("ops.observation", "before", payload={"text": "before"})
+        other.encrypt(SCOPE)
+        writer.append([event(1, text)])
+        writer.append([event(1, text), event(2, text)])
+        session.record("ops.observation", text, payload={"text": text})
+        session.fork(title="aside")
+
+        assert not place.holds(NEEDLE)
+        told = [one.payload for one in writer.follow_events(SCOPE, idle_seconds=0)]
+        assert told.count({"text": text}) == 4
+        assert writer.verify().intact
+
+
 def test_importing_leaves_no_word_legible(place: Place, ledger: Ledger, tmp_path: Path) -> None:
     for form, (name, records) in VOYAGES.items():
         log = write(tmp_path / "logs" / form / name, planted(records))

@@ -12,7 +12,6 @@ import treering
 from builders import HERE, said
 from listeners import SOON, Listener
 from treering import Ledger
-from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,38 +79,6 @@ def test_events_of_a_run_are_numbered_whichever_way_they_come(ledger: Ledger) ->
     assert [event.run_seq for event in heard] == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_run_appended_by_hand_is_numbered_and_a_number_that_is_taken_is_refused(
-    ledger: Ledger,
-) -> None:
-    session = ledger.session("s1", scope=HERE, agent="lyria")
-    ledger.append([said("begin", kind="run.started", run_id="r1"), said("a", run_id="r1")])
-    ledger.append([said("b", run_id="r1", run_seq=7)])
-    ledger.append([said("c", run_id="r1", event_id="e1")])
-    for taken in (1, 7, 8):
-        with pytest.raises(treering.InvalidInput, match="taken"):
-            ledger.append([said("d", run_id="r1", run_seq=taken)])
-    with pytest.raises(treering.InvalidInput, match="taken"):
-        ledger.append([said("e", run_id="r2", run_seq=1), said("f", run_id="r2", run_seq=1)])
-
-    assert numbers(session, "r1") == [1, 2, 7, 8]
-    assert numbers(session, "r2") == []
-
-
-def test_an_event_of_a_run_that_is_appended_again_is_known(ledger: Ledger) -> None:
-    begin = [
-        said("begin", kind="run.started", run_id="r1", event_id="e0"),
-        said("a", run_id="r1", event_id="e1"),
-        said("b", run_id="r1", event_id="e2", run_seq=5),
-    ]
-    first = ledger.append(begin)
-
-    assert ledger.append(begin) == first
-    assert ledger.append(begin[1:2]) == first[1:2]
-    assert ledger.append(begin[2:]) == first[2:]
-    with pytest.raises(treering.DuplicateEvent):
-        ledger.append([said("b", run_id="r1", event_id="e2", run_seq=99)])
-
-
 def test_another_process_goes_on_where_the_numbers_of_a_run_are(tmp_path: Path) -> None:
     for text in ("a", "b", "c"):
         with treering.open(tmp_path / "a.db") as ledger:
@@ -146,31 +113,39 @@ def test_threads_that_append_to_one_run_give_no_number_twice(ledger: Ledger) -> 
     assert numbers(session, turn.run_id) == list(range(1, 43))
 
 
-def test_the_store_knows_how_far_each_run_has_come(ledger: Ledger) -> None:
-    ledger.append(
-        [
-            said("one", run_id="r1"),
-            said("two", run_id="r1", run_seq=7),
-            said("three", run_id="r2", session_id="s2"),
-            said("none"),
-        ]
-    )
-    asked = [("s1", "r1"), ("s2", "r2"), ("s2", "r1"), ("s1", "new"), ("nowhere", "r1")]
+def test_a_number_that_came_with_a_copy_is_not_given_again(tmp_path: Path) -> None:
+    with treering.open(tmp_path / "a.db") as source, treering.open(tmp_path / "b.db") as target:
+        source.append([said("a", run_id="r1")])
+        source.copy_to(target)
+        source.append([said("b", run_id="r1"), said("c", run_id="r1")])
+        source.copy_to(target)
+        [header] = target.append([said("d", run_id="r1")])
 
-    assert ledger._store.last_run_seqs(Scope(HERE), asked) == {("s1", "r1"): 7, ("s2", "r2"): 1}
-    assert ledger._store.last_run_seqs(Scope("acme/other"), asked) == {}
+    assert header.run_seq == 4
 
 
-def test_a_batch_of_many_runs_asks_once_how_far_they_have_come(tmp_path: Path) -> None:
-    statements: list[str] = []
+def test_threads_that_append_to_one_run_share_their_commits(tmp_path: Path) -> None:
+    threads_count, each = 8, 20
+    ready = threading.Barrier(threads_count)
+    commits: list[str] = []
     with treering.open(tmp_path / "a.db") as ledger:
-        ledger.append([said("one", run_id=f"r{n}") for n in range(100)])
         with ledger._store._database.reading_at_hand() as connection:  # type: ignore[attr-defined]
             connection.trace_v2(
-                apsw.SQLITE_TRACE_STMT, lambda event: statements.append(event["sql"])
+                apsw.SQLITE_TRACE_STMT,
+                lambda event: commits.append(event["sql"]) if event["sql"] == "COMMIT" else None,
             )
-        again = Ledger(ledger._store, drafter=ledger._drafter, clock=ledger._clock)
-        headers = again.append([said("two", run_id=f"r{n}") for n in range(100)])
 
-    assert {header.run_seq for header in headers} == {2}
-    assert sum("FROM scopes" in statement for statement in statements) == 1
+        def append() -> None:
+            ready.wait(SOON)
+            for number in range(each):
+                ledger.append([said(str(number), run_id="r1")])
+
+        threads = [threading.Thread(target=append) for _ in range(threads_count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SOON)
+        session = ledger.session("s1", scope=HERE, agent="lyria")
+        assert numbers(session, "r1") == list(range(1, threads_count * each + 1))
+
+    assert 0 < len(commits) < threads_count * each

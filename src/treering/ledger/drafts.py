@@ -69,6 +69,10 @@ class Drafter:
         self._guard = guard
         self._seals = seals
         """Says whether payloads of a scope are sealed."""
+        self._plain: set[str] = set()
+        """Scopes that were found not to be sealed; the store says if one is after all."""
+        self._sealed: set[str] = set()
+        """Scopes of which the store has said so."""
         self._found_guard: Guard | None = None
         self._mode = mode
         self._clock = possible_clock(clock)
@@ -84,32 +88,41 @@ class Drafter:
         """Return one that masks secrets in payloads, too, whatever this one does."""
         return Drafter(guard=self._guard, mode="mask", clock=self._clock, seals=self._seals)
 
+    def note_sealed(self, scope: str) -> None:
+        """Draft what comes in ``scope`` for a scope whose payloads are sealed."""
+        self._sealed.add(scope)
+        self._plain.clear()
+
     def draft(
-        self, events: Sequence[NewEvent], numbers: Sequence[int | None] | None = None
+        self,
+        events: Sequence[NewEvent],
+        numbers: Sequence[int | None] | None = None,
+        *,
+        counted: bool = False,
     ) -> list[Draft]:
         """Return a draft for each of ``events``. Raises InvalidInput for the first bad one.
 
-        ``numbers`` are those in runs of events that do not say theirs.
+        ``numbers`` are those in runs of events that do not say theirs; if ``counted``, the store
+        gives all others theirs.
         """
         salts = os.urandom(SALT_BYTES * len(events))
         now_ms = self._clock()
         drafts: list[Draft] = []
+        plain = self._plain
         at = 0
-        sealed: dict[str, bool] = {}
         try:
             for event, number in zip(events, numbers or repeat(None, len(events)), strict=True):
                 kind = _RECORDABLE.get(event.kind) or _recordable(event.kind)
-                stated = event
-                if event.payload is not None:
-                    name = event.scope
-                    is_sealed = sealed.get(name)
-                    if is_sealed is None:
-                        scope = self._scopes.get(name) or self._new_scope(name)
-                        is_sealed = sealed[name] = self._seals(scope)
-                    if is_sealed:
-                        stated = without_words(event)
                 salt = salts[at : at + SALT_BYTES]
-                drafts.append(self._draft(stated, kind, now_ms, salt, number))
+                is_sealed = (
+                    event.payload is not None
+                    and event.scope not in plain
+                    and self._is_sealed(event.scope)
+                )
+                stated = without_words(event) if is_sealed else event
+                draft = self._draft(stated, kind, now_ms, salt, number, counted=counted)
+                draft.wordless = is_sealed
+                drafts.append(draft)
                 at += SALT_BYTES
         except (TypeError, AttributeError) as error:
             raise InvalidInput(
@@ -122,8 +135,25 @@ class Drafter:
         """Return a draft of the ledger's own word about an erasure."""
         return self._draft(event, KINDS[event.kind], self._clock(), os.urandom(SALT_BYTES))
 
-    def _draft(  # noqa: C901, PLR0912  (straight on: every event passes here)
-        self, event: NewEvent, kind: Kind, now_ms: int, salt: bytes, number: int | None = None
+    def _is_sealed(self, name: str) -> bool:
+        """Whether to draft for a scope whose payloads are sealed. One that is not is remembered."""
+        scope = self._scopes.get(name) or self._new_scope(name)
+        if scope in self._sealed or self._seals(scope):
+            return True
+        if len(self._plain) > NAMES_MAX:
+            self._plain.clear()
+        self._plain.add(name)
+        return False
+
+    def _draft(  # noqa: C901, PLR0912, PLR0915  (straight on: every event passes here)
+        self,
+        event: NewEvent,
+        kind: Kind,
+        now_ms: int,
+        salt: bytes,
+        number: int | None = None,
+        *,
+        counted: bool = False,
     ) -> Draft:
         # Every append goes through here, mostly with cold caches: few calls, known names first.
         scope = self._scopes.get(event.scope) or self._new_scope(event.scope)
@@ -183,16 +213,19 @@ class Drafter:
             event_id, made_id = str(made), made.bytes
         else:
             event_id, made_id = check_id(event.event_id), None
+        if run_id is None or number is not None:
+            counted = False
+        is_unnumbered = counted and run_seq is None
         return Draft(
             scope, session_id, kind.name, run_id, event_id, made_id, event.ts_ms is not None,
-            number is None,
+            number is None and not is_unnumbered, counted, False,
             (
                 event_id, scope, session_id, kind.name, source, origin, run_id, run_seq, turn_id,
                 agent_id, user_id, ts_ms, now_ms, visibility, summary, refs_value,
             ),
             refs, payload, size, blob, salt,
             sha256(salt + content).digest(),
-            header_digest(
+            b"" if is_unnumbered else header_digest(
                 event_id, run_id, run_seq, turn_id, agent_id, user_id, kind.name, source, origin,
                 ts_ms, now_ms, visibility, SCHEMA_VERSION,
             ),

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from treering.ledger import erasure
 from treering.ledger.charters import read_charter
 from treering.ledger.following import Follower
+from treering.ledger.records import SealedMeanwhile
 from treering.ledger.sink_pasts import Pasts, PrivatePasts
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from treering.context.summaries import Summariser
     from treering.ledger.drafts import Drafter
@@ -45,13 +46,21 @@ class LedgerJournal:
         expected_seq: int | None = None,
         tell: Callable[[Header, bytes | None], None] | None = None,
         numbers: Sequence[int | None] | None = None,
+        counted: bool = False,
     ) -> list[Header]:
         """Record all of ``events`` or none; ``tell`` of each that is new, with its payload.
 
-        ``numbers`` are those in runs of events that do not say theirs.
+        ``numbers`` are those in runs of events that do not say theirs; if ``counted``, the store
+        gives all others theirs.
         """
-        drafts = self._drafter.draft(events, numbers)
-        headers = self._store.append(drafts, expected_seq=expected_seq)
+        drafter, append = self._drafter, self._store.append
+        drafts = drafter.draft(events, numbers, counted=counted)
+        try:
+            headers = append(drafts, expected_seq=expected_seq)
+        except SealedMeanwhile as error:
+            drafter.note_sealed(error.scope)
+            drafts = drafter.draft(events, numbers, counted=counted)
+            headers = append(drafts, expected_seq=expected_seq)
         if tell is not None:
             for header, draft in zip(headers, drafts, strict=True):
                 # The digest is salted afresh for each draft: another is of an event known before.
@@ -74,7 +83,12 @@ class LedgerJournal:
 
     def fork(self, event: NewEvent, *, parent: str, seq: int) -> Header:
         """Record ``event`` as the first of a session that has the past of ``parent`` to ``seq``."""
-        return self._store.fork(self._drafter.draft([event])[0], parent=parent, seq=seq)
+        drafter, fork = self._drafter, self._store.fork
+        try:
+            return fork(drafter.draft([event])[0], parent=parent, seq=seq)
+        except SealedMeanwhile as error:
+            drafter.note_sealed(error.scope)
+            return fork(drafter.draft([event])[0], parent=parent, seq=seq)
 
     def redact(self, scope: Scope, event_id: str) -> None:
         """Erase the content of an event, and what retells it."""
@@ -99,12 +113,6 @@ class LedgerJournal:
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended."""
         return self._store.open_runs(scope, session_id)
-
-    def last_run_seqs(
-        self, scope: Scope, runs: Collection[tuple[str, str]]
-    ) -> dict[tuple[str, str], int]:
-        """Return the highest number of each of ``runs`` that has one, by session and run."""
-        return self._store.last_run_seqs(scope, runs)
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterable[Header]:
         """Return the headers of one run, in order."""

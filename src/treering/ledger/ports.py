@@ -145,11 +145,6 @@ class EventStore(MemoryStore, Protocol):
         From then on nothing of that time is left to be seen to.
         """
 
-    def last_run_seqs(
-        self, scope: Scope, runs: Collection[tuple[str, str]]
-    ) -> dict[tuple[str, str], int]:
-        """Return the highest number of each of ``runs`` that has one, by session and run."""
-
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
 

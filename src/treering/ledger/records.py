@@ -7,8 +7,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from treering.errors import Corrupt, KeyMissing
-from treering.model.events import Header
+from treering.errors import Corrupt, KeyMissing, TreeringError
+from treering.ledger.chain import header_digest
+from treering.model.events import SCHEMA_VERSION, Header
+from treering.model.runs import taken_number
 from treering.model.scopes import Scope
 
 Erasure = Literal["null", "placeholder", "expired"]
@@ -49,6 +51,10 @@ class Draft(msgspec.Struct, gc=False):
     given_ts: bool
     given_run_seq: bool
     """Whether the caller states its number in the run; one that was given here is not compared."""
+    counted: bool
+    """Whether the store gives it its number in the run, or checks the one that it states."""
+    wordless: bool
+    """Whether its summary and refs are fit for a scope whose payloads are sealed."""
     fields: tuple[Any, ...]
     """What a Header holds from ``event_id`` to ``refs``, in its order."""
     refs: bytes | None
@@ -59,10 +65,43 @@ class Draft(msgspec.Struct, gc=False):
     salt: bytes
     content_digest: bytes
     header_digest: bytes
+    """Empty as long as the number in the run is missing."""
 
     def field(self, name: str) -> Any:
         """Return one of ``fields`` by its name."""
         return self.fields[FIELDS.index(name)]
+
+    def number_after(self, last: int) -> int:
+        """Return the number in a run that has come to ``last``; the store calls it.
+
+        Raises InvalidInput if the caller states one that is not above.
+        """
+        (
+            event_id, scope, session_id, kind, source, origin, run_id, stated, turn_id,
+            agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
+        ) = self.fields  # fmt: skip
+        if self.given_run_seq:
+            if stated <= last:
+                raise taken_number(stated, run_id, last)
+            return int(stated)
+        number = last + 1
+        self.fields = (
+            event_id, scope, session_id, kind, source, origin, run_id, number, turn_id,
+            agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
+        )  # fmt: skip
+        self.header_digest = header_digest(
+            event_id, run_id, number, turn_id, agent_id, user_id, kind, source, origin,
+            ts_ms, recorded_ms, visibility, SCHEMA_VERSION,
+        )  # fmt: skip
+        return number
+
+
+class SealedMeanwhile(TreeringError):
+    """A draft may repeat words of its payload, and its scope has been encrypted: draft it again."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"scope {scope} was encrypted a moment ago", hint="try again")
+        self.scope = scope
 
 
 class Record(msgspec.Struct, gc=False, kw_only=True):

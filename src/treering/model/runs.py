@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from treering.errors import InvalidInput
 from treering.model.scopes import Scope
 
 RunState = Literal["open", "ended", "failed", "interrupted"]
@@ -27,6 +28,14 @@ def start_id(run_id: str, owner: str) -> str:
 def owner_in(event_id: str | None) -> str | None:
     """Return the owner that the id of a run's start names, if it names one."""
     return (event_id or "").partition("@")[2] or None
+
+
+def taken_number(number: int, run_id: str, last: int) -> InvalidInput:
+    """Return the error for a number in a run that is not above those that the run has."""
+    return InvalidInput(
+        f"run_seq {number} of run {run_id} is taken: it has come to {last}",
+        hint="leave run_seq out to have it given",
+    )
 
 
 class OpenRun(msgspec.Struct, frozen=True, kw_only=True):

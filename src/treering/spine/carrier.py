@@ -69,14 +69,16 @@ class Carrier:
         expected_seq: int | None = None,
         tell: Tell | None = None,
         numbers: Sequence[int | None] | None = None,
+        counted: bool = False,
     ) -> list[Header]:
         """Record ``events``, all or none, and put them into the queues; ``tell`` of new ones.
 
-        ``numbers`` are those in runs of events that do not say theirs.
+        ``numbers`` are those in runs of events that do not say theirs; if ``counted``, all others
+        are given theirs.
         """
         if not self._outlets:
             return self._journal.append(
-                events, expected_seq=expected_seq, tell=tell, numbers=numbers
+                events, expected_seq=expected_seq, tell=tell, numbers=numbers, counted=counted
             )
         self._notice_fork()
 
@@ -90,7 +92,7 @@ class Carrier:
         with order, order:
             order.take()
             return self._journal.append(
-                events, expected_seq=expected_seq, tell=told, numbers=numbers
+                events, expected_seq=expected_seq, tell=told, numbers=numbers, counted=counted
             )
 
     def carry_transient(self, event: NewEvent) -> None:

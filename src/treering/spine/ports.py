@@ -257,10 +257,12 @@ class Journal(Protocol):
         expected_seq: int | None = None,
         tell: Callable[[Header, bytes | None], None] | None = None,
         numbers: Sequence[int | None] | None = None,
+        counted: bool = False,
     ) -> list[Header]:
         """Record all of ``events`` or none; ``tell`` of each that is new, with its payload.
 
-        ``numbers`` are those in runs of events that do not say theirs.
+        ``numbers`` are those in runs of events that do not say theirs; if ``counted``, all others
+        are given theirs.
         """
 
     def now_ms(self) -> int:
@@ -280,11 +282,6 @@ class Journal(Protocol):
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended."""
-
-    def last_run_seqs(
-        self, scope: Scope, runs: Collection[tuple[str, str]]
-    ) -> dict[tuple[str, str], int]:
-        """Return the highest number of each of ``runs`` that has one, by session and run."""
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterable[Header]:
         """Return the headers of one run, in order."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, InvalidInput
 from treering.ledger.chain import SALT_BYTES, link
+from treering.ledger.records import SealedMeanwhile
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage.encoding import ALWAYS, NAMED, PRIVATE, SPILLED, id_key, name_key
 from treering.storage.postgres.connections import Bytes
@@ -57,6 +58,18 @@ SELECT r.session, r.run_id, r.state
 FROM sessions AS s
 JOIN runs AS r ON r.scope = s.scope AND r.session = s.id
 WHERE s.scope = %s AND s.key = ANY(%b) AND r.run_id = ANY(%s::text[])
+"""
+_RUN_SEQS: Final = """
+SELECT s.key, r.run_id, (
+  SELECT max(e.run_seq)
+  FROM events AS e
+  WHERE e.scope = r.scope AND e.session = r.session AND e.run_id = r.run_id
+    AND e.seq > greatest(r.first_seq - 1, asked.seq)
+)
+FROM unnest(%s::bytea[], %s::text[], %s::bigint[]) AS asked (key, run_id, seq)
+JOIN sessions AS s ON s.key = asked.key
+JOIN runs AS r ON r.scope = s.scope AND r.session = s.id AND r.run_id = asked.run_id
+WHERE s.scope = %s AND r.state = 0
 """
 _SEALED: Final = "SELECT round FROM seals WHERE scope = %s"
 # Ids are made in the order of time, but for those that are given.
@@ -114,6 +127,8 @@ class Batch:
         """Scopes that were found never to have been sealed."""
         self._places: dict[tuple[str, str], Place] = {}
         self._runs: dict[tuple[int, str], int] = {}
+        self._run_seqs: dict[tuple[str, str, str], int] = {}
+        """The last numbers of runs whose events are numbered here, by scope, session and run."""
         self._changed_runs: dict[tuple[str, int, str], tuple[int, int, int | None]] = {}
         self._repeats: dict[tuple[str, str], Header] = {}
         self._positions: list[int] = []
@@ -199,6 +214,22 @@ class Batch:
         )
         self._runs.update({(session, run): state for session, run, state in found})
 
+    def load_run_seqs(self, scope: Scope, pairs: Iterable[tuple[str, str]]) -> None:
+        """Load how far the numbers of runs have come, named by session and run."""
+        known = {pair: self.known.last_run_seq(scope, *pair) or (0, 0) for pair in pairs}
+        if not known:
+            return
+        self._run_seqs.update({(scope, *pair): last for pair, (last, _) in known.items()})
+        names = {name_key(self._keys[scope], name): name for name, _ in known}
+        asked = [
+            [Bytes(name_key(self._keys[scope], name)) for name, _ in known],
+            [run for _, run in known],
+            [seq for _, seq in known.values()],
+        ]
+        for key, run, number in self.connection.execute(_RUN_SEQS, (*asked, scope), binary=True):
+            place = (scope, names[bytes(key)], run)
+            self._run_seqs[place] = max(self._run_seqs[place], number or 0)
+
     def place(self, drafts: Sequence[Draft], expected_seq: int | None = None) -> list[Header]:
         """Give each draft its order and link. Raises if one cannot have it."""
         repeats = find_repeats(drafts, lambda d: self._repeats.get((d.scope, d.event_id)))
@@ -260,6 +291,10 @@ class Batch:
         """Remember the sessions of a transaction that has been committed."""
         for (scope, session_id), place in self._places.items():
             self.known.remember_session(scope, session_id, place.session, self._keys[scope])
+        for (scope, session_id, run_id), number in self._run_seqs.items():
+            if (scope, session_id) in self._places:
+                seq = self._places[scope, session_id].seq
+                self.known.note_run_seq(scope, session_id, run_id, number, seq)
 
     def push(self, scope: str, place: Place, row: Row, last: bytes) -> None:
         """Add one event's row, and move its session's head."""
@@ -291,6 +326,12 @@ class Batch:
         if stored.blob_key is not None and stored.blob is not None:
             self._blobs.append((scope, stored.blob_key, stored.blob))
         return stored.salt, stored.payload, stored.blob_key
+
+    def _check_wordless(self, draft: Draft) -> None:
+        """Raise if what a draft says openly may repeat what is sealed."""
+        sealed = self._sealed[draft.scope] and draft.payload is not None
+        if sealed and not draft.wordless and is_sealable(draft.kind):
+            raise SealedMeanwhile(draft.scope)
 
     def _check_plain(self, scope: str) -> None:
         boxless = self.known.boxless
@@ -332,7 +373,19 @@ class Batch:
         if current != expected_seq:
             raise moved_on(drafts[0], current, expected_seq)
 
+    def _number(self, draft: Draft) -> None:
+        """Give a draft its number in its run, if it is the store that counts; note it."""
+        run = (draft.scope, draft.session_id, draft.run_id or "")
+        if draft.counted:
+            self._run_seqs[run] = draft.number_after(self._run_seqs[run])
+        elif run in self._run_seqs:
+            self._run_seqs[run] = max(self._run_seqs[run], draft.field("run_seq") or 0)
+
     def _add(self, draft: Draft) -> Header:
+        if draft.run_id is not None:
+            place = self._places[draft.scope, draft.session_id]
+            check_run(draft, self._runs.get((place.session, draft.run_id)))
+            self._number(draft)
         (
             _, scope, session_id, kind, source, origin, run_id, run_seq, turn_id,
             agent_id, user_id, ts_ms, recorded_ms, _, summary, _,
@@ -340,7 +393,6 @@ class Batch:
         place = self._places[scope, session_id]
         seq = place.seq + 1
         if run_id is not None:
-            check_run(draft, self._runs.get((place.session, run_id)))
             self.follow_run(scope, place.session, run_id, kind, seq)
         last = link(place.link, seq, draft.header_digest, draft.content_digest)
         position = self.next_position()
@@ -349,6 +401,7 @@ class Batch:
         payload, blob = draft.payload, None
         if draft.blob is not None or payload is not None or self._sealed[scope]:
             flags |= 0 if draft.blob is None else SPILLED
+            self._check_wordless(draft)
             salt, payload, blob = self.content(scope, kind, key, draft.salt, payload, draft.blob)
         row = (
             position, place.session, seq, ts_ms, recorded_ms, run_seq, self.connection.epoch,

@@ -39,6 +39,7 @@ class Known:
         """Scopes whose latest events were found to hold nothing sealed."""
         self.places: dict[tuple[str, str], tuple[int, int, bytes, bytes]] = {}
         """Lock, session id, scope key and session key by the names of scope and session."""
+        self._run_seqs: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._cuts: dict[tuple[str, str], Cut | None] = {}
 
     def lock_of(self, scope: str, session_id: str) -> int:
@@ -76,6 +77,16 @@ class Known:
         lock = self.lock_of(scope, session_id)
         self.places[scope, session_id] = (lock, session, scope_key, key)
         self._remember_name(scope, session, session_id)
+
+    def last_run_seq(self, scope: str, session_id: str, run_id: str) -> tuple[int, int] | None:
+        """Return the last number of a run, and the seq at which that was so, if it was noted."""
+        return self._run_seqs.get((scope, session_id, run_id))
+
+    def note_run_seq(self, scope: str, session_id: str, run_id: str, number: int, seq: int) -> None:
+        """Note that a run had come to ``number`` when its session had come to ``seq``."""
+        if len(self._run_seqs) >= REMEMBERED_MAX:
+            self._run_seqs = {}
+        self._run_seqs[scope, session_id, run_id] = (number, seq)
 
     def cut(self, connection: Connection, scope: Scope, session_id: str) -> Cut | None:
         """Return where a session was forked; None if it was not, or is not there."""

@@ -16,7 +16,6 @@ from treering.storage.encoding import (
     bounded,
     either_key,
     id_key,
-    name_key,
 )
 from treering.storage.postgres import rows, runs, timeline
 from treering.storage.postgres.connections import Bytes
@@ -36,7 +35,7 @@ from treering.storage.runs import open_run
 from treering.storage.sealing import Opener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft, Record
@@ -79,18 +78,6 @@ KNOWN: Final = (
     "SELECT e.event_id, e.session, e.seq, e.ts_ms FROM events AS e"
     " WHERE e.scope = %s AND e.event_id = ANY(%s::bytea[])"
 )
-LAST_RUN_SEQS: Final = """
-SELECT s.key, r.run_id, (
-  SELECT max(e.run_seq)
-  FROM events AS e
-  WHERE e.scope = r.scope AND e.session = r.session AND e.run_id = r.run_id
-    AND e.seq BETWEEN r.first_seq AND coalesce(r.last_seq, %s)
-)
-FROM unnest(%s::bytea[], %s::text[]) AS asked (key, run_id)
-JOIN sessions AS s ON s.key = asked.key
-JOIN runs AS r ON r.scope = s.scope AND r.session = s.id AND r.run_id = asked.run_id
-WHERE s.scope = %s
-"""
 _FLUSHED: Final = """
 SELECT CASE
   WHEN pg_is_in_recovery() THEN true
@@ -242,22 +229,6 @@ class Reader:
             )
 
         return self._read(scope, look, self._to_events)
-
-    def last_run_seqs(
-        self, scope: Scope, runs: Collection[tuple[str, str]]
-    ) -> dict[tuple[str, str], int]:
-        """Return the highest number of each of ``runs`` that has one, by session and run."""
-
-        def look(connection: Connection) -> dict[tuple[str, str], int]:
-            scope_key = self._known.scope_key(connection, scope)
-            if scope_key is None:
-                return {}
-            names = {name_key(scope_key, name): name for name, _ in runs}
-            keys = [Bytes(name_key(scope_key, name)) for name, _ in runs]
-            found = _fetch(connection, LAST_RUN_SEQS, (LAST, keys, [run for _, run in runs], scope))
-            return {(names[bytes(key)], run): last for key, run, last in found if last is not None}
-
-        return self._server.read(look, scope)
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from psycopg.errors import UniqueViolation
 
-from treering.errors import Conflict
+from treering.errors import Conflict, InvalidInput
 from treering.model.events import SCHEMA_VERSION
 from treering.model.scopes import Scope
 from treering.storage.encoding import id_key
@@ -82,6 +82,27 @@ class Writer:
     def _append_one(
         self, connection: Connection, draft: Draft, expected_seq: int | None, *, again: bool
     ) -> Header | None:
+        """Record one event in one round trip; return None if that cannot be."""
+        if not draft.counted:
+            return self._append_known(connection, draft, expected_seq, again=again)
+        at_seq = self._number(draft, expected_seq)
+        if at_seq is None:
+            return None
+        try:
+            # The number is right as long as nobody has written to the session since.
+            header = self._append_known(connection, draft, at_seq, again=again)
+        except Conflict:
+            if expected_seq is not None:
+                raise
+            return None
+        if header is not None and header.content_digest == draft.content_digest:
+            run = (draft.scope, draft.session_id, draft.run_id or "")
+            self.known.note_run_seq(*run, header.run_seq or 0, header.seq)
+        return header
+
+    def _append_known(
+        self, connection: Connection, draft: Draft, expected_seq: int | None, *, again: bool
+    ) -> Header | None:
         """Record one event of a session that is known; return None if it is not."""
         place = self.known.places.get((draft.scope, draft.session_id))
         if place is None or self._may_be_gone(connection, draft, place[2]):
@@ -94,7 +115,7 @@ class Writer:
         key, name, flags = stored_id(draft, scope_key)
         salt: bytes | None = draft.salt
         payload, sealed = draft.payload, self.known.sealed.get(scope)
-        if sealed is None:
+        if sealed is None or (sealed and not draft.wordless):
             return None
         scope_lock = self.known.lock_of(scope, "") if sealed else 0
         if sealed and payload is not None and is_sealable(kind):
@@ -135,6 +156,20 @@ class Writer:
         self.known.forget()
         return None
 
+    def _number(self, draft: Draft, expected_seq: int | None) -> int | None:
+        """Give ``draft`` its number in its run; return the seq of its session at which it holds.
+
+        Return None if that is not known: then the server has to be asked first.
+        """
+        noted = self.known.last_run_seq(draft.scope, draft.session_id, draft.run_id or "")
+        if noted is None or expected_seq not in {None, noted[1]}:
+            return None
+        try:
+            draft.number_after(noted[0])
+        except InvalidInput:
+            return None  # It is taken, unless it is that of the same event.
+        return noted[1]
+
     def _may_be_gone(self, connection: Connection, draft: Draft, scope_key: bytes) -> bool:
         """Whether an id may be that of something that is gone: the server alone cannot tell."""
         if draft.made_id is not None:
@@ -162,6 +197,8 @@ class Writer:
                 known = batch.load_repeats(scope, [d for d in own if again or d.made_id is None])
                 batch.open_sessions(scope, {d.session_id for d in own if d.event_id not in known})
                 batch.load_runs(scope, {(d.session_id, d.run_id) for d in own if d.run_id})
+                counted = {(d.session_id, d.run_id) for d in own if d.counted and d.run_id}
+                batch.load_run_seqs(scope, counted)
             headers = batch.place(drafts, expected_seq)
             batch.flush(copying=copying)
             return headers

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, InvalidInput
 from treering.ledger.chain import SALT_BYTES, link
-from treering.ledger.records import HIDDEN_IDS, ID_NOTES, mark_of_key
+from treering.ledger.records import FIELDS, HIDDEN_IDS, ID_NOTES, SealedMeanwhile, mark_of_key
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage import encoding
 from treering.storage.repeats import find_repeats, in_call_order, same_draft, taken
@@ -33,6 +33,13 @@ LOOK_AHEAD_MIN: Final = 8
 """Events of one call from which on their ids are looked for together."""
 PLAIN: Final = {"safe": encoding.ALWAYS, "private": encoding.ALWAYS | encoding.PRIVATE}
 """Flags of an event with nothing out of the ordinary, by its visibility."""
+_LAST_RUN_SEQ: Final = """
+SELECT max(e.run_seq)
+FROM runs AS r
+CROSS JOIN events AS e INDEXED BY events_by_seq
+WHERE r.session = ? AND r.run = ?
+  AND e.session = r.session AND e.run = r.run AND e.seq > max(r.first_seq - 1, ?)
+"""
 # Ids are made in the order of time, but for those that are given.
 _LAST_BOX: Final = """
 SELECT 1 FROM (
@@ -47,6 +54,8 @@ ON CONFLICT (scope, follower) DO NOTHING
 
 
 _made_id = attrgetter("made_id")
+_RUN_SEQ: Final = FIELDS.index("run_seq")
+_NEVER: Final = (0, 0, 0)
 
 
 class Batch:
@@ -238,7 +247,7 @@ class Batch:
 
     # Placing.
 
-    def _add(self, draft: Draft) -> Header:
+    def _add(self, draft: Draft) -> Header:  # noqa: C901  (straight on: every event passes here)
         known, connection = self._known, self.connection
         (
             event_id, scope_name, session_id, kind, source, origin, run_id, run_seq, turn_id,
@@ -256,6 +265,13 @@ class Batch:
             run = ids.get(run_id) or name(connection, run_id)
             if kind in RUN_KINDS or known.runs.get((session, run)) != RUN_OPEN:
                 self._follow_run(session, run, draft, seq)
+            if draft.counted:
+                self._number(draft, session, run, seq)
+                fields = draft.fields
+                run_seq = fields[_RUN_SEQ]
+            elif run_seq is not None:
+                last, *noted = known.run_seqs.get((session, run), _NEVER)
+                known.run_seqs[session, run] = (max(last, run_seq), *noted)
         if turn_id is not None:
             turn = ids.get(turn_id) or name(connection, turn_id)
         if user_id is not None:
@@ -271,6 +287,7 @@ class Batch:
                 event_name, flags = event_id, flags | encoding.NAMED
         content: Row = (position, draft.salt, draft.payload, None)
         if draft.blob is not None or scope_name not in known.unsealed:
+            self._check_wordless(draft)
             flags |= 0 if draft.blob is None else encoding.SPILLED
             owner = (scope_name, scope, scope_key)
             stored = self.content(owner, kind, key, draft.salt, draft.payload, draft.blob)
@@ -292,6 +309,26 @@ class Batch:
         if draft.made_id is None:
             self._named[scope_name, event_id] = (draft, header)
         return header
+
+    def _number(self, draft: Draft, session: int, run: int, seq: int) -> None:
+        """Give ``draft`` its number in its run, which is known to the table of runs."""
+        known = self._known
+        last, at, turn = known.run_seqs.get((session, run), _NEVER)
+        if turn != known.turn:
+            later = fetch_value(self.connection, _LAST_RUN_SEQ, (session, run, at))
+            last = max(last, later or 0)
+        number = draft.number_after(last)
+        known.run_seqs[session, run] = (number, seq, known.turn)
+
+    def _check_wordless(self, draft: Draft) -> None:
+        """Raise if what a draft says openly may repeat what is sealed."""
+        if (
+            draft.payload is not None
+            and not draft.wordless
+            and draft.scope in self._known.sealed
+            and is_sealable(draft.kind)
+        ):
+            raise SealedMeanwhile(draft.scope)
 
     def _check_unsealed(self, name: str, scope: int) -> None:
         known = self._known
@@ -359,11 +396,14 @@ class Batch:
     def _follow_run(self, session: int, run: int, draft: Draft, seq: int) -> None:
         before = self._known.run_state(self.connection, session, run)
         check_run(draft, before)
+        if before is None:
+            self._known.run_seqs[session, run] = (0, seq - 1, self._known.turn)
         self._note_run(session, run, before, state_after(draft.kind), seq)
 
     def follow_run(self, session: int, run: int, kind: str, seq: int) -> None:
         """Note that a run has begun, gone on or ended at ``seq``."""
         before = self._known.run_state(self.connection, session, run)
+        self._known.run_seqs.pop((session, run), None)
         self._note_run(session, run, before, state_after(kind), seq)
 
     def _note_run(self, session: int, run: int, before: int | None, state: int, seq: int) -> None:

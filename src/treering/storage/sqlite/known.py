@@ -54,6 +54,8 @@ class Known:
         self._version = -1
         self._name_key = b""
         self._forgettings = 0
+        self.turn = 0
+        """Goes up whenever another writer may have written."""
         self.forget()
 
     def forget(self) -> None:
@@ -63,6 +65,8 @@ class Known:
         self.names: dict[str, int] = {}
         self.heads: dict[int, tuple[int, bytes]] = {}
         self.runs: dict[tuple[int, int], int] = {}
+        self.run_seqs: dict[tuple[int, int], tuple[int, int, int]] = {}
+        """The last number of runs, with the seq and the turn at which that was so."""
         self.places: dict[tuple[str, str], tuple[int, bytes, int]] = {}
         """Scope id, scope key and session id by their names."""
         self.sealed: frozenset[str] = frozenset()
@@ -94,6 +98,7 @@ class Known:
             self.drop_names()
         self.heads.clear()
         self.runs.clear()
+        self.turn += 1
         self.counted = -1
         self.digests.clear()
         self.position = fetch_value(connection, "SELECT max(position) FROM events") or 0
@@ -119,7 +124,14 @@ class Known:
 
     def trim(self) -> None:
         """Forget names, heads and runs that have grown too many. Call before they are used."""
-        for remembered in (self.names, self.sessions, self.places, self.heads, self.runs):
+        for remembered in (
+            self.names,
+            self.sessions,
+            self.places,
+            self.heads,
+            self.runs,
+            self.run_seqs,
+        ):
             if len(remembered) > REMEMBERED_MAX:
                 remembered.clear()
 

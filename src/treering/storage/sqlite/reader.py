@@ -97,14 +97,6 @@ WHERE e.session = :session AND e.seq < :before AND e.flags < 64 AND e.kind IN ({
 ORDER BY e.seq DESC
 LIMIT :limit
 """
-LAST_RUN_SEQ: Final = """
-SELECT max(e.run_seq)
-FROM runs AS r
-CROSS JOIN events AS e INDEXED BY events_by_seq
-WHERE e.session = r.session AND e.run = r.run
-  AND e.seq BETWEEN r.first_seq AND coalesce(r.last_seq, ?)
-  AND r.session = ? AND r.run = ?
-"""
 _BOXES: Final = """
 SELECT position, salt
 FROM contents
@@ -241,27 +233,6 @@ class Reader:
                 (session,),
             )
         return self._to_events(found)
-
-    def last_run_seqs(
-        self, scope: Scope, runs: Collection[tuple[str, str]]
-    ) -> dict[tuple[str, str], int]:
-        """Return the highest number of each of ``runs`` that has one, by session and run."""
-        found: dict[tuple[str, str], int] = {}
-        with self._database.reading_at_hand() as connection:
-            if not self._name_key:
-                self._name_key = key_of_names(connection)
-            ids = _find_names(connection, self._name_key, {run for _, run in runs})
-            # Most runs that are asked for are new, and nobody has named them before.
-            named = [one for one in runs if one[1] in ids]
-            place = find_scope(connection, scope) if named else (0, b"")
-            sessions = {
-                name: find_session(connection, *place, name) for name in {name for name, _ in named}
-            }
-            for name, run in named:
-                last = fetch_value(connection, LAST_RUN_SEQ, (LAST, sessions[name], ids[run]))
-                if last is not None:
-                    found[name, run] = last
-        return found
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
