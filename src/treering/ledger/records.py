@@ -21,6 +21,7 @@ Unread = Literal["destroyed", "missing", "damaged"]
 
 FIELDS: Final = Header.__struct_fields__[2:18]
 """The names of a draft's ``fields``."""
+_RUN_SEQ: Final = FIELDS.index("run_seq")
 
 FORGOTTEN: Final = "forgotten:"
 """What begins the name of something whose own was forgotten."""
@@ -76,14 +77,15 @@ class Draft(msgspec.Struct, gc=False):
 
         Raises InvalidInput if the caller states one that is not above.
         """
+        if self.given_run_seq:
+            stated: int = self.fields[_RUN_SEQ]
+            if stated <= last:
+                raise taken_number(stated, self.run_id or "", last)
+            return stated
         (
-            event_id, scope, session_id, kind, source, origin, run_id, stated, turn_id,
+            event_id, scope, session_id, kind, source, origin, run_id, _, turn_id,
             agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
         ) = self.fields  # fmt: skip
-        if self.given_run_seq:
-            if stated <= last:
-                raise taken_number(stated, run_id, last)
-            return int(stated)
         number = last + 1
         self.fields = (
             event_id, scope, session_id, kind, source, origin, run_id, number, turn_id,

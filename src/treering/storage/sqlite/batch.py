@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, InvalidInput
 from treering.ledger.chain import SALT_BYTES, link
-from treering.ledger.records import FIELDS, HIDDEN_IDS, ID_NOTES, SealedMeanwhile, mark_of_key
+from treering.ledger.records import HIDDEN_IDS, ID_NOTES, SealedMeanwhile, mark_of_key
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage import encoding
 from treering.storage.repeats import find_repeats, in_call_order, same_draft, taken
@@ -47,6 +47,7 @@ SELECT 1 FROM (
 ) AS e JOIN contents AS c ON c.position = e.position WHERE length(c.salt) > ? LIMIT 1
 """
 
+_IS_TAKEN: Final = "SELECT 1 FROM events WHERE scope = ? AND event_id = ?"
 _NOTE_KEY: Final = """
 INSERT INTO cursors (scope, follower, cursor) SELECT id, ?, ? FROM scopes WHERE name = ?
 ON CONFLICT (scope, follower) DO NOTHING
@@ -54,7 +55,6 @@ ON CONFLICT (scope, follower) DO NOTHING
 
 
 _made_id = attrgetter("made_id")
-_RUN_SEQ: Final = FIELDS.index("run_seq")
 _NEVER: Final = (0, 0, 0)
 
 
@@ -218,6 +218,10 @@ class Batch:
 
     def is_taken(self, scope: int, event_key: bytes, record: Record) -> bool:
         """Whether an id is that of an event, gone or not."""
+        if fetch_value(self.connection, _IS_TAKEN, (scope, event_key)):
+            return True
+        if not self._known.hides:
+            return False
         ids = {event_key: record.event_id}
         keys = encoding.either_key(self._hiding(record.scope, ids), ids)
         return bool(find_ids(self.connection, scope, list(keys)))
@@ -266,9 +270,8 @@ class Batch:
             if kind in RUN_KINDS or known.runs.get((session, run)) != RUN_OPEN:
                 self._follow_run(session, run, draft, seq)
             if draft.counted:
-                self._number(draft, session, run, seq)
+                run_seq = self._number(draft, session, run, seq)
                 fields = draft.fields
-                run_seq = fields[_RUN_SEQ]
             elif run_seq is not None:
                 last, *noted = known.run_seqs.get((session, run), _NEVER)
                 known.run_seqs[session, run] = (max(last, run_seq), *noted)
@@ -310,7 +313,7 @@ class Batch:
             self._named[scope_name, event_id] = (draft, header)
         return header
 
-    def _number(self, draft: Draft, session: int, run: int, seq: int) -> None:
+    def _number(self, draft: Draft, session: int, run: int, seq: int) -> int:
         """Give ``draft`` its number in its run, which is known to the table of runs."""
         known = self._known
         last, at, turn = known.run_seqs.get((session, run), _NEVER)
@@ -319,6 +322,7 @@ class Batch:
             last = max(last, later or 0)
         number = draft.number_after(last)
         known.run_seqs[session, run] = (number, seq, known.turn)
+        return number
 
     def _check_wordless(self, draft: Draft) -> None:
         """Raise if what a draft says openly may repeat what is sealed."""
