@@ -344,7 +344,7 @@ def wire(server: Server) -> Iterator[Wire]:
 def wired(wire: Wire, url: str) -> Iterator[Ledger]:
     """Return a ledger that talks over the wire."""
     with open_ledger(f"{wire.url}&{url.rpartition('&')[2]}") as ledger:
-        ledger.append([said("before")])
+        ledger.append([said("before", run_id="r0")])
         yield ledger
 
 
@@ -353,6 +353,7 @@ CALLS: Final[dict[str, tuple[bytes, list[NewEvent], int | None]]] = {
     "given id": (b"append_event", [said("a", event_id="a")], None),
     "expected seq": (b"append_event", [said("a")], 1),
     "start of a run": (b"append_event", run_of("r1")[:1], None),
+    "next of a run": (b"append_event", [said("a", run_id="r0")], None),
     "batch": (b"COMMIT", [said("a"), said("b", event_id="b"), said("c", session_id="s2")], None),
     "expected seq of a batch": (b"COMMIT", [said("a"), said("b")], 1),
     "run": (b"COMMIT", run_of("r1", "a"), None),

@@ -85,8 +85,10 @@ class Writer:
         """Record one event in one round trip; return None if that cannot be."""
         if not draft.counted:
             return self._append_known(connection, draft, expected_seq, again=again)
-        at_seq = self._number(draft, expected_seq)
-        if at_seq is None:
+        at_seq = expected_seq
+        if draft.kind == "run.started":
+            draft.number_after(0)  # Its run is new, or it is refused.
+        elif (at_seq := self._number(draft, expected_seq)) is None:
             return None
         try:
             # The number is right as long as nobody has written to the session since.
