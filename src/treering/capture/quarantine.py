@@ -12,13 +12,13 @@ import os
 import re
 import time
 from collections import Counter
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.capture.secrets import GuardFailed
 from treering.errors import InvalidInput, TreeringError
 from treering.formats.records.pieces import TORN
 from treering.formats.records.values import Unreadable, read_value
@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from treering.capture.secrets import Guard
     from treering.model.intakes import SourceReceipt
 
-LINE_FAULTS: Final = (
-    InvalidInput,
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    LookupError,
-    AttributeError,
-    RecursionError,
-    GuardFailed,
-)
-"""What recording a line may raise because of what it says. Database errors are none of these."""
 EXCERPT_CHARACTERS: Final = 2_048
 EXCERPTS_MAX: Final = 100
 """Lines of one pass that are kept with an excerpt; the rest are counted."""
@@ -192,10 +181,28 @@ def read_quarantine(path: Path) -> list[Entry]:
     return entries
 
 
+@cache
+def line_faults() -> tuple[type[Exception], ...]:
+    """Return what recording a line may raise because of what it says: no errors of a database."""
+    # Who finds nothing to record has no need of the guard, whose rules take long to load.
+    from treering.capture.secrets import GuardFailed  # noqa: PLC0415
+
+    return (
+        InvalidInput,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+        GuardFailed,
+    )
+
+
 def is_line_fault(error: Exception) -> bool:
     """Whether recording a line failed because of what it says, and would fail again."""
     is_ours = isinstance(error, TreeringError | OSError | MemoryError)
-    return isinstance(error, LINE_FAULTS) or not is_ours
+    return isinstance(error, line_faults()) or not is_ours
 
 
 def reason_of(error: BaseException) -> str:

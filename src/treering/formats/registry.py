@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -58,9 +59,10 @@ claimed: logs that were read by an earlier one are read again from their beginni
 """
 
 
-def formats() -> list[Format]:
+@cache
+def formats() -> tuple[Format, ...]:
     """Return every format."""
-    return [named_format(name) for name in FORMATS]
+    return tuple(named_format(name) for name in FORMATS)
 
 
 def named_format(name: str) -> Format:

@@ -28,7 +28,7 @@ from treering.capture.episodes.ingest_receipts import (
 from treering.capture.episodes.ingest_state import IngestState
 from treering.capture.episodes.ingest_upkeep import keep_up, refusal
 from treering.capture.episodes.lines import LineReader, NotJson
-from treering.capture.quarantine import LINE_FAULTS, reason_of
+from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import DuplicateEvent, NotFound, TreeringError
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Ingest:
         except (OSError, MemoryError):
             raise
         except Exception as error:  # (one line must not hold up those behind it)
-            if isinstance(error, TreeringError) and not isinstance(error, LINE_FAULTS):
+            if isinstance(error, TreeringError) and not isinstance(error, line_faults()):
                 raise  # It is about the ledger or its keys, and not about the line.
             counts.invalid_event += 1
             self._reject(line, state, receipt, reason_of(error))
@@ -211,7 +211,7 @@ class Ingest:
             return
         try:
             self._record_new(batch, receipt)
-        except LINE_FAULTS as error:
+        except line_faults() as error:
             if len(batch) > 1:
                 for one in batch:
                     self._record([one], state, receipt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +15,7 @@ from treering.capture.intake.pasts import Pasts
 from treering.capture.intake.readings import Reading
 from treering.capture.intake.surveys import CUT_OFF, parents_first, survey
 from treering.capture.intake.tallies import Tally, in_all
-from treering.capture.quarantine import LINE_FAULTS, reason_of
+from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import NotFound
 from treering.formats.sources import source_at
 from treering.formats.telling import Record
@@ -22,7 +23,6 @@ from treering.model.intakes import SourceReceipt
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.capture.intake.finding import Found
@@ -155,20 +155,26 @@ class Intake:
             source = source_at(found.path)
             if since_ms is not None and source.mtime_ns < since_ms * 1_000_000:
                 return None
-            note = None if self._again else self._bookmarks.find(str(found.path.resolve()))
+            note = None if self._again else self._bookmarks.find(os.path.realpath(found.path))
             # Whoever watches names what was written to, and not what is to be trusted.
             is_named = found.is_named and not self._live
             return survey(source, note, is_named=is_named) or tally.receipt("unchanged")
-        except (NotFound, OSError, *LINE_FAULTS) as error:
-            reason = _reason(error)
-            if isinstance(error, OSError) or isinstance(error.__cause__, PermissionError):
-                self.unreadable.append(str(found.path))
-            if reason != CUT_OFF:
-                return tally.receipt("refused", reason)
-            self.unreadable.append(str(found.path))
-            tally.lines = 1
-            tally.fail(Record(None, 1, 0, 0), reason)
-            return tally.receipt("read")
+        except (NotFound, OSError) as error:
+            return self._refuse(tally, error)
+        except line_faults() as error:
+            return self._refuse(tally, error)
+
+    def _refuse(self, tally: Tally, error: Exception) -> SourceReceipt:
+        """Return that nothing is read of a file; one that is cut off counts as a line."""
+        reason = _reason(error)
+        if isinstance(error, OSError) or isinstance(error.__cause__, PermissionError):
+            self.unreadable.append(tally.file)
+        if reason != CUT_OFF:
+            return tally.receipt("refused", reason)
+        self.unreadable.append(tally.file)
+        tally.lines = 1
+        tally.fail(Record(None, 1, 0, 0), reason)
+        return tally.receipt("read")
 
     def _advance(self, done: int) -> None:
         self._done += done

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.capture.intake.identities import NO_TIME_MS, Fresh, Identities, Waiting
-from treering.capture.quarantine import LINE_FAULTS, reason_of
+from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Conflict, DuplicateEvent
 from treering.formats.telling import is_of_words
 from treering.model.events import NewEvent
@@ -74,7 +74,7 @@ class Entrance:
                     opening = self._teller.sessions.get(told.session)
                     try:
                         scope = self._sessions.see(told.session, opening)
-                    except LINE_FAULTS as error:
+                    except line_faults() as error:
                         one.failed = _refusal(error)
                         continue
                     pairs = of_sessions[told.session] = by_scope.setdefault(scope, [])
@@ -104,7 +104,7 @@ class Entrance:
                 self._record(scope, self._identities.unknown(scope, pairs))
             except (DuplicateEvent, Conflict):
                 continue  # Another takes in the same log, and was faster.
-            except LINE_FAULTS:
+            except line_faults():
                 break
             return
         self._record_singly(scope, pairs)
@@ -128,7 +128,7 @@ class Entrance:
                 self._record(scope, self._identities.unknown(scope, [(waiting, told)]))
             except (DuplicateEvent, Conflict):
                 continue
-            except LINE_FAULTS as error:
+            except line_faults() as error:
                 waiting.failed = _refusal(error)
 
     def _append(self, ready: Sequence[tuple[Fresh, NewEvent]]) -> None:
@@ -172,10 +172,9 @@ class Entrance:
         kind, refs, payload = told.kind, told.refs, told.payload
         if kind in _AIMED:
             kind, refs, payload = self._aimed(scope, told)
-        if refs and any(type(one) is str and is_of_words(one) for one in refs.values()):
-            hidden = self._sessions.ids.hidden
-            refs, payload = hidden(refs), hidden(payload)
         sessions = self._sessions
+        if refs and _names_words(refs):
+            refs, payload = sessions.ids.hidden(refs), sessions.ids.hidden(payload)
         if looks_like_seconds(told.ts_ms):
             refs = {**(refs or {}), "stated_seconds": told.ts_ms}
         return NewEvent(
@@ -218,6 +217,14 @@ class Entrance:
         if ts_ms <= NO_TIME_MS:
             return self._tally.written_ms
         return ts_ms * 1_000 if looks_like_seconds(ts_ms) else min(ts_ms, TIME_MS_MAX)
+
+
+def _names_words(refs: dict[str, Any]) -> bool:
+    """Whether a name among ``refs`` is made of what was said."""
+    for one in refs.values():  # noqa: SIM110  (every event passes here: a generator costs)
+        if type(one) is str and is_of_words(one):
+            return True
+    return False
 
 
 def _refusal(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import msgspec
@@ -13,7 +14,7 @@ from treering.capture.intake.restoring import restore
 from treering.capture.intake.sessions import Sessions
 from treering.capture.intake.steps import Errand, ReaderApart, is_worth_it, read_steps
 from treering.capture.intake.tallies import Tally
-from treering.capture.quarantine import LINE_FAULTS, reason_of
+from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Busy, InvalidInput, NotFound
 from treering.formats.openclaw import OpenClawReader
 from treering.formats.records import read_records
@@ -84,7 +85,7 @@ class Reading:
             return self._take_log()
         except OSError as error:
             return self._tally.receipt("refused", str(error))
-        except LINE_FAULTS as error:
+        except line_faults() as error:
             return self._tally.receipt("refused", reason_of(error))
 
     def _take_log(self) -> SourceReceipt:
@@ -252,7 +253,7 @@ class Reading:
             else {name: one.bare() for name, one in teller.sessions.items()},
         )
         note = cast("Any", msgspec.to_builtins(bookmark))
-        self._bookmarks.keep(str(source.path.resolve()), note)
+        self._bookmarks.keep(os.path.realpath(source.path), note)
 
 
 def _records(rows: Rows, path: Path) -> Iterator[Record]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from treering.capture.intake.bookmarks import Bookmark, read_bookmark
 from treering.capture.places import openclaw_home
-from treering.capture.secrets import Guard
 from treering.errors import InvalidInput
 from treering.formats import openclaw, pi
 from treering.formats.registry import NATIVE, find_format, is_native, named_format
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from treering.capture.secrets import Guard
     from treering.formats.registry import Format
     from treering.formats.telling import Opening
 
@@ -94,11 +94,11 @@ def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
     write to the folders of logs, and must not reach other scopes by that. Raises InvalidInput if
     nobody knows how it is written.
     """
-    is_openclaws = source.path.resolve().is_relative_to(openclaw_home().resolve())
-    trusted = is_named or is_openclaws
     bookmark = read_bookmark(note)
     if bookmark is not None and bookmark.is_current(source):
         return None
+    is_openclaws = source.path.resolve().is_relative_to(openclaw_home().resolve())
+    trusted = is_named or is_openclaws
     if is_sqlite(source.path):
         return Survey(
             source,
@@ -147,6 +147,9 @@ def _unknown(path: Path) -> InvalidInput:
 
 @cache
 def _guard() -> Guard:
+    # Its rules take long to load, and most files are logs.
+    from treering.capture.secrets import Guard  # noqa: PLC0415
+
     # Nobody compares these masks, so any key will do.
     return Guard(key=os.urandom(32))
 

@@ -17,7 +17,7 @@ from treering.formats.claude_code.blocks import (
     said_by_user,
 )
 from treering.formats.claude_code.chains import remember, rewound
-from treering.formats.claude_code.facts import changed_in, facts_in
+from treering.formats.claude_code.facts import Repeats, changed_in, facts_in
 from treering.formats.claude_code.lines import (
     ERRORS,
     NAME,
@@ -92,6 +92,7 @@ class ClaudeCodeReader:
         self._order = Order()
         self._cwd: str | None = None
         """Where the first lines were written, for sessions that do not say so."""
+        self._repeats = Repeats()
 
     @property
     def sessions(self) -> dict[str, Opening]:
@@ -118,6 +119,7 @@ class ClaudeCodeReader:
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""
         self._past, self._held, self._order = restored(state), [], Order()
+        self._repeats = Repeats()
 
     def _release(self) -> list[Outcome]:
         if not self._held:
@@ -156,26 +158,26 @@ class ClaudeCodeReader:
         past = self._past
         past.next_line()
         line = self._line(value)
-        self._open(line)
-        changed = changed_in(line, past)
+        changed = self._open(line)
         repeated: str | None = None
         reason = "nothing is said in it"
-        if (told := _told_in(value.get(OURS))) is not None:
+        ours = value.get(OURS)
+        if ours is not None and (told := _told_in(ours)) is not None:
             pieces = [told]
         elif line.sort == "user" and line.message:
             pieces = said_by_user(line, past)
         elif line.sort == "assistant" and line.message:
             pieces, repeated = said_by_assistant(line, past)
             reason = "it repeats a part of the same message" if repeated else reason
-        elif line.sort in {*SPOKEN, "unknown"}:
+        elif line.sort in SPOKEN or line.sort == "unknown":
             pieces = [observed(line, line.sort)]
         else:
             pieces = noted(line, past)
             reason = "the title is the same"
         if not pieces and repeated is None and is_unheard(line):
             pieces = [observed(line, line.sort)]
-        if isinstance(value.get(OURS), dict):
-            pieces = _ours(value[OURS], pieces)
+        if isinstance(ours, dict):
+            pieces = _ours(ours, pieces)
             reason = reason if pieces else PUT_IN
             changed = []
         if line.own_id in past.leaves:
@@ -190,18 +192,23 @@ class ClaudeCodeReader:
     def _line(self, value: dict[str, Any]) -> Line:
         past = self._past
         past.ts_ms = time_in(value) or past.ts_ms
-        past.session = name_in(value, "sessionId", "session_id") or past.session
+        stated = name_in(value, "sessionId", "session_id")
+        past.session = stated or past.session
         own_id = name_in(value, "uuid")
-        parent = name_in(value, "parentUuid") or name_in(value, "logicalParentUuid")
+        parent = name_in(value, "parentUuid", "logicalParentUuid")
         # A fork may name its lines anew; they say whose copies they are.
-        copied = name_in(value.get("forkedFrom"), "messageUuid")
+        origin = value.get("forkedFrom")
+        copied = None if origin is None else name_in(origin, "messageUuid")
         named = copied or own_id or self._key_of(value)
-        session = self._session_of(value, parent, named)
+        session = self._session_of(value, stated, parent, named)
         mark = digest(_said_in(value))[:MARK_DIGITS]
-        ours = name_in(value.get(OURS), "event", most=EVENT_ID_CHARACTERS_MAX)
-        home = name_in(value.get("forkedFrom"), "sessionId") if copied else session
+        ours = None
+        if OURS in value:
+            ours = name_in(value[OURS], "event", most=EVENT_ID_CHARACTERS_MAX)
+        home = name_in(origin, "sessionId") if copied else session
         key = ours or self._free_key(named, own_id, home or session, mark)
         past.key = key
+        message = value.get("message")
         return Line(
             value=value,
             sort=name_in(value, "type") or "unknown",
@@ -210,6 +217,7 @@ class ClaudeCodeReader:
             parent=parent,
             session=session,
             ts_ms=past.ts_ms,
+            message=message if isinstance(message, dict) else {},
             mark=mark,
             former_key=None if ours or key == named or is_of_words(key) else named,
         )
@@ -233,10 +241,12 @@ class ClaudeCodeReader:
         }
         return of_words(sha256(spelt([unmarked(self._past.key), told])).hexdigest()[:32])
 
-    def _session_of(self, value: dict[str, Any], parent: str | None, key: str) -> str:
+    def _session_of(
+        self, value: dict[str, Any], stated: str | None, parent: str | None, key: str
+    ) -> str:
         past = self._past
         session = past.session or NAME
-        if not name_in(value, "sessionId", "session_id") and _UUID.fullmatch(self._stem):
+        if stated is None and _UUID.fullmatch(self._stem):
             session = self._stem
         caller = name_in(value, "parent_tool_use_id")
         if not (self._agent or caller or value.get("isSidechain") is True):
@@ -250,15 +260,23 @@ class ClaudeCodeReader:
 
     # Sessions.
 
-    def _open(self, line: Line) -> None:
-        known = self._past.sessions.get(line.session) or self._opening(line)
+    def _open(self, line: Line) -> list[Piece]:
+        """Learn what a line says of its session; return what has changed with it."""
+        past = self._past
+        if self._repeats.holds(line, past):
+            return []
+        before = past.facts.get(line.session)
+        known = past.sessions.get(line.session) or self._opening(line)
         facts = facts_in(line)
-        cwd = facts.pop("cwd", None)
+        about = {name: told for name, told in facts.items() if name != "cwd"}
         opening = msgspec.structs.replace(
-            known, cwd=known.cwd or cwd or self._cwd, about=facts | known.about
+            known, cwd=known.cwd or facts.get("cwd") or self._cwd, about=about | known.about
         )
-        if opening != known or line.session not in self._past.sessions:
-            self._past.sessions[line.session] = opening
+        if opening != known or line.session not in past.sessions:
+            past.sessions[line.session] = opening
+        changed = changed_in(line, facts, past)
+        self._repeats.note(line, changed=past.facts.get(line.session) is not before)
+        return changed
 
     def _opening(self, line: Line) -> Opening:
         parent, is_child, _ = line.session.rpartition("/agent-")

@@ -208,7 +208,8 @@ def _answered(block: dict[str, Any], line: Line, past: Past) -> list[Piece]:
         return [called(block, line)]
     if _is_result(block):
         return returned(block, line, past.calls, None)
-    shared = {"message_id": name_in(line.message, "id")} if name_in(line.message, "id") else {}
+    message_id = name_in(line.message, "id")
+    shared = {"message_id": message_id} if message_id else {}
     if sort in {"thinking", "redacted_thinking"}:
         thought = {name: told for name, told in block.items() if name != "type"}
         if not any(thought.values()):
@@ -251,9 +252,9 @@ def _error(line: Line) -> Piece:
 
 def _said_before(block: dict[str, Any], line: Line, past: Past, number: int) -> str | None:
     """Return the key under which the same part of the same message was told, if it was."""
-    message_id = name_in(line.message, "id")
     if (asked := _asked_before(block, line, past, number)) is not None:
         return asked
+    message_id = name_in(line.message, "id")
     if message_id is None:
         return None
     of = f"{past.number(line.session)}:{message_id}"
@@ -269,8 +270,10 @@ def _said_before(block: dict[str, Any], line: Line, past: Past, number: int) -> 
 
 def _asked_before(block: dict[str, Any], line: Line, past: Past, number: int) -> str | None:
     """Return the key under which a call was told, if another message asks for the same again."""
+    if not str(block.get("type")).endswith("tool_use"):
+        return None
     call_id, _ = call_in(block)
-    if call_id is None or not str(block.get("type")).endswith("tool_use"):
+    if call_id is None:
         return None
     of, mark = f"{past.number(line.session)}:{call_id}", _digest(block)
     known, key = past.asked.get(of, ("", ""))

@@ -25,8 +25,9 @@ def rewound(line: Line, pieces: Sequence[Piece], past: Past) -> list[Told]:
 
     Parallel calls branch, too; a prompt does not, unless the user goes back.
     """
-    prompt = any(piece.kind == _PROMPT for piece in pieces)
-    if not prompt or line.parent is None or line.own_id in past.nodes:
+    if line.parent is None or line.own_id in past.nodes:
+        return []
+    if not any(piece.kind == _PROMPT for piece in pieces):
         return []
     first = past.behind(line.parent, line.session)
     if first is None or first == line.key:

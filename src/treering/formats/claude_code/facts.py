@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.claude_code.lines import Piece, name_in
 from treering.formats.claude_code.past import TITLES_MAX, keep
@@ -19,6 +19,8 @@ _FACTS: Final = {
     "slug": "slug",
     "permissionMode": "permission_mode",
 }
+_FIELDS: Final = (*_FACTS, "cwd")
+_REPEATED_MAX: Final = 8
 _OWN_LINES: Final = frozenset({"mode", "permission-mode"})
 """Lines that are there to tell a fact themselves."""
 _PATH_CHARACTERS_MAX: Final = 4_096
@@ -32,9 +34,28 @@ def facts_in(line: Line) -> dict[str, str]:
     return {name: found for name, found in told.items() if found is not None}
 
 
-def changed_in(line: Line, past: Past) -> list[Piece]:
+class Repeats:
+    """Tells the lines that say nothing new of where and how their session works, as most do."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, list[tuple[Any, ...]]] = {}
+        """Of each session, what lines said since something changed, as it stands in them."""
+
+    def holds(self, line: Line, past: Past) -> bool:
+        """Whether all that a line says of its session is known."""
+        said = self._said.get(line.session)
+        return said is not None and line.session in past.facts and _stated_in(line) in said
+
+    def note(self, line: Line, *, changed: bool) -> None:
+        """Remember that what a line says is known by now; if it ``changed``, that alone is."""
+        said = self._said.setdefault(line.session, [])
+        if changed or len(said) >= _REPEATED_MAX:
+            said.clear()
+        said.append(_stated_in(line))
+
+
+def changed_in(line: Line, told: dict[str, str], past: Past) -> list[Piece]:
     """Return what has changed with a line, or is known only since its session was told of."""
-    told = facts_in(line)
     known = past.facts.get(line.session, {})
     marks = {name: digest(found)[:_DIGITS] for name, found in told.items()}
     if not marks or marks.items() <= known.items():
@@ -57,3 +78,7 @@ def changed_in(line: Line, past: Past) -> list[Piece]:
             key=f"{line.key}.surroundings",
         )
     ]
+
+
+def _stated_in(line: Line) -> tuple[Any, ...]:
+    return tuple(map(line.value.get, _FIELDS))

@@ -47,16 +47,12 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """The line that it follows, as the log calls it."""
     session: str
     ts_ms: int
+    message: dict[str, Any] = {}
+    """What is said in it, empty if nothing is."""
     mark: str = ""
     """A digest of what it says."""
     former_key: str | None = None
     """How earlier versions called it, if they called it something else."""
-
-    @property
-    def message(self) -> dict[str, Any]:
-        """Return what is said in it, empty if nothing is."""
-        found = self.value.get("message")
-        return found if isinstance(found, dict) else {}
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +120,7 @@ def name_in(value: Any, *fields: str, most: int = ID_CHARACTERS_MAX) -> str | No
         for field in fields:
             found = value.get(field)
             if (
-                isinstance(found, str)
+                type(found) is str
                 and 0 < len(found) <= most
                 and found.isprintable()
                 and not found.isspace()
