@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SCOPE = "acme/app"
 OTHER = "5e551011-0000-4000-8000-0000000000aa"
+TOKEN = "ghp_" + "k7Qz3mXw9RtB2vLn8JdY5sHc1FgP6aEu4WiO"
 
 
 @pytest.fixture
@@ -82,6 +83,74 @@ def test_other_words_under_one_id_and_time_in_one_log_are_all_taken(
     assert said(ledger, SESSION)[-1] == "paint the boat"
     assert (receipt.imported, receipt.duplicates) == (2, 0)
     assert (again.imported, again.duplicates) == (0, 2)
+
+
+def two_logs_of_one_id(folder: Path) -> list[Path]:
+    """Write two logs that say different things under one id, at one time."""
+    first, second = Log(SESSION), Log(OTHER)
+    first.user("mend the lamp")
+    second.user("paint the boat")
+    second.lines[0] |= {name: first.lines[0][name] for name in ("uuid", "timestamp")}
+    second.answer("Painted.")
+    return [written(folder / "a.jsonl", first), written(folder / "b.jsonl", second)]
+
+
+def test_other_words_under_one_id_and_time_in_two_logs_are_all_taken(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    paths = two_logs_of_one_id(tmp_path)
+
+    foreseen = treering.import_logs(ledger, paths, scope=SCOPE, dry_run=True)
+    receipt = treering.import_logs(ledger, paths, scope=SCOPE)
+    again = treering.import_logs(ledger, paths, scope=SCOPE, again=True)
+
+    assert said(ledger, SESSION) == ["mend the lamp"]
+    assert said(ledger, OTHER) == ["paint the boat", "Painted."]
+    assert receipt.mended == foreseen.mended == {"an id that something else has": 1}
+    assert receipt.events == foreseen.events
+    assert (again.imported, again.duplicates) == (0, 3)
+
+
+def test_a_copy_of_a_log_whose_words_stand_under_an_id_of_others_adds_nothing(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    paths = two_logs_of_one_id(tmp_path)
+    treering.import_logs(ledger, paths, scope=SCOPE)
+    copied = Log("5e551011-0000-4000-8000-0000000000bb")
+    copied.lines = [
+        json.loads(line) | {"sessionId": "5e551011-0000-4000-8000-0000000000bb"}
+        for line in paths[1].read_text().splitlines()
+    ]
+
+    receipt = treering.import_logs(ledger, [written(tmp_path / "c.jsonl", copied)], scope=SCOPE)
+
+    assert (receipt.events, receipt.duplicates) == (0, 2)
+
+
+def test_other_words_under_one_id_do_not_come_back_when_they_are_erased(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    paths = two_logs_of_one_id(tmp_path)
+    treering.import_logs(ledger, paths, scope=SCOPE)
+    for session in (SESSION, OTHER):
+        ledger.redact(SCOPE, session_id=session)
+
+    again = treering.import_logs(ledger, paths[::-1], scope=SCOPE, again=True)
+
+    assert again.events == 0
+    assert "paint the boat" not in said(ledger, OTHER)
+
+
+def test_a_copy_of_words_that_were_masked_is_a_repeat(ledger: Ledger, tmp_path: Path) -> None:
+    log = Log(SESSION)
+    log.user(f"the key is {TOKEN}, mend\nthe lamp")
+    path = written(tmp_path / "a.jsonl", log)
+    treering.import_logs(ledger, [path], scope=SCOPE)
+
+    receipt = treering.import_logs(ledger, [path], scope=SCOPE, again=True)
+
+    assert TOKEN not in said(ledger, SESSION)[0]
+    assert (receipt.events, receipt.duplicates) == (0, 1)
 
 
 def test_a_line_that_is_written_twice_is_taken_once(ledger: Ledger, tmp_path: Path) -> None:

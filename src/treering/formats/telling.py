@@ -72,6 +72,9 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     kept: the key of an earlier event, whose seq is filled in when it is taken in."""
     former_key: str | None = None
     """The key that earlier versions gave it, if it was another: it is known by that, too."""
+    apart_key: str | None = None
+    """The key that it has where its own is that of something else: ``of_words``, and the same in
+    whichever session it stands."""
     is_redacted: bool = False
     """Whether its content was erased where it comes from: it is recorded as erased."""
 

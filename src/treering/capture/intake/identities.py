@@ -48,6 +48,17 @@ class Fresh(msgspec.Struct):
     event_id: str
 
 
+class _Earlier(msgspec.Struct):
+    """The id by which an event may have been recorded before."""
+
+    ids: list[str]
+    at: int
+    """The one among them whose place it takes."""
+    event_id: str
+    stands: tuple[str, int] | None = None
+    """The session and the time of what has that id, if others may have it."""
+
+
 class Identities:
     """Tells what is new in one file, and where what is known stands."""
 
@@ -57,6 +68,8 @@ class Identities:
         self._sessions = sessions
         self._form = form
         self._made = sessions.ids
+        self._apart: dict[tuple[str, str], str] = {}
+        """The ids of events whose keys are those of others, by session and key."""
 
     def unknown(self, scope: Scope, pairs: Sequence[tuple[Waiting, Told]]) -> list[Fresh]:
         """Return those that are not known yet; note what a session shares with others."""
@@ -64,8 +77,8 @@ class Identities:
         every = dict.fromkeys(one for ids in candidates for one in ids)
         known: dict[str, Place | None] = {**self._pasts.known(scope, list(every))}
         if self._pasts.has_legacy_ids:
-            self._take_up_legacy(scope, pairs, candidates, known)
-        self._take_up_former(scope, pairs, candidates, known)
+            self._take_up(scope, self._legacy(scope, pairs, candidates, known), known)
+        self._take_up(scope, self._former(pairs, candidates, known), known)
         self._tell_apart(scope, pairs, candidates, known)
         if self._teller.keys_are_global:
             self._tell_again(scope, pairs, candidates, known)
@@ -79,46 +92,50 @@ class Identities:
             fresh.append(Fresh(waiting, told, own))
         return fresh
 
-    def _take_up_legacy(
+    def _legacy(
         self,
         scope: Scope,
         pairs: Sequence[tuple[Waiting, Told]],
         candidates: list[list[str]],
         known: dict[str, Place | None],
-    ) -> None:
-        """Have events that an earlier version recorded go by the ids that they have."""
-        earlier: list[tuple[list[str], int, str]] = []
-        for (_, told), ids in zip(pairs, candidates, strict=True):
-            for at, session in enumerate(self._homes(scope, told)):
-                legacy = self._made.legacy(session, told.key)
-                if legacy is not None and ids[at] not in known:
-                    earlier.append((ids, at, legacy))
-        found = self._pasts.known(scope, list(dict.fromkeys(one for _, _, one in earlier)))
-        for ids, at, legacy in earlier:
-            if legacy in found:
-                ids[at] = legacy
-                known[legacy] = found[legacy]
+    ) -> list[_Earlier]:
+        """Return the ids by which an earlier version may have recorded events."""
+        return [
+            _Earlier(ids, at, legacy)
+            for (_, told), ids in zip(pairs, candidates, strict=True)
+            for at, session in enumerate(self._homes(scope, told))
+            if (legacy := self._made.legacy(session, told.key)) is not None and ids[at] not in known
+        ]
 
-    def _take_up_former(
+    def _former(
         self,
-        scope: Scope,
         pairs: Sequence[tuple[Waiting, Told]],
         candidates: list[list[str]],
         known: dict[str, Place | None],
-    ) -> None:
-        """Have events go by the ids of their former keys, if it is they that have these."""
-        earlier = [
-            (ids, told, self.id("", told.former_key))
+    ) -> list[_Earlier]:
+        """Return the ids of the former keys of events; others may have these."""
+        return [
+            _Earlier(
+                ids,
+                0,
+                self.id("", told.former_key),
+                (self._sessions.name(told.session), told.ts_ms),
+            )
             for (_, told), ids in zip(pairs, candidates, strict=True)
             if told.former_key is not None and ids[0] not in known
         ]
-        found = self._pasts.known(scope, list(dict.fromkeys(one for _, _, one in earlier)))
-        for ids, told, former in earlier:
-            place = found.get(former)
-            session = self._sessions.name(told.session)
-            if place is not None and (place.session_id, place.ts_ms) == (session, told.ts_ms):
-                ids[0] = former
-                known[former] = place
+
+    def _take_up(
+        self, scope: Scope, earlier: Sequence[_Earlier], known: dict[str, Place | None]
+    ) -> None:
+        """Have events go by the ids that they have, if it is they that have these."""
+        every = list(dict.fromkeys(one.event_id for one in earlier))
+        found = self._pasts.known(scope, every) if every else {}
+        for one in earlier:
+            place = found.get(one.event_id)
+            if place is not None and one.stands in {None, (place.session_id, place.ts_ms)}:
+                one.ids[one.at] = one.event_id
+                known[one.event_id] = place
 
     def _tell_again(
         self,
@@ -145,26 +162,63 @@ class Identities:
         candidates: list[list[str]],
         known: dict[str, Place | None],
     ) -> None:
-        """Give ids of their own to words that stand under an id of others, by their time.
+        """Give ids of their own to words that stand under an id of others.
 
-        A copy keeps the times of what it repeats. What says something else under a known id would
-        be lost.
+        A copy keeps the times of what it repeats, and says the same. What says something else under
+        a known id would be lost.
         """
         if not self._teller.times_tell_apart:
             return
         told_ms: dict[str, int] = {}
-        apart = []
+        apart: list[str] = []
+        repeats: list[tuple[Waiting, Told, list[str], Place]] = []
         for (waiting, told), ids in zip(pairs, candidates, strict=True):
-            if told.ts_ms <= NO_TIME_MS or not _is_timed(told):
+            if not _is_timed(told):
                 continue
             place = known.get(ids[0])
-            before = place.ts_ms if place is not None else told_ms.setdefault(ids[0], told.ts_ms)
-            if before not in {0, told.ts_ms}:
-                said = sha256(encode([told.kind, told.payload])).hexdigest()
-                ids[0] = self._own_id(scope, told.session, of_words(f"{told.key}\0{said}"))
-                apart.append(ids[0])
-                waiting.is_apart = True
-        known |= self._pasts.known(scope, list(dict.fromkeys(apart)))
+            if told.ts_ms > NO_TIME_MS:
+                before = place.ts_ms if place else told_ms.setdefault(ids[0], told.ts_ms)
+                if before not in {0, told.ts_ms}:
+                    apart.append(self._set_apart(waiting, told, ids, self._id_of_said(scope, told)))
+                    continue
+            # What an export of ours tells by its own id may be spelt in the words of another log.
+            is_export = self._teller.keys_are_global and told.apart_key is None
+            if place is not None and not is_export:
+                repeats.append((waiting, told, ids, place))
+        known |= self._pasts.known(scope, list(dict.fromkeys(apart))) if apart else {}
+        self._tell_words_apart(scope, repeats, known)
+
+    def _tell_words_apart(
+        self,
+        scope: Scope,
+        repeats: Sequence[tuple[Waiting, Told, list[str], Place]],
+        known: dict[str, Place | None],
+    ) -> None:
+        """Give ids of their own to words that are not those of the event that has their id."""
+        asked = [(ids[0], place, told.payload) for _, told, ids, place in repeats]
+        differs = self._pasts.differing(scope, asked)
+        own = {
+            at: self.id("", told.apart_key) if told.apart_key else self._id_of_said(scope, told)
+            for at, (_, told, _, _) in enumerate(repeats)
+            if differs[at] is not False
+        }
+        found = self._pasts.known(scope, list(dict.fromkeys(own.values()))) if own else {}
+        known |= found
+        for at, event_id in own.items():
+            # Where nobody can tell by the words any more, it is what it was.
+            if differs[at] or event_id in found:
+                waiting, told, ids, _ = repeats[at]
+                self._set_apart(waiting, told, ids, event_id)
+
+    def _set_apart(self, waiting: Waiting, told: Told, ids: list[str], own: str) -> str:
+        """Have an event go by an id of its own, and be found by that from now on."""
+        ids[0] = self._apart[told.session, told.key] = own
+        waiting.is_apart = True
+        return own
+
+    def _id_of_said(self, scope: Scope, told: Told) -> str:
+        said = sha256(encode([told.kind, told.payload])).hexdigest()
+        return self._own_id(scope, told.session, of_words(f"{told.key}\0{said}"))
 
     def _ids(self, scope: Scope, told: Told) -> list[str]:
         """Return the id of an event, then those that it has if it is of the past of a fork."""
@@ -210,6 +264,8 @@ class Identities:
             roots = self._sessions.ancestors(scope, session, self._teller.sessions.get(session))
             homes = [session, *roots]
         ids = [self.id(home, key) for home in homes]
+        if (session, key) in self._apart:
+            ids.insert(0, self._apart[session, key])
         if self._pasts.has_legacy_ids:
             ids += [one for home in homes if (one := self._made.legacy(home, key)) is not None]
         known = self._pasts.known(scope, ids)

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.capture.intake.wordings import holds, lines_of
+from treering.errors import KeyMissing
 from treering.ledger.records import Place
+from treering.model.queries import make_seq_cursor
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
-    from treering.model.events import NewEvent
+    from treering.model.events import Event, NewEvent
     from treering.model.scopes import Scope
 
 _WORDS: Final = "conversation."
 _READER: Final = "treering"
 """Whoever looks at a session, and adds nothing to it."""
+_GAP_MAX: Final = 8
+"""Events between two that are wanted, which are read with them."""
+_READ_MAX: Final = 200
+"""Events that are read at once."""
 
 
 class Line(msgspec.Struct):
@@ -45,6 +52,8 @@ class Pasts:
         self._lines: dict[tuple[Scope, str], Line] = {}
         self._places: dict[tuple[Scope, str], Place] = {}
         self._words: dict[tuple[Scope, str], list[int]] = {}
+        self._said: dict[tuple[Scope, str], int] = {}
+        """A hash of what each of them would say."""
 
     def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
         """Return where the events with these ids stand, as far as there are such."""
@@ -53,6 +62,48 @@ class Pasts:
             places = ((one, self._places.get((scope, one))) for one in event_ids)
             found |= {one: place for one, place in places if place is not None}
         return found
+
+    def differing(self, scope: Scope, told: Sequence[tuple[str, Place, Any]]) -> list[bool | None]:
+        """Return whether payloads have words that the known event of their id has not.
+
+        None if nobody can tell: of what was erased, or is sealed under a key that is not here.
+        """
+        differs: list[bool | None] = [None] * len(told)
+        by_session: dict[str, dict[int, list[int]]] = {}
+        for at, (event_id, place, payload) in enumerate(told):
+            said = self._said.get((scope, event_id))
+            if said is None:
+                by_session.setdefault(place.session_id, {}).setdefault(place.seq, []).append(at)
+            else:
+                differs[at] = said != hash(lines_of(payload))
+        for session, seqs in by_session.items():
+            for event in self._events(scope, session, sorted(seqs)):
+                for at in () if event.redacted else seqs.get(event.seq, ()):
+                    event_id, _, payload = told[at]
+                    if event.event_id == event_id:
+                        differs[at] = not holds(event.payload, payload)
+        return differs
+
+    def _events(self, scope: Scope, session: str, seqs: Sequence[int]) -> Iterator[Event]:
+        """Give the events of a session with these seqs, and some between them."""
+        read = 0
+        for at, seq in enumerate(seqs):
+            if seq <= read:
+                continue
+            last = seq
+            for one in seqs[at:]:
+                if one - last > _GAP_MAX or one - seq >= _READ_MAX:
+                    break
+                last = one
+            after = make_seq_cursor(scope, session, seq - 1)
+            try:
+                page = self._ledger.replay_events(
+                    scope, session, first=last - seq + 1, after=after
+                ).items
+            except KeyMissing:
+                return
+            yield from page
+            read = page[-1].seq if page else last
 
     @cached_property
     def has_legacy_ids(self) -> bool:
@@ -102,6 +153,7 @@ class Pasts:
         line = self._lines[scope, session] = self.line(scope, session)
         line.head += 1
         self._places[scope, event.event_id or ""] = Place(session, line.head, event.ts_ms or 0)
+        self._said[scope, event.event_id or ""] = hash(lines_of(event.payload))
         if event.kind.startswith(_WORDS):
             self._words.setdefault((scope, session), []).append(line.head)
 

@@ -206,7 +206,9 @@ class ClaudeCodeReader:
         if OURS in value:
             ours = name_in(value[OURS], "event", most=EVENT_ID_CHARACTERS_MAX)
         home = name_in(origin, "sessionId") if copied else session
-        key = ours or self._free_key(named, own_id, home or session, mark)
+        key, apart_key = (
+            self._keys(named, own_id, home or session, mark) if ours is None else (ours, None)
+        )
         past.key = key
         message = value.get("message")
         return Line(
@@ -220,19 +222,24 @@ class ClaudeCodeReader:
             message=message if isinstance(message, dict) else {},
             mark=mark,
             former_key=None if ours or key == named or is_of_words(key) else named,
+            apart_key=apart_key,
         )
 
-    def _free_key(self, named: str, own_id: str | None, session: str, mark: str) -> str:
-        """Return the key of a line: by its id, if that can be no other's.
+    def _keys(
+        self, named: str, own_id: str | None, session: str, mark: str
+    ) -> tuple[str, str | None]:
+        """Return the key of a line, by its id; and the one that it has if that is another's.
 
         An id that is no UUID holds within its session alone. A line that says something else under
         the id of an earlier one has a key of what it says.
         """
         if is_of_words(named):
-            return named
+            return named, None
         key = named if _UUID.fullmatch(named) else f"{session}/{named}"
         before = self._past.nodes.get(own_id or "")
-        return key if before is None or before.mark in {"", mark} else of_words(f"{key}~{mark}")
+        apart_key = of_words(f"{key}~{mark}")
+        is_free = before is None or before.mark in {"", mark}
+        return (key, apart_key) if is_free else (apart_key, None)
 
     def _key_of(self, value: dict[str, Any]) -> str:
         """Return a name for a line without an id: by what it says and what it stands behind."""
@@ -318,8 +325,11 @@ def _named(line: Line, pieces: Sequence[Piece], after: str | None) -> list[Told]
     events: list[Told] = []
     number = 0
     for piece in pieces:
-        key = piece.key or numbered(line.key, number)
-        number += piece.key is None
+        key, apart_key = piece.key, None
+        if key is None:
+            key = numbered(line.key, number)
+            apart_key = line.apart_key and numbered(line.apart_key, number)
+            number += 1
         events.append(
             Told(
                 session=line.session,
@@ -332,6 +342,7 @@ def _named(line: Line, pieces: Sequence[Piece], after: str | None) -> list[Told]
                 after=after,
                 first=piece.first,
                 former_key=_former_key(line, key),
+                apart_key=apart_key,
             )
         )
     return events

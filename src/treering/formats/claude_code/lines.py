@@ -53,6 +53,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """A digest of what it says."""
     former_key: str | None = None
     """How earlier versions called it, if they called it something else."""
+    apart_key: str | None = None
+    """How it is called if another has its key; None if its key is of what it says."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):

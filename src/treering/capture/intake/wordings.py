@@ -1,0 +1,85 @@
+"""Wordings: whether what is recorded under an id holds the words that a log has under it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FIELDS: Final = ("text", "input", "output", "thinking", "content")
+"""Fields of a payload that hold what was said, asked of a tool, or returned by one."""
+_MASK_BEGINS: Final = "[redacted:"
+
+
+def holds(recorded: Any, told: Any) -> bool:
+    """Whether the payload ``recorded`` holds all words of the payload ``told``.
+
+    They may stand in it in another shape: another version may have read them. What lies under a
+    mask is not compared.
+    """
+    words = _words_in(told)
+    if isinstance(recorded, dict) and all(
+        recorded.get(name) == part for name, part in words.items()
+    ):
+        return True
+    kept = set(_leaves(recorded))
+    missing = [one for one in _leaves(words) if one not in kept]
+    if not missing:
+        return True
+    masked = [one for one in kept if isinstance(one, str) and _MASK_BEGINS in one]
+    lines = {line for one in kept for line in _lines(one)}
+    return all(
+        lines.issuperset(_lines(one)) or any(_fits(str(one), mask) for mask in masked)
+        for one in missing
+    )
+
+
+def lines_of(payload: Any) -> frozenset[str]:
+    """Return the words of a payload, in lines."""
+    return frozenset(line for one in _leaves(_words_in(payload)) for line in _lines(one))
+
+
+def _words_in(payload: Any) -> dict[str, Any]:
+    if not isinstance(payload, dict):
+        return {}
+    words = {name: payload[name] for name in _FIELDS if payload.get(name) is not None}
+    message = payload.get("message")
+    if isinstance(message, dict):
+        message = message.get("content")
+    return words if message is None else {**words, "message": message}
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Give the values in ``value`` that hold no others."""
+    ahead = [value]
+    while ahead:
+        one = ahead.pop()
+        if isinstance(one, dict):
+            ahead.extend(one.values())
+        elif isinstance(one, list):
+            ahead.extend(one)
+        elif one is not None and one != "":
+            yield one
+
+
+def _lines(value: Any) -> Iterator[str]:
+    return (line for one in str(value).splitlines() if (line := one.strip()))
+
+
+def _fits(text: str, masked: str) -> bool:
+    """Whether ``text`` is what ``masked`` is but for what lies under its masks."""
+    # The guard is needed to record, and mostly there is nothing to record.
+    from treering.capture.secret_values import MASK  # noqa: PLC0415
+
+    first, *rest = MASK.split(masked)
+    if not rest or not text.startswith(first) or not text.endswith(rest[-1]):
+        return False
+    *middle, last = rest
+    at, end = len(first), len(text) - len(last)
+    for piece in middle:
+        found = text.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return at <= end
