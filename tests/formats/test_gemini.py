@@ -60,6 +60,50 @@ def test_a_message_tells_its_thoughts_its_text_its_calls_and_what_it_used() -> N
     }
 
 
+def signed_parts(**call_id: str) -> list[dict[str, Any]]:
+    """Return the parts of an answer: a text and a call, each with the seal of a thought."""
+    asked = {"name": "tide", "args": {"port": "Bergen"}, **call_id}
+    return [
+        {"text": "At once.", "thoughtSignature": "dGV4dA=="},
+        {"functionCall": asked, "thoughtSignature": "Y2FsbA=="},
+    ]
+
+
+@pytest.mark.parametrize("call_id", [{"id": "c1"}, {}])
+def test_the_seals_of_thoughts_stand_on_what_was_thought_of(call_id: dict[str, str]) -> None:
+    calls = [call("c1"), call("c2")]
+
+    found = told(whole(user("u1", "tide?"), answer("a1", signed_parts(**call_id), toolCalls=calls)))
+
+    seals = {plain_key(one.key): one.payload.get("thoughtSignature") for one in found}
+    assert seals["a1"] == "dGV4dA=="
+    assert (seals["call:c1"], seals["call:c2"]) == ("Y2FsbA==", None)
+
+
+def test_a_seal_beside_nothing_that_was_said_is_a_thought() -> None:
+    seal = [{"text": "", "thoughtSignature": "dGV4dA=="}]
+
+    found = told(whole(user("u1", "tide?"), answer("a1", seal)), kind="ops.")
+
+    assert [one.payload["thoughtSignature"] for one in found] == ["dGV4dA=="]
+    assert found[0].refs == {"observed": "thinking", "message_id": "a1"}
+
+
+def test_the_model_is_given_back_the_seals_of_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "session-1.json"
+    said = answer("a1", signed_parts(id="c1"), toolCalls=[call("c1")])
+    log.write_bytes(msgspec.json.encode(whole(user("u1", "tide?"), said)))
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        treering.import_logs(ledger, [log], scope="acme/app")
+        session = ledger.session("s1", scope="acme/app", agent="x")
+
+        context = session.context(max_tokens=9_000, dialect="gemini", model="gemini-3-pro")
+
+    parts = [part for one in context.messages for part in one["parts"]]
+    seals = [part["thought_signature"] for part in parts if "thought_signature" in part]
+    assert seals == [b"text", b"call"]
+
+
 def test_thoughts_count_as_output_and_what_tools_added_as_input() -> None:
     (found,) = told(whole(answer("a1", tokens=TOKENS)), kind="usage.reported")
 

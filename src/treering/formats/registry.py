@@ -48,7 +48,7 @@ FORMATS: Final = (
 VERSIONS: Final = {
     "claude-code": 2,
     "codex": 2,
-    "gemini": 2,
+    "gemini": 3,
     "openclaw": 2,
     "pi": 2,
 }

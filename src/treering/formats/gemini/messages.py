@@ -36,6 +36,10 @@ _CONTEXT: Final = ("<session_context>", "This is the Gemini CLI. We are setting 
 _TROUBLE: Final = {"error": "ops.error", "warning": "ops.warning"}
 _ENDS: Final = {"success": None, "error": "Failed", "cancelled": "Cancelled"}
 """How calls end, and what that is called if it is a failure."""
+_SIGNATURE: Final = "thoughtSignature"
+"""The seal of a thought, which stands on the part that was thought of."""
+_TEXT: Final = ""
+"""Stands for the text of an answer, where calls stand for themselves."""
 _CALL_FIELDS: Final = frozenset(
     {"id", "name", "args", "result", "status", "timestamp", "resultDisplay"}
 )
@@ -123,17 +127,22 @@ def _read_answer(message: dict[str, Any], message_id: str) -> list[Draft]:
         for number, thought in enumerate(thoughts if isinstance(thoughts, list) else [], 1)
     ]
     text, more = words_of(content), content if _has_more(content) else None
+    signed = _signatures(content)
+    told = {"model": model, "message_id": message_id, _SIGNATURE: signed.pop(_TEXT, None)}
     if text.strip() or more is not None:
-        told = {"model": model, "message_id": message_id, "content": more}
-        drafts.append(said("assistant", _version(message_id, [text, more]), text, **told))
+        key = _version(message_id, [text, more])
+        drafts.append(said("assistant", key, text, **told, content=more))
+    elif told[_SIGNATURE] is not None:
+        drafts.append(said("thinking", f"{message_id}.signature", "", **told))
     calls = message.get("toolCalls")
     for number, call in enumerate(calls if isinstance(calls, list) else [], 1):
-        drafts += _read_call(fields_of(call), f"{message_id}.call.{number}")
+        seal = _seal(fields_of(call), signed, model)
+        drafts += _read_call(fields_of(call), f"{message_id}.call.{number}", **seal)
     listed = {draft.refs.get("call_id") for draft in drafts}
     asked = [fields_of(part.get("functionCall")) for part in _parts(content)]
     for call in asked:
         if call and name_of(call.get("id")) not in {*listed, None}:
-            drafts += _read_call(call, "")
+            drafts += _read_call(call, "", **_seal(call, signed, model))
     usage = _usage(message.get("tokens"), message_id, model)
     return drafts if usage is None else [*drafts, usage]
 
@@ -159,14 +168,45 @@ def _thought(thought: dict[str, Any], key: str, message_id: str) -> Draft:
     return msgspec.structs.replace(draft, ts_ms=time_of(thought.get("timestamp")))
 
 
-def _read_call(call: dict[str, Any], place: str) -> list[Draft]:
+def _signatures(content: Any) -> dict[str, str]:
+    """Return the seals of thoughts on the parts of an answer, by the calls that they stand on."""
+    found: dict[str, str] = {}
+    for part in _parts(content):
+        seal = part.get(_SIGNATURE)
+        if isinstance(seal, str) and seal:
+            call = fields_of(part.get("functionCall"))
+            named = name_of(call.get("id")) or name_of(call.get("name"))
+            found.setdefault(named or _TEXT, seal)
+    return found
+
+
+def _seal(call: dict[str, Any], signed: dict[str, str], model: str | None) -> dict[str, str]:
+    """Return the seal of a call, and the model that it goes back to; a part may not say its id."""
+    stated = call.get(_SIGNATURE)
+    names = (name_of(call.get("id")), name_of(call.get("name")))
+    seal = stated or next((signed.pop(one) for one in names if one in signed), None)
+    if not isinstance(seal, str):
+        return {}
+    return {_SIGNATURE: seal, **({"model": model} if model else {})}
+
+
+def _read_call(call: dict[str, Any], place: str, **seal: str) -> list[Draft]:
     """Return a call and, once it has ended, its outcome."""
     call_id = name_of(call.get("id")) or place
     tool = name_of(call.get("name")) or "unnamed"
-    more = {name: told for name, told in call.items() if name not in _CALL_FIELDS and told}
+    more = {
+        name: told
+        for name, told in call.items()
+        if name not in _CALL_FIELDS and told and told != seal.get(name)
+    }
     detail = {"detail": more} if more else {}
     began = called(
-        f"call:{short_id(call_id)}", call_id, tool, input_of(call.get("args"), "args"), **detail
+        f"call:{short_id(call_id)}",
+        call_id,
+        tool,
+        input_of(call.get("args"), "args"),
+        **detail,
+        **seal,
     )
     status, result = str(call.get("status")), call.get("result")
     if status not in _ENDS and result is None:
