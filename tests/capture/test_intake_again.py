@@ -6,6 +6,8 @@ import gzip
 import io
 import os
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +27,7 @@ from capture.intake_logs import (
     told_by,
     write,
 )
+from effort import PATIENCE_S
 from formats.logs import codex, gemini, pi
 from formats.logs.claude_code import SESSION, Log, used
 from formats.logs.strangers import qwen
@@ -232,6 +235,29 @@ def test_notes_before_a_session_is_named_wait_while_a_log_is_written(
     assert (early.lines, early.events, early.by_scope) == (0, 0, {})
     assert (later.imported, set(later.by_scope)) == (3, {"lighthouse"})
     assert here.sessions("claude-code").items == []
+
+
+def test_who_finds_nothing_new_does_not_load_the_rules_of_the_guard(
+    here: Ledger, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a.jsonl", claude_log("mend the lamp").lines)
+    take(here, path)
+    script = (
+        "import sys, treering\n"
+        f"with treering.open({str(tmp_path / 'ledger.db')!r}) as ledger:\n"
+        f"    found = treering.import_logs(ledger, [{str(path)!r}], scope={EVERYWHERE!r})\n"
+        "print(found.files_unchanged, 'treering.capture.secrets' in sys.modules)\n"
+    )
+
+    shown = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+
+    assert shown.stdout.split() == ["1", "False"]
 
 
 def test_a_log_that_was_cut_short_is_read_from_its_beginning(here: Ledger, tmp_path: Path) -> None:
