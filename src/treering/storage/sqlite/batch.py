@@ -273,8 +273,8 @@ class Batch:
                 run_seq = self._number(draft, session, run, seq)
                 fields = draft.fields
             elif run_seq is not None:
-                last, *noted = known.run_seqs.get((session, run), _NEVER)
-                known.run_seqs[session, run] = (max(last, run_seq), *noted)
+                number, at, turn_of = known.run_seqs.get((session, run), _NEVER)
+                known.run_seqs[session, run] = (max(number, run_seq), at, turn_of)
         if turn_id is not None:
             turn = ids.get(turn_id) or name(connection, turn_id)
         if user_id is not None:

@@ -1,0 +1,32 @@
+"""Notes of those who read other things for the ledger."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b85encode
+from typing import TYPE_CHECKING
+
+from builders import HERE
+
+if TYPE_CHECKING:
+    from treering import Ledger
+
+
+def test_a_note_in_the_spelling_of_an_earlier_version_is_read(ledger: Ledger) -> None:
+    bookmarks = ledger.bookmarks(HERE)
+    bookmarks.keep("log.jsonl", {"line": 7})
+    store, key = ledger._store, bookmarks._key("log.jsonl")
+    kept = store.cursor(bookmarks._scope, key)
+    assert kept is not None
+
+    store.set_cursor(bookmarks._scope, key, b85encode(b64decode(kept[1:])).decode())
+
+    assert ledger.bookmarks(HERE).find("log.jsonl") == {"line": 7}
+
+
+def test_a_note_that_cannot_be_read_is_none(ledger: Ledger) -> None:
+    bookmarks = ledger.bookmarks(HERE)
+    bookmarks.keep("log.jsonl", {"line": 7})
+    for kept in (":", ":%%%", "plain", ":AAAA", ""):
+        ledger._store.set_cursor(bookmarks._scope, bookmarks._key("log.jsonl"), kept)
+
+        assert bookmarks.find("log.jsonl") is None
