@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from treering.errors import Corrupt, KeyMissing, TreeringError
+from treering.errors import Corrupt, KeyMissing
 from treering.ledger.chain import header_digest
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.model.runs import taken_number
@@ -98,11 +98,11 @@ class Draft(msgspec.Struct, gc=False):
         return number
 
 
-class SealedMeanwhile(TreeringError):
-    """A draft may repeat words of its payload, and its scope has been encrypted: draft it again."""
+class SealedMeanwhile(Exception):  # noqa: N818  (it is caught, and the event drafted again)
+    """A draft may repeat words of its payload, and its scope has been encrypted meanwhile."""
 
     def __init__(self, scope: str) -> None:
-        super().__init__(f"scope {scope} was encrypted a moment ago", hint="try again")
+        super().__init__(scope)
         self.scope = scope
 
 
