@@ -13,6 +13,7 @@ from context.legality import check_legal
 from context.told import told_system
 from treering import InvalidInput
 from treering.context.assemble import Window, assemble, contribution
+from treering.context.budgets import Budget
 from treering.context.dialects import DIALECTS
 from treering.context.exact import exact_counter
 from treering.ledger.windows import read_window
@@ -721,3 +722,14 @@ def test_a_counter_of_tokens_is_used_in_place_of_the_estimate(session: Session) 
     context = session.context(2_000, count=len)
 
     assert 0 < sum(map(len, texts(context))) <= context.tokens <= 2_000
+
+
+def test_a_context_says_how_far_its_tokens_can_be_relied_on() -> None:
+    estimated = context_of(user("hi" * 40))
+    counted = context_of(user("hi" * 40), budget=Budget(count=exact_counter(), margin=1.0))
+
+    least, most = estimated.tokens_between
+    assert least < estimated.tokens < most
+    assert "estimated" in estimated.accuracy
+    assert counted.tokens_between == (counted.tokens, counted.tokens)
+    assert counted.accuracy == "counted by o200k_base"

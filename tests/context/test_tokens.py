@@ -13,8 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context.scripts import SENTENCES, corpus
+from context.unseen import PROSE as UNSEEN
+from context.unseen import SHAPES
 from treering.context.exact import exact_counter
-from treering.context.tokens import MARGIN, PIECE_BYTES_MAX, estimate
+from treering.context.languages import dearness
+from treering.context.tokens import (
+    ESTIMATES_MAX,
+    LESS_MAX,
+    MARGIN,
+    MORE_MAX,
+    PIECE_CHARACTERS_MAX,
+    estimate,
+)
 
 PROSE = (
     "The ledger keeps every event in the order in which it happened. When somebody asks what the"
@@ -142,11 +152,13 @@ def _by_the_book(text: str) -> float:
         - 0.3 * len(runs(newlines))
         + 0.009 * beyond(blanks, 15)
         + 0.063 * text.count("\t")
+        - 0.9 * len(runs("'(?:[stdm]|re|ve|ll) "))
+        + dearness(text, 0) * (len(text) - text.count(" "))
     )
 
 
 def test_a_long_text_costs_what_its_pieces_cost() -> None:
-    pieces = -(-len(PROSE * 1_000) // PIECE_BYTES_MAX)
+    pieces = -(-len(PROSE * 1_000) // PIECE_CHARACTERS_MAX)
 
     assert abs(estimate(PROSE * 1_000) - 1_000 * estimate(PROSE)) < 1_000 + 3 * pieces
 
@@ -170,3 +182,47 @@ def test_and_it_is_not_much_too_high_for_ordinary_text() -> None:
 
     assert MARGIN * estimated <= 1.15 * counted
     assert all(estimate(text) <= 1.4 * exact_counter()(text) for text in texts)
+
+
+@pytest.mark.parametrize("language", UNSEEN)
+def test_in_no_language_does_a_text_cost_more_or_less_than_a_context_says(language: str) -> None:
+    _lies_within_its_bounds(UNSEEN[language])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nor_does_code_or_a_table_or_a_log(shape: str) -> None:
+    _lies_within_its_bounds(SHAPES[shape])
+
+
+@pytest.mark.parametrize("script", corpus())
+def test_nor_do_other_scripts_and_symbols(script: str) -> None:
+    _lies_within_its_bounds(corpus()[script])
+
+
+def _lies_within_its_bounds(text: str) -> None:
+    estimated, counted = estimate(text), exact_counter()(text)
+
+    assert (1 - LESS_MAX) * estimated <= counted <= (1 + MORE_MAX) * estimated
+
+
+@pytest.mark.parametrize("texts", [UNSEEN, SHAPES], ids=["languages", "shapes"])
+def test_texts_that_no_weight_was_fitted_to_are_estimated_as_closely(texts: dict[str, str]) -> None:
+    errors = [estimate(text) / exact_counter()(text) for text in texts.values()]
+    estimated = sum(map(estimate, texts.values()))
+    counted = sum(map(exact_counter(), texts.values()))
+
+    assert counted <= MARGIN * estimated <= 1.15 * counted
+    assert sum(abs(error - 1) <= 0.15 for error in errors) >= 0.7 * len(errors)
+
+
+def test_a_language_of_few_tokens_to_a_word_is_told_from_others_of_its_script() -> None:
+    assert estimate(UNSEEN["English"]) / len(UNSEEN["English"]) < 0.26
+    assert estimate(UNSEEN["Zulu"]) / len(UNSEEN["Zulu"]) > 0.3
+
+
+def test_an_estimate_is_the_same_whether_it_is_remembered_or_not() -> None:
+    first = estimate(PROSE)
+    for number in range(ESTIMATES_MAX):
+        estimate(f"{number}")
+
+    assert estimate(PROSE) == first

@@ -94,6 +94,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """All of it, as keyword arguments of the provider's own client."""
     tokens: int
     """What it is expected to cost, as the provider counts."""
+    tokens_between: tuple[int, int]
+    """What it costs at least and at most, as far as estimates are known to err."""
+    accuracy: str
+    """How far ``tokens`` can be relied on, in words."""
     max_tokens: int | None
     reserve_output_tokens: int
     report: list[Repair]
@@ -180,12 +184,15 @@ def assemble(
         system = system if nothing_said else ""
         rendered = render_system(system, dialect=dialect, tools=declared)
     counted = fitted.cost + fixed
+    tokens = budget.told(counted) if rendered.messages or rendered.system else 0
     return Context(
         dialect=dialect,
         messages=rendered.messages,
         system=rendered.system,
         request=rendered.request(),
-        tokens=budget.told(counted) if rendered.messages or rendered.system else 0,
+        tokens=tokens,
+        tokens_between=budget.between(tokens),
+        accuracy=budget.accuracy,
         max_tokens=max_tokens,
         reserve_output_tokens=reserve_output_tokens,
         report=repairs,
@@ -271,11 +278,12 @@ def _fixed(
     return text, added, cost, repairs
 
 
-def _ids_of(message: ModelMessage) -> list[str]:
+def _ids_of(message: ModelMessage) -> Sequence[str]:
     """Return the events that a message shows, what was thought in it first."""
-    return list(
-        dict.fromkeys([*(one.event_id for one in thoughts_of(message)), *message.event_ids])
-    )
+    thoughts = thoughts_of(message)
+    if not thoughts:
+        return message.event_ids
+    return list(dict.fromkeys([*(one.event_id for one in thoughts), *message.event_ids]))
 
 
 def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> Earlier | None:

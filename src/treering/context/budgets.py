@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.context.thoughts import thoughts_of
-from treering.context.tokens import MARGIN, estimate
+from treering.context.tokens import LESS_MAX, MARGIN, MORE_MAX, counter_name, estimate
 from treering.model.codec import encode
 from treering.model.messages import UserMessage
 
@@ -48,6 +48,22 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         if self.limit is None:
             return None
         return max(int(self.limit / (self.ratio * self.margin)) - REQUEST_TOKENS, 0)
+
+    def between(self, tokens: int) -> tuple[int, int]:
+        """Return what ``tokens`` may be in truth: the least and the most."""
+        if self.count is not estimate:
+            return tokens, tokens
+        return int(tokens * (1 - LESS_MAX)), ceil(tokens * (1 + MORE_MAX))
+
+    @property
+    def accuracy(self) -> str:
+        """Return how far its tokens can be relied on, in words."""
+        if self.count is not estimate:
+            return f"counted by {counter_name(self.count)}"
+        return (
+            "estimated: texts mostly cost within 15 % of this, single ones up to"
+            f" {LESS_MAX:.0%} less or {MORE_MAX:.0%} more, and some rare languages more still"
+        )
 
     def told(self, counted: int) -> int:
         """Return our count as the provider is expected to see it."""

@@ -26,6 +26,7 @@ _MAGIC: Final = (
     ("T2dnUw", "audio/ogg"),
 )
 """How the base64 of well-known files begins."""
+_BEGINNINGS: Final = ("data:", *(prefix for prefix, _ in _MAGIC))
 _BARE_CHARACTERS_MIN: Final = 64
 """A shorter text is no file, however it begins."""
 _TYPES: Final[dict[str, str]] = {
@@ -147,6 +148,8 @@ def _linked(address: Any, sort: MediaSort, part: Mapping[str, Any]) -> Media | N
 
 def _in_text(text: str) -> Media | None:
     """Return the file that a text is: a data URL, or the bare base64 of a well-known type."""
+    if not text.startswith(_BEGINNINGS):
+        return None
     if text.startswith("data:") and (match := _DATA_URL.match(text)) is not None:
         data = text[match.end() :]
         if data and _BASE64.fullmatch(data):

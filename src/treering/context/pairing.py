@@ -19,7 +19,7 @@ from treering.context.texts import (
     instruction_in,
     marked_in,
     names_in,
-    output_in,
+    returned_in,
     role_in,
     said_in,
     shown_in,
@@ -187,6 +187,8 @@ class _Pairing:
     def _thought_before(self, event: Event) -> list[Thought]:
         """Take what was thought before ``event``, whose model thought it unless it says another."""
         own = self._thoughts + thoughts_in(event)
+        if not own:
+            return own
         self._thoughts = []
         refs = event.refs if isinstance(event.refs, dict) else {}
         payload = event.payload if isinstance(event.payload, dict) else {}
@@ -411,14 +413,15 @@ def _returned(event: Event, call_id: str, tool: str) -> Result:
         not status and payload.get("error") is not None and payload.get("output") is None
     )
     reason: Any = payload.get("reason") if status == "synthetic" else None
+    output, media = returned_in(event)
     return Result(
         call_id=call_id,
         tool=tool,
-        output=output_in(event),
+        output=output,
         is_error=is_error,
         reason=reason if reason in REASONS else None,
         event_id=event.event_id,
-        media=tuple(shown_in(event)),
+        media=tuple(media),
     )
 
 

@@ -37,12 +37,8 @@ def said_in(event: Event) -> str:
 
 
 def shown_in(event: Event) -> list[Media]:
-    """Return the pictures, files and sounds that go with what was said, or that a tool gave."""
-    if event.redacted:
-        return []
-    if event.kind == "tool.result":
-        return separated(_output(event))[1]
-    return beside(event.payload)
+    """Return the pictures, files and sounds that go with what was said."""
+    return [] if event.redacted else beside(event.payload)
 
 
 def marked_in(event: Event) -> str:
@@ -117,11 +113,15 @@ def arguments_in(payload: Any) -> dict[str, Any]:
     return given if isinstance(given, dict) else {"input": given}
 
 
+def returned_in(event: Event) -> tuple[str, list[Media]]:
+    """Return what a tool gave, as text, and the pictures, files and sounds in it."""
+    rest, media = separated(_output(event))
+    return "" if media and not rest else text_of(rest), [] if event.redacted else media
+
+
 def output_in(event: Event) -> str:
-    """Return what a tool gave, as text; files in it are left to ``shown_in``."""
-    given = _output(event)
-    rest, media = separated(given)
-    return "" if media and not rest else text_of(rest)
+    """Return what a tool gave, as text."""
+    return returned_in(event)[0]
 
 
 def _output(event: Event) -> Any:

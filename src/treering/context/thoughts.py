@@ -34,6 +34,8 @@ UNSIGNED: Final = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 _SIGNING: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
 """Models that refuse a call of the last turn without a signature."""
 _SIGNATURES: Final = ("thought_signature", "thoughtSignature")
+_HOLDING: Final = ("thinking", *_SIGNATURES)
+"""Where what was said or called holds what was thought before it."""
 _NAMED: Final[tuple[tuple[str, Maker], ...]] = (
     ("anthropic", "anthropic"),
     ("claude", "anthropic"),
@@ -58,6 +60,8 @@ def thoughts_in(event: Event) -> list[Thought]:
     payload = event.payload if isinstance(event.payload, dict) else {}
     if is_thought(event):
         return _read([payload], event)
+    if not any(name in payload for name in _HOLDING):
+        return []
     held = payload.get("thinking")
     told = [held] if isinstance(held, dict) else held if isinstance(held, list) else []
     own = {name: payload[name] for name in _SIGNATURES if name in payload}
@@ -72,12 +76,13 @@ def with_thoughts(
     Where nobody says which model is asked, it is the one that thought last.
     """
     maker = MAKERS.get(dialect)
+    thoughts = list(_all_thoughts(messages))
     if model is None:
-        made = [one.model for one in _all_thoughts(messages) if one.maker == maker and one.model]
+        made = [one.model for one in thoughts if one.maker == maker and one.model]
         model = made[-1] if made else None
-    found: list[ModelMessage] = []
+    found: list[ModelMessage] = [] if thoughts else list(messages)
     repairs: list[Repair] = []
-    for turn in _turns(messages):
+    for turn in _turns(messages) if thoughts else ():
         why = next(
             (why for one in _all_thoughts(turn) if (why := _unwanted(one, dialect, maker, model))),
             None,
@@ -136,7 +141,11 @@ def thoughts_of(message: ModelMessage) -> list[Thought]:
     """Return what was thought in a message, in order."""
     if not isinstance(message, AssistantMessage):
         return []
-    return [*message.thoughts, *(one for call in message.calls for one in call.thoughts)]
+    found = list(message.thoughts)
+    for call in message.calls:
+        if call.thoughts:
+            found += call.thoughts
+    return found
 
 
 def _turns(messages: Sequence[ModelMessage]) -> Iterator[list[ModelMessage]]:

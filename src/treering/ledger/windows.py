@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from treering.context.assemble import Window
 from treering.context.budgets import MESSAGE_TOKENS
-from treering.context.calibration import ratio
+from treering.context.calibration import PAIRS_MAX, ratio
 from treering.context.pairing import MESSAGE_KINDS
 from treering.context.shortening import OUTPUT_CHARACTERS_MAX
 from treering.context.texts import (
@@ -14,7 +14,7 @@ from treering.context.texts import (
     instruction_in,
     marked_in,
     names_in,
-    output_in,
+    returned_in,
     role_in,
     said_in,
     shown_in,
@@ -50,8 +50,6 @@ FRAME_CHARACTERS: Final = MESSAGE_TOKENS * CHARACTERS_PER_TOKEN
 """What an event counts for beside its words: none is shown for less."""
 Past = Literal["shown", "whole"]
 """What a model is shown begins at the last compaction; the whole past, at the beginning."""
-_SHOWING: Final = frozenset({"conversation.user", "tool.result"})
-"""What pictures and files go with."""
 PAGE_FIRST: Final = 64
 PAGE_LAST: Final = 1_000
 
@@ -189,10 +187,8 @@ class _Reading:
                     self._characters += self._weight(event)
 
     def _weight(self, event: Event) -> int:
-        size = _weight(event)
-        if event.kind in _SHOWING:
-            size += CHARACTERS_PER_TOKEN * sum(map(self._media_tokens, shown_in(event)))
-        return size
+        size, media = _weight(event)
+        return size + CHARACTERS_PER_TOKEN * sum(map(self._media_tokens, media)) if media else size
 
     def window(
         self, *, cut: bool, opening: Event | None, until_seq: int, model: str | None
@@ -209,7 +205,7 @@ class _Reading:
             opening=opening,
             cut=cut,
             until_seq=until_seq,
-            ratio=ratio(_pairs(self._costs[::-1], model)),
+            ratio=ratio(_pairs(self._costs, model)),
         )
 
     def restart(self, event: Event) -> None:
@@ -231,24 +227,32 @@ def compacted_through(event: Event) -> int | None:
     return through if isinstance(summary, str) and summary.strip() else None
 
 
-def _weight(event: Event) -> int:
-    """Return how many characters of an event would be shown, at most; 0 if it says nothing."""
+def _weight(event: Event) -> tuple[int, list[Media]]:
+    """Return how many characters of an event would be shown, at most, and what goes with them.
+
+    It is 0 if the event says nothing.
+    """
+    media: list[Media] = []
     match event.kind:
         case "tool.call":
             _, tool = names_in(event)
             size = len(tool) + len(encode(arguments_in(event.payload)))
         case "tool.result":
-            size = min(len(output_in(event)), OUTPUT_CHARACTERS_MAX)
+            output, media = returned_in(event)
+            size = min(len(output), OUTPUT_CHARACTERS_MAX)
         case "conversation.user" | "conversation.assistant":
-            size = len(said_in(event))
-            if not size and not shown_in(event):
-                return 0
+            size, media = len(said_in(event)), shown_in(event)
+            if not size and not media:
+                return 0, []
+            if event.kind == "conversation.assistant":
+                media = []  # What a model drew is not shown to one.
         case "ops.observation":
-            # What was thought may be for another model, and is not shown then.
-            return 0 if is_thought(event) else FRAME_CHARACTERS + len(instruction_in(event))
+            if is_thought(event):
+                return 0, []  # It may be for another model, and is not shown then.
+            size = len(instruction_in(event))
         case _:
             size = len(marked_in(event))
-    return FRAME_CHARACTERS + size
+    return FRAME_CHARACTERS + size, media
 
 
 def _first_turn(events: list[Event]) -> int:
@@ -263,26 +267,30 @@ def _first_turn(events: list[Event]) -> int:
 
 
 def _pairs(costs: list[Event], model: str | None) -> list[tuple[int, int]]:
-    """Return what contexts were estimated at and what ``model`` reported for them.
+    """Return what contexts were estimated at and what ``model`` reported for them, lately.
 
     A provider may report another name than it was asked by: both are the model's. Without a name
-    it is the model that reported last.
+    it is the model that reported last. ``costs`` begin with the newest.
     """
-    pairs: dict[str | None, list[tuple[int, int]]] = {}
-    latest, assembled = None, None
+    pairs: list[tuple[int, int]] = []
+    reported: tuple[str | None, UsageReported] | None = None
     for event in costs:
         part = safe_part(event.kind, event.refs)
-        if isinstance(part, ContextAssembled):
-            assembled = (event.run_id, part)
-        elif isinstance(part, UsageReported) and assembled is not None:
-            run_id, asked = assembled
-            estimated, reported = asked.estimated_tokens, _input_tokens(part)
-            if run_id == event.run_id and estimated and reported:
-                latest = part.model
-                for name in {part.model, asked.model or part.model}:
-                    pairs.setdefault(name, []).append((estimated, reported))
-            assembled = None
-    return pairs.get(latest if model is None else model, [])
+        if isinstance(part, UsageReported):
+            reported = (event.run_id, part)
+        elif isinstance(part, ContextAssembled) and reported is not None:
+            run_id, usage = reported
+            reported = None
+            estimated, told = part.estimated_tokens, _input_tokens(usage)
+            if run_id != event.run_id or not estimated or not told:
+                continue
+            if model is None and not pairs:
+                model = usage.model
+            if model in {usage.model, part.model or usage.model}:
+                pairs.append((estimated, told))
+                if len(pairs) == PAIRS_MAX:
+                    break
+    return pairs[::-1]
 
 
 def _input_tokens(part: UsageReported) -> int:

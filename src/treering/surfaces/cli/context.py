@@ -32,6 +32,10 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """The keyword arguments of the provider's client; secrets are masked unless asked for."""
     messages: int
     tokens: int
+    tokens_between: tuple[int, int]
+    """What it costs at least and at most, as far as estimates are known to err."""
+    accuracy: str
+    """How far the tokens can be relied on."""
     max_tokens: int | None
     reserve_output_tokens: int
     ratio: float
@@ -172,6 +176,8 @@ def _told(
         request=request,
         messages=len(context.messages),
         tokens=context.tokens,
+        tokens_between=context.tokens_between,
+        accuracy=context.accuracy,
         max_tokens=context.max_tokens,
         reserve_output_tokens=context.reserve_output_tokens,
         ratio=context.ratio,
