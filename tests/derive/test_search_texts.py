@@ -197,6 +197,9 @@ def test_what_is_inside_of_a_name_is_shown_there() -> None:
         ("(cd src/x && echo $(cat src/a.py))", ["src/x", "src/a.py"]),
         ('git commit -m "mend a/b and c"', ["a/b"]),
         ("[see](docs/x.md)", ["docs/x.md"]),
+        # A bracket that is not closed is no part of a path, on any release of Python.
+        ("cat src/a(b/c.py", ["src/a", "b/c.py"]),
+        ("cat src/app[x/y.py", ["src/app", "x/y.py"]),
     ],
 )
 def test_a_path_with_brackets_or_blanks_is_whole(command: str, paths: list[str]) -> None:

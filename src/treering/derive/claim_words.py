@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-_LETTER: Final = r"[^\W_]"
-_MINUS: Final = r"(?:(?<!\S)-(?=\d))?"
-_SIGN: Final = r"[$]"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _BLANKS: Final = re.compile(r"\s+")
 _EDGES: Final = ' \t\n.,;:!?"“”«»*_`'
 _QUOTES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "`": "'", "\u00a0": " "})
@@ -77,28 +77,32 @@ def words(text: str) -> list[str]:
 
     Signs that say something are words of their own: a currency, an emoji.
     """
-    folded = text.casefold()
-    pattern = _WORD if folded.isascii() else _word_of_any_script()
-    return [word for word in pattern.findall(folded) if word not in ARTICLES]
+    return [word for word in _joined(text.casefold()) if word not in ARTICLES]
 
 
-def _word(letter: str, sign: str) -> re.Pattern[str]:
-    return re.compile(rf"{_MINUS}{letter}+(?:[.'+#/@:_-]{letter}+)*[+#%]*|{sign}")
+def word_finder(letter: str, joint: str = "") -> Callable[[str], list[str]]:
+    """Return what finds the words in a folded text: ``letter``s, held together by ``joint``s."""
+
+    def pattern(one: str, sign: str) -> re.Pattern[str]:
+        further = f"(?:{joint}{one}+)*" if joint else ""
+        return re.compile(rf"(?:(?<!\S)-(?=\d))?{one}+{further}[+#%]*|{sign}")
+
+    @cache
+    def any_script() -> re.Pattern[str]:
+        # Vowels of many scripts are marks, which are no letters to a pattern: Hindi for "my son"
+        # and "my daughter" differ in nothing else.
+        marks, signs = _marks_and_signs()
+        return pattern(f"(?:{letter}|[{marks}])", f"[${signs}]")
+
+    ascii_alone = pattern(letter, "[$]")
+    return lambda folded: (ascii_alone if folded.isascii() else any_script()).findall(folded)
 
 
-_WORD: Final = _word(_LETTER, _SIGN)
+_joined: Final = word_finder(r"[^\W_]", "[.'+#/@:_-]")
 
 
 @cache
-def _word_of_any_script() -> re.Pattern[str]:
-    # Vowels of many scripts are marks, which are no letters to a pattern: Hindi for "my son" and
-    # "my daughter" differ in nothing else.
-    marks, signs = marks_and_signs()
-    return _word(rf"(?:{_LETTER}|[{marks}])", rf"[{signs}]|{_SIGN}")
-
-
-@cache
-def marks_and_signs() -> tuple[str, str]:
+def _marks_and_signs() -> tuple[str, str]:
     """Return the characters that belong to letters, and those that are signs of their own."""
     marks: list[str] = []
     signs: list[str] = []

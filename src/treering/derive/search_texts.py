@@ -56,7 +56,8 @@ _PATCHED: Final = re.compile(
     r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$|^(?:\+\+\+|---) [ab]/(\S+)",
     re.MULTILINE,
 )
-_PART: Final = r"(?:[\w.@+-]|\\[ ()\[\]&']|\([\w.@+-]*\)|\[\[?[\w.@+-]*\]?\])++"
+# Not a possessive group: up to Python 3.11.4 it would go on behind a bracket that is not closed.
+_PART: Final = r"(?:[\w.@+-]++|\\[ ()\[\]&']|\([\w.@+-]*\)|\[\[?[\w.@+-]*\]?\])+"
 """A part of a path. Whole brackets belong to it: routes are named app/(group)/[slug]/page.tsx."""
 _IN_COMMANDS: Final = re.compile(
     rf"(?<![\w./:~-])(?:~|\.{{1,2}})?(?:/?{_PART}/)+{_PART}|(?<![\w./:-])[\w-]+\.[A-Za-z]\w{{0,5}}\b"
@@ -64,7 +65,7 @@ _IN_COMMANDS: Final = re.compile(
 _ESCAPED: Final = re.compile(r"\\(.)")
 _QUOTED: Final = re.compile(r"""\"([^\"\n]{1,400})\"|'([^'\n]{1,400})'""")
 _SPACED: Final = re.compile(
-    r"(?=[~/.]|.*\.\w{1,8}$)(?:[\w.@+,&()\[\]~-][\w.@+,&()\[\]~ -]*+)?+"
+    r"(?=[~/.]|.*\.\w{1,8}$)(?:[\w.@+,&()\[\]~-][\w.@+,&()\[\]~ -]*+)?"
     r"(?:/[\w.@+,&()\[\] -]++)+"
 )
 """A path with blanks, which has to be in quotes: from the top, from here, or with an ending."""
