@@ -333,3 +333,27 @@ def test_an_erasure_writes_anew_only_the_part_of_its_session(place: Place) -> No
     after = dict(place.sql(parts))
     assert len(held) == 2
     assert sum(after[part] != before[part] for part in before) == 1
+
+
+def test_an_index_of_an_earlier_version_is_entered_anew(server: Server) -> None:
+    place = Place(server)
+    place.administration.init(partitions=2)
+    with treering.open(place.url) as ledger:
+        ledger.append([said("quokka"), said("wombat")])
+        ledger.index(HERE)
+        # As an earlier version left it, which entered other words.
+        place.sql("UPDATE search_documents SET words = 'once'::tsvector")
+        place.sql("UPDATE search_marks SET layout = 1")
+        place.sql("DELETE FROM scrubs")
+
+        outdated = ledger.verify(derived=True)
+        found = ledger.search("quokka", scope=HERE)
+
+        assert not outdated.intact
+        assert outdated.first_broken is not None
+        assert "earlier version" in outdated.first_broken.detail
+        assert found.total == 1
+        assert ledger.search_lag(HERE) == 0
+        assert ledger.verify(derived=True).intact
+        # What was deleted lies in the files until they are written anew.
+        assert any("search_documents" in row[0] for row in place.sql("SELECT relation FROM scrubs"))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from treering import Header, Ledger
 
 TO_SCHEMA_8: Final = """
+ALTER TABLE search_marks DROP COLUMN layout;
 DROP FUNCTION count_session, count_scope CASCADE;
 ALTER TABLE scopes DROP COLUMN sessions, DROP COLUMN digest;
 DELETE FROM ledger WHERE name = 'scopes';

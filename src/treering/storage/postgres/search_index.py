@@ -19,6 +19,7 @@ from treering.model.searches import Candidate, Candidates
 from treering.storage.damage import naming_damage
 from treering.storage.encoding import GONE, bounded
 from treering.storage.postgres.connections import enter_scope
+from treering.storage.postgres.forgetting import note_erased
 from treering.storage.postgres.rows import EVENT, HEADER, PAYLOAD_BYTES
 from treering.storage.postgres.search_queries import (
     inside_queries,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from treering.storage.postgres.known import Known
     from treering.storage.postgres.server import Server
 
+LAYOUT: Final = 2
+"""Raised when other words of an event are entered: what was entered before has not all of them."""
 STEP_EVENTS: Final = 500
 """Events that are entered in one transaction."""
 UNSETTLED_MAX: Final = 2_000
@@ -66,13 +69,13 @@ _SETTLED: Final = (
 _IN_ORDER: Final = "ORDER BY e.epoch, e.xid, e.position LIMIT %(limit)s"
 _MARK_OF: Final = "e.epoch, e.xid::text::bigint"
 _MARK: Final = (
-    "SELECT epoch, xid::text::bigint, position, number FROM search_marks WHERE scope = %s"
+    "SELECT epoch, xid::text::bigint, position, number, layout FROM search_marks WHERE scope = %s"
 )
-_NOTE: Final = """
-INSERT INTO search_marks (scope, epoch, xid, position, number)
-VALUES (%s, %s::int, %s::text::xid8, %s, %s)
-ON CONFLICT (scope) DO UPDATE SET (epoch, xid, position, number)
-  = (excluded.epoch, excluded.xid, excluded.position, excluded.number)
+_NOTE: Final = f"""
+INSERT INTO search_marks (scope, epoch, xid, position, number, layout)
+VALUES (%s, %s::int, %s::text::xid8, %s, %s, {LAYOUT})
+ON CONFLICT (scope) DO UPDATE SET (epoch, xid, position, number, layout)
+  = (excluded.epoch, excluded.xid, excluded.position, excluded.number, excluded.layout)
 """
 _INTO: Final = """
 INSERT INTO search_documents (scope, session, seq, number, ts_ms, words, grams)
@@ -109,6 +112,9 @@ JOIN search_documents AS d ON d.scope = %b AND d.session = told.session AND d.se
 WHERE (d.ts_ms, d.words, d.grams)
   IS DISTINCT FROM (told.ts_ms, told.words::tsvector, told.grams::tsvector)
 LIMIT 1
+"""
+_DROP_ALL: Final = """
+DELETE FROM search_documents AS d WHERE d.scope = %s RETURNING d.tableoid::regclass::text
 """
 _DROP: Final = """
 DELETE FROM search_documents AS d
@@ -156,12 +162,13 @@ class SearchIndex:
     ) -> Step:
         if self._known.scope_key(connection, scope) is None:
             return Step(0, more=False)
-        place = _place(scope, _marked(connection, scope)[:3], 1)
+        marked = _marked(connection, scope)
+        place = _place(scope, (0, 0, 0) if _is_outdated(marked) else marked[:3], 1)
         if not _fetch(connection, f"SELECT 1 {_BEHIND} {_IN_ORDER}", place):
             return Step(0, more=False)
         with connection.transaction():
             lock(connection, self._known, scope)
-            *mark, number = _marked(connection, scope)
+            *mark, number = _renewed(connection, scope)
             rows, more = self._stretch(connection, scope, mark, _SETTLED, sealed=sealed)
             last = (*rows[-1][-2:], rows[-1][0]) if rows else mark
             waiting: list[Row] = []
@@ -196,7 +203,10 @@ class SearchIndex:
         *,
         sealed: bool,
     ) -> tuple[int, str | None]:
-        *until, number = _marked(connection, scope)
+        marked = _marked(connection, scope)
+        if _is_outdated(marked):
+            return 0, "the search index is of an earlier version: treering search enters it anew"
+        until, number = list(marked[:3]), marked[3]
         after, count, more = (0, 0, 0), 0, True
         while more:
             rows, more = self._stretch(connection, scope, after, "", sealed=sealed)
@@ -416,9 +426,24 @@ def _asked(
     return inside_queries(query, within) if inside else ([whole_query(query, within)], [None])
 
 
-def _marked(connection: Connection, scope: Scope) -> tuple[int, int, int, int]:
+def _marked(connection: Connection, scope: Scope) -> tuple[int, int, int, int, int]:
+    """Return how far a scope was entered, how many documents there were, and in which layout."""
     found = _fetch(connection, _MARK, (scope,))
-    return tuple(found[0]) if found else (0, 0, 0, 0)
+    return tuple(found[0]) if found else (0, 0, 0, 0, LAYOUT)
+
+
+def _is_outdated(marked: tuple[int, int, int, int, int]) -> bool:
+    return marked[4] < LAYOUT
+
+
+def _renewed(connection: Connection, scope: Scope) -> tuple[int, int, int, int]:
+    """Return the same, from the beginning if what was entered is of an earlier layout."""
+    marked = _marked(connection, scope)
+    if not _is_outdated(marked):
+        return marked[:4]
+    # Until its tables are written anew they hold the bytes, and an erasure would not know it.
+    note_erased(connection, [row[0] for row in _fetch(connection, _DROP_ALL, (scope,))])
+    return 0, 0, 0, 0
 
 
 def _place(scope: Scope, after: Mark, limit: int) -> dict[str, Any]:
