@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from agents import (
     Runner,
     StopAtTools,
     ToolGuardrailFunctionOutput,
+    ToolOutputImage,
     function_tool,
     tool_input_guardrail,
 )
@@ -51,6 +53,9 @@ def kinds(session: Session) -> list[str]:
 def only(session: Session, kind: str) -> Event:
     (event,) = (event for event in session.events() if event.kind == kind)
     return event
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 def look(answer: Any = "a desk", **options: Any) -> Any:
@@ -120,7 +125,31 @@ def test_only_the_new_words_of_a_talk_that_is_passed_again_are_recorded(
     asyncio.run(run(spine, session, Agent(name="scout", model=ScriptedModel(DONE)), talk))
 
     said = [event.payload for event in session.events() if event.kind == "conversation.user"]
-    assert said == [{"text": "Two?"}, {"text": "This one?", "images": 1}]
+    picture = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"}
+    assert said == [{"text": "Two?"}, {"text": "This one?", "attachments": [picture]}]
+
+
+def test_what_the_user_and_a_tool_show_reaches_the_next_request(
+    spine: Spine, session: Session
+) -> None:
+    talk = [
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "Which?"},
+                {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"},
+                {"type": "input_image", "file_id": "file-7"},
+            ],
+        }
+    ]
+    shown = ToolOutputImage(image_url=f"data:image/png;base64,{PIXEL}")
+
+    asyncio.run(run(spine, session, looking(tool=look(shown)), talk))
+
+    context = session.context(dialect="openai-responses")
+    assert json.dumps(context.request).count(PIXEL) == 2
+    assert [repair.code for repair in context.report] == ["left_out_attachment"]
+    assert "file-7" in json.dumps(context.request)
 
 
 @pytest.mark.parametrize("config", [RunConfig(), UNTRACED])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.spine.spine import Spine
 
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 READ = ("call_1", "read", {"path": "notes.md"})
 BROKEN = pi.assistant(stop_reason="error", error="overloaded")
 RETRY = {
@@ -266,9 +267,7 @@ def test_a_run_whose_end_was_lost_does_not_run_into_the_next(
     assert ends == ["run.started", "run.interrupted", "run.started", "run.ended"]
 
 
-def test_details_of_a_tool_are_kept_and_the_bytes_of_its_images_are_not(
-    spine: Spine, session: Session
-) -> None:
+def test_details_of_a_tool_are_kept_and_so_are_its_images(spine: Spine, session: Session) -> None:
     picture = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
     result = {"content": [{"type": "text", "text": "seen"}, picture], "details": {"width": 3}}
     end = pi.tool_ended(READ, "") | {"result": result}
@@ -277,8 +276,32 @@ def test_details_of_a_tool_are_kept_and_the_bytes_of_its_images_are_not(
 
     output = only(session, "tool.result").payload["output"]
     assert output["details"] == {"width": 3}
-    assert output["content"][1] == {"type": "image", "mimeType": "image/png", "characters": 12}
-    assert "iVBORw0KGgo" not in json.dumps([event.payload for event in session.events()])
+    assert output["content"][1] == picture
+
+
+def test_pictures_of_users_and_tools_reach_the_next_request(spine: Spine, session: Session) -> None:
+    picture = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+    asked = {"role": "user", "content": [{"type": "text", "text": "What is it?"}, picture]}
+    end = pi.tool_ended(READ, "") | {"result": {"content": [picture]}}
+
+    take(spine, session, *pi.started(), {"type": "message_end", "message": asked},
+         pi.tool_started(READ), end, *pi.ended())  # fmt: skip
+
+    context = session.context(dialect="anthropic")
+    assert json.dumps(context.request).count(PIXEL) == 2
+    assert not context.report
+
+
+def test_pictures_in_what_is_only_observed_are_told_by_their_size(
+    spine: Spine, session: Session
+) -> None:
+    picture = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+
+    take(spine, session, *pi.started(),
+         {"type": "message_end", "message": {"role": "custom", "content": [picture]}},
+         *pi.ended())  # fmt: skip
+
+    assert PIXEL not in json.dumps([event.payload for event in session.events()])
 
 
 def test_input_tokens_count_what_came_from_a_cache(spine: Spine, session: Session) -> None:

@@ -94,8 +94,8 @@ class TreeringHooks(RunHooks[Any]):
             return
         self._heard = True
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-        for text, pictures in asked(items):
-            beside = {"images": pictures} if pictures else {}
+        for text, attached in asked(items):
+            beside = {"attachments": attached} if attached else {}
             await self.in_order(self.run.user, text, **beside)
 
     def stream(self, result: RunResultStreaming) -> AsyncIterator[StreamEvent]:

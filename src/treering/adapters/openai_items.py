@@ -26,14 +26,16 @@ _CALLS: Final = frozenset(
     }
 )
 """Calls of tools that run here, whose results the model waits for."""
+_ATTACHED: Final = frozenset({"input_audio", "input_file", "input_image"})
+"""Parts of what the user says that are no text."""
 
 
-def asked(items: Sequence[Any]) -> list[tuple[str, int]]:
-    """Return what the user said last, each with its number of images.
+def asked(items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    """Return what the user said last, each with the images, files and sounds that go with it.
 
     A caller may pass the whole talk again: only what stands after the last answer is new.
     """
-    new: list[tuple[str, int]] = []
+    new: list[tuple[str, list[Any]]] = []
     for item in reversed(items):
         if not isinstance(item, dict) or item.get("role") != "user":
             break
@@ -94,13 +96,12 @@ def text_of(output: Any) -> str:
     return to_text(output)[0]
 
 
-def _content(content: Any) -> tuple[str, int]:
+def _content(content: Any) -> tuple[str, list[Any]]:
     if isinstance(content, str):
-        return plain(content), 0
+        return plain(content), []
     parts = [part for part in content or () if isinstance(part, dict)]
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
-    pictures = sum(part.get("type") == "input_image" for part in parts)
-    return plain("\n".join(texts)), pictures
+    return plain("\n".join(texts)), [part for part in parts if part.get("type") in _ATTACHED]
 
 
 def _said(output: Iterable[Any]) -> list[str]:

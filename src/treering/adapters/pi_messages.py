@@ -37,9 +37,9 @@ def text_of(content: Any) -> str:
     return "\n".join(_texts(content, "text", "text"))
 
 
-def pictures_in(content: Any) -> int:
-    """Return how many images a message's content holds."""
-    return sum(block.get("type") == "image" for block in _blocks(content))
+def pictures_in(content: Any) -> list[dict[str, Any]]:
+    """Return the images that a message's content holds."""
+    return [block for block in _blocks(content) if block.get("type") == "image"]
 
 
 def reply_of(message: dict[str, Any]) -> Reply:
@@ -62,18 +62,14 @@ def reply_of(message: dict[str, Any]) -> Reply:
 
 
 def output_of(result: Any) -> Any:
-    """Return a tool's result: its text if that is all it has, its parts otherwise.
-
-    Images are told by their type and size: their bytes belong to the conversation's files.
-    """
+    """Return a tool's result: its text if that is all it has, its parts otherwise."""
     if not isinstance(result, dict):
         return result
     blocks = _blocks(result.get("content"))
     details = result.get("details")
     if all(block.get("type") == "text" for block in blocks) and not details:
         return text_of(blocks)
-    parts = [_without_bytes(block) for block in blocks]
-    return {"content": parts, "details": details} if details else {"content": parts}
+    return {"content": blocks, "details": details} if details else {"content": blocks}
 
 
 def error_of(output: Any) -> str:

@@ -208,7 +208,7 @@ class PiRecorder:
         elif role == "user":
             content = message.get("content")
             pictures = pictures_in(content)
-            run.user(text_of(content), **({"images": pictures} if pictures else {}))
+            run.user(text_of(content), **({"attachments": pictures} if pictures else {}))
         else:
             self._last = message
             self._reply(run, message)

@@ -48,13 +48,16 @@ def media_of(part: Any) -> Media | None:
     sort = part.get("type")
     match sort:
         case "image_url" | "input_image":
-            return _linked(part.get("image_url"), "image", part)
+            return _linked(part.get("image_url"), "image", part) or _filed(part, "image")
+        case "image" if part.get("image_url"):
+            return _linked(part["image_url"], "image", part)
         case "input_audio" if isinstance(part.get("input_audio"), Mapping):
             return _plain(part["input_audio"], part)
         case "file" | "input_file":
             inner = part.get("file")
             told = inner if isinstance(inner, Mapping) else part
-            return _linked(told.get("file_data") or told.get("file_url"), "file", told)
+            found = _linked(told.get("file_data") or told.get("file_url"), "file", told)
+            return found or _filed(told, "file")
         case "image" | "audio" | "video" | "document" | "media":
             return _plain(part, part)
     mime = _mime_of(part)
@@ -144,6 +147,12 @@ def _linked(address: Any, sort: MediaSort, part: Mapping[str, Any]) -> Media | N
         mime = _sniffed(address) or ""
         return Media(sort=_sort_of(mime, part), mime=mime, data=_standard(address), name=name)
     return Media(sort=sort, mime=_named_type(address), url=address, name=name)
+
+
+def _filed(part: Mapping[str, Any], sort: MediaSort) -> Media | None:
+    """Return a file that lies with its provider alone, under an id."""
+    name = _text(part, "file_id")
+    return None if name is None else Media(sort=sort, name=name)
 
 
 def _in_text(text: str) -> Media | None:
