@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.spine.spine import Spine
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 READ = ("call_1", "read", {"path": "notes.md"})
 BROKEN = pi.assistant(stop_reason="error", error="overloaded")
 RETRY = {

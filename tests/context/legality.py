@@ -22,14 +22,20 @@ TOLD: Final = frozenset({"system", "developer"})
 THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 DOCUMENTS: Final = frozenset({"application/pdf"})
+REQUEST_BYTES_MAX: Final = {
+    "openai-chat": 50_000_000, "openai-responses": 50_000_000, "anthropic": 32 * 2**20,
+    "gemini": 20 * 2**20,
+}  # fmt: skip
+PAGE: Final = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 
 
 def check_legal(dialect: str, request: dict[str, Any]) -> None:
     """Raise AssertionError, with the reason, unless the provider would take ``request``."""
     try:
-        json.dumps(request, allow_nan=False, ensure_ascii=False, default=_base64).encode()
+        sent = json.dumps(request, allow_nan=False, ensure_ascii=False, default=_base64).encode()
     except (TypeError, ValueError) as error:
         raise AssertionError(f"not JSON: {error}") from error
+    assert len(sent) <= REQUEST_BYTES_MAX.get(dialect, len(sent)), "the request is too large"
     _CHECKS[dialect](request)
 
 
@@ -82,6 +88,7 @@ def _check_chat(request: dict[str, Any]) -> None:
             _new_id(call["id"], ids)
             waiting.add(call["id"])
     assert not waiting, f"no results of {sorted(waiting)}"
+    assert len(_parts(request, "image_url")) <= 500, "too many pictures"
 
 
 def _chat_parts(parts: Any, where: str) -> None:
@@ -112,6 +119,8 @@ def _check_responses(request: dict[str, Any]) -> None:
     functions = [tool for tool in request.get("tools", ()) if tool["type"] == "function"]
     for tool in functions:
         _keys(tool, "type", "name", "parameters", "strict", optional=("description",))
+        if tool["strict"]:
+            _strict(tool["parameters"])
     _declared(functions, NAME, "parameters")
     if "instructions" in request:
         _text(request["instructions"], "instructions")
@@ -156,6 +165,7 @@ def _check_responses(request: dict[str, Any]) -> None:
                 _text(item["content"], where)
         before = sort
     assert not waiting, f"no results of {sorted(waiting)}"
+    assert len(_parts(request, "input_image")) <= 500, "too many pictures"
 
 
 def _response_content(content: Any, where: str) -> None:
@@ -217,6 +227,7 @@ def _check_anthropic(request: dict[str, Any]) -> None:
         _answers([_anthropic_result(block, where) for block in rest], waiting, where)
         waiting = []
     assert not waiting, f"no results of {waiting}"
+    _anthropic_amounts(request)
     last = messages[-1]
     if last["role"] == "assistant":
         text = last["content"] if isinstance(last["content"], str) else last["content"][-1]["text"]
@@ -248,7 +259,22 @@ def _anthropic_media(block: dict[str, Any], where: str) -> None:
     _keys(source, "type", "media_type", "data")
     legal = PICTURES if block["type"] == "image" else DOCUMENTS
     assert source["media_type"] in legal, f"{where} has a {source['media_type']}"
-    assert len(_bytes_of(source["data"])) <= 5_000_000, f"{where}: too large"
+    if block["type"] == "image":
+        assert len(source["data"]) <= 5_000_000, f"{where}: too large"
+    _bytes_of(source["data"])
+
+
+def _anthropic_amounts(request: dict[str, Any]) -> None:
+    pictures = _parts(request, "image")
+    assert len(pictures) <= 100, "too many pictures"
+    most = 2_000 if len(pictures) > 20 else 8_000
+    for block in pictures:
+        assert _edge(block["source"].get("data", "")) <= most, f"a side has more than {most} pixels"
+    pages = [
+        len(PAGE.findall(base64.b64decode(block["source"].get("data", ""))))
+        for block in _parts(request, "document")
+    ]
+    assert sum(pages) <= 100, "too many pages"
 
 
 def _anthropic_call(block: dict[str, Any], ids: set[str], where: str) -> str:
@@ -360,6 +386,34 @@ _CHECKS: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
 
 
 # What several of them ask for.
+
+
+def _parts(given: Any, sort: str) -> list[dict[str, Any]]:
+    """Return the parts of one type in a request, wherever they stand."""
+    if isinstance(given, list):
+        return [part for one in given for part in _parts(one, sort)]
+    if not isinstance(given, dict):
+        return []
+    if given.get("type") == sort:
+        return [given]
+    return [part for one in given.values() for part in _parts(one, sort)]
+
+
+def _edge(data: str) -> int:
+    """Return the longer side of a PNG; 0 if it is none."""
+    raw = base64.b64decode(data[:64])
+    if not raw.startswith(b"\x89PNG"):
+        return 0
+    return max(int.from_bytes(raw[16:20], "big"), int.from_bytes(raw[20:24], "big"))
+
+
+def _strict(schema: dict[str, Any]) -> None:
+    if schema.get("type") == "object":
+        fields = schema.get("properties", {})
+        assert schema.get("additionalProperties") is False, "a strict schema takes other fields"
+        assert sorted(schema.get("required", [])) == sorted(fields), "a strict field is optional"
+        for one in fields.values():
+            _strict(one)
 
 
 def _keys(given: Any, *required: str, optional: Collection[str] = ()) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import struct
 from typing import Any, Final
 
 import pytest
@@ -62,6 +64,21 @@ REASONING: Final = {"type": "reasoning", "summary": [], "encrypted_content": "c2
 
 def picture(mime: str = "image/png", data: str = "aGk=") -> Any:
     return {"type": "image", "source": {"type": "base64", "media_type": mime, "data": data}}
+
+
+def wide(pixels: int) -> str:
+    """Return the beginning of a PNG that is so wide."""
+    return base64.b64encode(
+        b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", pixels, 1)
+    ).decode()
+
+
+def document(pages: int) -> Any:
+    data = base64.b64encode(b"%PDF-1.4" + b"<< /Type /Page >>" * pages).decode()
+    return {
+        "type": "document",
+        "source": {"type": "base64", "media_type": "application/pdf", "data": data},
+    }
 
 
 def chat_picture(url: str) -> Any:
@@ -351,6 +368,37 @@ LATELY: Final[list[tuple[str, str, dict[str, Any]]]] = [
         },
     ),
     ("anthropic", "image/bmp", {"messages": [blocks("user", picture("image/bmp"))]}),
+    ("anthropic", "8000 pixels", {"messages": [blocks("user", picture(data=wide(8_001)))]}),
+    ("anthropic", "2000 pixels", {"messages": [blocks("user", *[picture(data=wide(2_001))] * 21)]}),
+    ("anthropic", "too many pictures", {"messages": [blocks("user", *[picture()] * 101)]}),
+    ("anthropic", "too large", {"messages": [blocks("user", picture(data="aGk=" * 1_300_000))]}),
+    ("anthropic", "too many pages", {"messages": [blocks("user", document(60), document(41))]}),
+    ("anthropic", "request is too large", {"messages": [blocks("user", text("hi" * 2**24))]}),
+    ("gemini", "request is too large", {"contents": [parts("user", {"text": "hi" * 11_000_000})]}),
+    (
+        "openai-chat",
+        "too many pictures",
+        {"messages": [chat_picture("https://a.example/b.png")] * 501},
+    ),
+    (
+        "openai-responses",
+        "strict field is optional",
+        {
+            "input": [item("user")],
+            "tools": [
+                {
+                    "type": "function",
+                    "name": "a",
+                    "strict": True,
+                    "parameters": {
+                        "type": "object",
+                        "properties": {"b": {"type": "string"}},
+                        "additionalProperties": False,
+                    },
+                }
+            ],
+        },
+    ),
     ("anthropic", "empty file", {"messages": [blocks("user", picture(data=""))]}),
     ("openai-chat", "not taken", {"messages": [chat_picture("http://a.example/b.png")]}),
     ("openai-chat", "not taken", {"messages": [chat_picture("data:image/tiff;base64,aGk=")]}),

@@ -75,6 +75,8 @@ SHAPES: Final[dict[str, Any]] = {
     "gemini": {"inlineData": {"mimeType": "image/png", "data": PNG}},
     "gemini sdk": {"inline_data": {"mime_type": "image/png", "data": PNG}},
     "mcp": {"type": "image", "data": PNG, "mimeType": "image/png"},
+    "ai sdk": {"type": "file", "data": PNG, "mediaType": "image/png"},
+    "openai agents": {"type": "image", "image_url": URL},
 }
 SHOWN: Final[dict[str, Any]] = {
     "anthropic": SHAPES["anthropic"],
@@ -293,6 +295,56 @@ def test_what_the_model_drew_is_told(session: Session) -> None:
 
     assert "Done.\n[image not shown" in context.messages[1]["content"][0]["text"]
     assert left_out(context) == ["image/png: the model's own"]
+
+
+def test_a_picture_larger_than_anthropic_takes_is_told(session: Session) -> None:
+    with session.turn() as turn:
+        turn.user("Look.", attachments=[{**SHAPES["mcp"], "data": b64(png(8_001, 2))}])
+
+    context = asked(session, "anthropic")
+
+    assert left_out(context) == ["image/png: it is too large"]
+
+
+@pytest.mark.parametrize(("edge", "shown"), [(2_000, 25), (2_001, 20)])
+def test_of_large_pictures_anthropic_takes_only_a_few(
+    session: Session, edge: int, shown: int
+) -> None:
+    with session.turn() as turn:
+        turn.user("First.", attachments=[{**SHAPES["mcp"], "data": b64(png(9, 9))}])
+        for width in range(24):
+            picture = {**SHAPES["mcp"], "data": b64(png(edge, width + 1))}
+            turn.user("And this?", attachments=[picture])
+
+    context = asked(session, "anthropic")
+
+    assert len(left_out(context)) == 25 - shown
+
+
+def test_documents_of_more_pages_than_anthropic_takes_are_told(session: Session) -> None:
+    pages = b"%PDF-1.4" + b"<< /Type /Page >>" * 60
+    with session.turn() as turn:
+        for name in ("old.pdf", "new.pdf"):
+            file = {
+                "type": "file",
+                "mimeType": "application/pdf",
+                "data": b64(pages + name.encode()),
+            }
+            turn.user("Read it.", attachments=[file])
+
+    context = asked(session, "anthropic")
+
+    assert left_out(context) == ["application/pdf: it has too many pages"]
+    assert holds(context.messages, b64(pages + b"new.pdf"))
+
+
+def test_a_document_may_be_larger_than_a_picture(session: Session) -> None:
+    large = b"%PDF-1.4<< /Type /Page >>" + b"\0" * 4_000_000
+    with session.turn() as turn:
+        file = {"type": "file", "mimeType": "application/pdf", "data": b64(large)}
+        turn.user("Read it.", attachments=[file])
+
+    assert not left_out(asked(session, "anthropic"))
 
 
 def test_no_more_pictures_are_read_than_could_be_shown() -> None:

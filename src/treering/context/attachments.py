@@ -46,8 +46,8 @@ LINKED: Final[dict[str, frozenset[str]]] = {
 }
 """What may lie at a URL that the provider reads."""
 BYTES_MAX: Final[dict[str, int]] = {
-    "openai-chat": 50_000_000,
-    "openai-responses": 50_000_000,
+    "openai-chat": 36_000_000,
+    "openai-responses": 36_000_000,
     "anthropic": 24_000_000,
     "gemini": 15_000_000,
 }
@@ -57,6 +57,13 @@ FILE_BYTES_MAX: Final[dict[str, int]] = {"anthropic": 3_750_000}
 """Bytes of one picture."""
 COUNT_MAX: Final[dict[str, int]] = {"anthropic": 100, "openai-chat": 500, "openai-responses": 500}
 """Pictures in one request."""
+PIXELS_MAX: Final[dict[str, int]] = {"anthropic": 8_000}
+"""Of each side of a picture."""
+FEW: Final[dict[str, int]] = {"anthropic": 20}
+FEW_PIXELS_MAX: Final = 2_000
+"""Where one picture has a longer side than this, there are no more than a few in the request."""
+PAGES_MAX: Final[dict[str, int]] = {"anthropic": 100}
+"""Pages of documents in one request."""
 PLACEHOLDER_TOKENS: Final = 10
 """A placeholder costs no less."""
 UNKNOWN_SIZE: Final = (1_568, 1_568)
@@ -117,6 +124,9 @@ class _Choice:
         self._model = model or ""
         self._bytes = 0
         self._count = 0
+        self._wide = False
+        """Whether one of the pictures is larger than many may be."""
+        self._pages = 0
 
     def message(self, message: ModelMessage) -> ModelMessage:
         """Return a message with what goes along with it."""
@@ -143,6 +153,8 @@ class _Choice:
                 kept.append(msgspec.structs.replace(one, tokens=tokens))
                 self._bytes += one.size
                 self._count += 1
+                self._wide = self._wide or _edge(one) > FEW_PIXELS_MAX
+                self._pages += pages_of(one) if one.mime == PDF and one.data is not None else 0
             else:
                 left.append(one)
                 detail = f"{one.mime or one.sort}: {why}"
@@ -161,10 +173,25 @@ class _Choice:
             return f"{dialect} does not take it"
         if not media.size:
             return "it is empty"
-        too_large = media.size > FILE_BYTES_MAX.get(dialect, media.size)
-        if too_large or self._bytes + media.size > BYTES_MAX[dialect]:
+        if self._bytes + media.size > BYTES_MAX[dialect]:
             return "it is too large"
-        return "there are too many" if self._count >= COUNT_MAX.get(dialect, 3_000) else None
+        if self._count >= COUNT_MAX.get(dialect, 3_000):
+            return "there are too many"
+        if media.mime == PDF and dialect in PAGES_MAX:
+            too_long = self._pages + pages_of(media) > PAGES_MAX[dialect]
+            return "it has too many pages" if too_long else None
+        return self._refuses_picture(media) if media.sort == "image" else None
+
+    def _refuses_picture(self, picture: Media) -> str | None:
+        if picture.size > FILE_BYTES_MAX.get(self._dialect, picture.size):
+            return "it is too large"
+        if self._dialect not in PIXELS_MAX:
+            return None
+        edge = _edge(picture)
+        if edge > PIXELS_MAX[self._dialect]:
+            return "it is too large"
+        wide = self._wide or edge > FEW_PIXELS_MAX
+        return "there are too many" if wide and self._count >= FEW[self._dialect] else None
 
 
 def tokens_of(media: Media, dialect: Dialect, model: str) -> int:
@@ -223,6 +250,11 @@ def _tiles(size: tuple[int, int]) -> int:
     width, height = size[0] * scale, size[1] * scale
     scale = min(1.0, 768 / max(min(width, height), 1))
     return ceil(width * scale / 512) * ceil(height * scale / 512)
+
+
+def _edge(media: Media) -> int:
+    """Return the longer side of a picture in pixels; 0 if it is none, or does not tell."""
+    return max(size_of(media) or (0,)) if media.sort == "image" and media.data is not None else 0
 
 
 def _told(text: str, left: Sequence[Media]) -> str:

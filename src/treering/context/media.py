@@ -57,7 +57,7 @@ def media_of(part: Any) -> Media | None:
             inner = part.get("file")
             told = inner if isinstance(inner, Mapping) else part
             found = _linked(told.get("file_data") or told.get("file_url"), "file", told)
-            return found or _filed(told, "file")
+            return found or _filed(told, "file") or _plain(told, part)
         case "image" | "audio" | "video" | "document" | "media":
             return _plain(part, part)
     mime = _mime_of(part)
