@@ -206,7 +206,7 @@ def _lies_within_its_bounds(text: str) -> None:
 
 
 @pytest.mark.parametrize("texts", [UNSEEN, SHAPES], ids=["languages", "shapes"])
-def test_texts_that_no_weight_was_fitted_to_are_estimated_as_closely(texts: dict[str, str]) -> None:
+def test_texts_apart_from_those_of_the_fit_are_estimated_as_closely(texts: dict[str, str]) -> None:
     errors = [estimate(text) / exact_counter()(text) for text in texts.values()]
     estimated = sum(map(estimate, texts.values()))
     counted = sum(map(exact_counter(), texts.values()))
