@@ -98,7 +98,7 @@ class Draft(msgspec.Struct, gc=False):
         return number
 
 
-class SealedMeanwhile(Exception):  # noqa: N818  (it is caught, and the event drafted again)
+class SealedMeanwhile(Exception):
     """A draft may repeat words of its payload, and its scope has been encrypted meanwhile."""
 
     def __init__(self, scope: str) -> None:
