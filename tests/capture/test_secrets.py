@@ -22,8 +22,9 @@ from treering.capture import (
     secret_speech,
     secret_values,
 )
+from treering.capture.secret_alarm import NO_VETO, PIECES, Alarm
 from treering.capture.secret_assignments import Span
-from treering.capture.secret_rules import Rule
+from treering.capture.secret_rules import SECRET_RULES, Rule
 from treering.capture.secrets import Finding, Guard
 from treering.model.codec import Json
 
@@ -462,6 +463,40 @@ def test_a_json_value_is_searched_with_its_names(value: Json, rule: str | None) 
 )
 def test_a_word_that_names_no_secret_raises_no_alarm(text: str) -> None:
     assert not GUARD.suspicious(encode({"text": text + " and so on" * 40}))
+
+
+@pytest.mark.parametrize("word", ["pw", "psk"])
+def test_a_short_name_within_a_sentence_raises_no_alarm(word: str) -> None:
+    assert not GUARD.suspicious(encode({"text": f"then the old {word} went away"}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "then set psk hunter",
+        "the old psk is hunter2",
+        "the old psk Hunter2x9Z",
+        "machine h.io login jo psk hunter",
+        "npm config set psk hunter",
+    ],
+)
+def test_a_short_name_that_may_lead_to_a_secret_raises_the_alarm(text: str) -> None:
+    assert GUARD.suspicious(encode({"text": text}))
+
+
+def test_every_keyword_is_seen_at_the_first_look() -> None:
+    words = [word for rule in SECRET_RULES for word in rule.keywords]
+    alarm = Alarm([(word, lambda _encoded, _end: True, NO_VETO) for word in words])
+
+    assert [word for word in words if not alarm.is_raised(encode(f"~{word}~"))] == []
+    assert [word for word in words if not alarm.is_raised(word.encode())] == []
+
+
+def test_every_piece_is_one_of_a_keyword() -> None:
+    words = [word for rule in SECRET_RULES for word in rule.keywords]
+    words += [*(word.replace('"', '\\"') for word in words), "\x1b[", "\\u001b["]
+
+    assert [piece for piece in PIECES if not any(piece in word for word in words)] == []
 
 
 def test_a_token_of_usage_is_not_even_suspicious() -> None:

@@ -46,7 +46,7 @@ _JOINED_KEYS: Final = word_set(
     "apikey apikeys secretkey privatekey accesskey authkey masterkey signingkey appkey"
     " encryptionkey"
 )
-_SUFFIXES: Final = word_set(
+SUFFIXES: Final = word_set(
     "value base prod production dev development staging live old new current plain raw default"
     " string str data b64 base64 hex confirm confirmation repeat again"
 )
@@ -113,7 +113,7 @@ _RARE: Final = {
 def named(name: str) -> Named | None:
     """Say what ``name`` promises, or None if it does not name a secret."""
     words = [word.lower() for word in _WORDS.findall(_PASSWORD.sub(_joined, name))]
-    while len(words) > 1 and (words[-1].isdigit() or words[-1] in _SUFFIXES):
+    while len(words) > 1 and (words[-1].isdigit() or words[-1] in SUFFIXES):
         words.pop()
     if not words:
         return None

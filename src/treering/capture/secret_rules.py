@@ -9,8 +9,11 @@ import string
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
+from treering.capture.secret_alarm import NO_VETO, Called, Veto
 from treering.capture.secret_assignments import Span, doubt_of, find_named
+from treering.capture.secret_contexts import RECORD_CHARS_MAX
 from treering.capture.secret_families import FAMILIES, START, STOP
+from treering.capture.secret_names import SUFFIXES
 from treering.capture.secret_phrases import (
     PHRASES,
     find_code,
@@ -39,6 +42,7 @@ from treering.capture.secret_values import (
     is_opaque,
     is_random,
     is_tangled,
+    word_set,
 )
 
 Locate: TypeAlias = Callable[[str, int, int], Span | None]
@@ -50,6 +54,8 @@ LABEL_CHARS_MAX: Final = 24
 NEAR_LINE_CHARS_MAX: Final = 80
 WORD_BYTES_MAX: Final = 64
 TANGLED_BYTES_MAX: Final = 160
+# A command that sets a name is looked for in 96 characters before it.
+SENTENCE_BYTES_MAX: Final = 6 * RECORD_CHARS_MAX
 URL_CHARS_MAX: Final = 400
 # Each of the 384 characters before the @ takes at most six bytes in JSON.
 URL_BYTES_MAX: Final = 6 * URL_CHARS_MAX
@@ -72,8 +78,10 @@ class Rule(NamedTuple):
     keywords: tuple[str, ...]
     locate: Locate
     is_generic: bool = False
-    is_called: Callable[[bytes, int], bool] = always
+    is_called: Called = always
     """Says whether the keyword that ends here in canonical JSON could lead to a secret."""
+    veto: Veto = NO_VETO
+    """A byte after the keyword that says at once that it leads to none."""
 
 
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -103,6 +111,18 @@ _SPOKEN: Final = re.compile(
     rb"(?i:api|access|client|secret|private|auth|refresh|session|signing|encryption|master) \Z"
 )
 _STRING_END: Final = re.compile(rb"(?:[^\"\\]|\\.){0,300}?\"", re.DOTALL)
+_PLAIN_WORD: Final = re.compile(rb"[a-z]{2,24}(?=[ ,\"])")
+_SETTERS: Final = frozenset((b"set", b"add", b"put", b"setx", b"setenv"))
+_LINKS: Final = frozenset(
+    word.encode()
+    for word in SUFFIXES
+    | word_set(
+        "for pour para per de del des der du da di do at in on of to is was auf im am en no na or"
+        " from has been set reset changed updated rotated es est ist lautet generated created"
+        " issued received returned value text string"
+    )
+)
+"""Words after which a name is given a value, or which say of which kind it is."""
 _BODY: Final = re.compile(rb"[^\s\"'\\]{8}")
 _MAILCHIMP: Final = re.compile(rf"{START}[a-f0-9]{{32}}-us[0-9]{{1,2}}{STOP}")
 _NEW_RELIC: Final = re.compile(rf"{START}[a-f0-9]{{36}}NRAL{STOP}")
@@ -291,10 +311,6 @@ def _airtable(text: str, start: int, end: int) -> Span | None:
     return None if found is None else ("airtable", *found.span())
 
 
-def _has_dot(encoded: bytes, end: int) -> bool:
-    return encoded[end + 14 : end + 15] == b"."
-
-
 def _short(text: str, start: int, end: int) -> Span | None:
     """Find what is given to a ``pw``, whose keyword ends with what follows it."""
     return find_named(text, start, end - 1)
@@ -331,11 +347,6 @@ def _has_at_sign(encoded: bytes, end: int) -> bool:
     return encoded.find(b"@", end, end + URL_BYTES_MAX) != -1
 
 
-def _is_token(encoded: bytes, end: int) -> bool:
-    # The plural counts what a model reads and writes, in nearly every event of an agent.
-    return encoded[end : end + 1] not in (b"s", b"S") and _is_name(encoded, end)
-
-
 def _is_name(encoded: bytes, end: int) -> bool:
     """Say whether the word that ``encoded[:end]`` ends in could name a secret.
 
@@ -359,7 +370,21 @@ def _is_name(encoded: bytes, end: int) -> bool:
 
 
 def _is_short(encoded: bytes, end: int) -> bool:
-    return _is_name(encoded, end - 1)
+    return _is_name(encoded, end - 1) and not _is_in_sentence(encoded, end)
+
+
+def _is_in_sentence(encoded: bytes, end: int) -> bool:
+    """Say whether the short name before ``encoded[:end]`` stands alone between two plain words.
+
+    What a sentence tells must look like a password, unless a command sets it or a word links it.
+    """
+    after = _PLAIN_WORD.match(encoded, end)
+    if after is None or after[0] in _LINKS or encoded[end - 1 : end] != b" ":
+        return False
+    before = encoded[max(0, end - SENTENCE_BYTES_MAX) : end]
+    words = before.rsplit(b" ", 3)
+    is_plain = len(words) == 4 and words[1].isalpha() and words[1].islower()
+    return is_plain and words[1] not in _SETTERS and b"login" not in before
 
 
 def _has_body(encoded: bytes, end: int) -> bool:
@@ -390,7 +415,7 @@ SECRET_RULES: Final = (
     Rule("token", ("_live_", "_prod_", "_pat_", "_sk_"), _labelled),
     Rule("terraform", (".atlasv1.",), _terraform),
     Rule("telegram", (":AA",), _telegram),
-    Rule("airtable", ("pat",), _airtable, is_called=_has_dot),
+    Rule("airtable", ("pat",), _airtable, veto=(14, bytes(set(range(256)) - set(b".")))),
     Rule("discord", _any_case("discord"), _discord),
     Rule("azure", ("Q~",), _azure),
     Rule("url", ("://",), _url, is_generic=True, is_called=_has_at_sign),
@@ -441,5 +466,13 @@ SECRET_RULES: Final = (
         is_called=_is_name,
     ),
     Rule("named", _SHORT, _short, is_generic=True, is_called=_is_short),
-    Rule("named", _any_case("token"), _token, is_generic=True, is_called=_is_token),
+    # The plural counts what a model reads and writes, in nearly every event of an agent.
+    Rule(
+        "named",
+        _any_case("token"),
+        _token,
+        is_generic=True,
+        is_called=_is_name,
+        veto=(0, b"sS"),
+    ),
 )

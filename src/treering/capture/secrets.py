@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 import msgspec
-from ahocorasick_rs import AhoCorasick, BytesAhoCorasick, Implementation
+from ahocorasick_rs import AhoCorasick, Implementation
 
 from treering.capture.personal_rules import (
     PERSONAL_RULES,
@@ -21,6 +21,7 @@ from treering.capture.personal_rules import (
     is_phone_field,
     may_hold_phone,
 )
+from treering.capture.secret_alarm import Alarm
 from treering.capture.secret_assignments import NAME_CHARS_MAX, Span
 from treering.capture.secret_names import PIN_DIGITS_MIN, Named, holds_secret, named
 from treering.capture.secret_rules import GENERIC, SECRET_RULES, Rule
@@ -78,20 +79,12 @@ class Guard:
         # Most text is ASCII, and an automaton is faster the less it knows.
         ascii_called = [pair for pair in called if pair[0].isascii()]
         foreign = [pair for pair in called if not pair[0].isascii()]
-        # JSON writes a quote with a backslash.
-        quoted = [(word.replace('"', '\\"'), rule) for word, rule in ascii_called if '"' in word]
         self._rules = [rule for _, rule in (*ascii_called, *foreign)]
         self._foreign_offset = len(ascii_called)
-        self._encoded_rules = [rule for _, rule in (*ascii_called, *quoted)]
         self._clean_keys: set[str] = set()
         self._ascii = AhoCorasick([word for word, _ in ascii_called], implementation=_FASTEST)
         self._foreign = AhoCorasick([word for word, _ in foreign], implementation=_FASTEST)
-        self._encoded_ascii = BytesAhoCorasick(
-            [word.encode() for word, _ in (*ascii_called, *quoted)], implementation=_FASTEST
-        )
-        self._encoded_foreign = BytesAhoCorasick(
-            [word.encode() for word, _ in foreign], implementation=_FASTEST
-        )
+        self._alarm = Alarm([(word, rule.is_called, rule.veto) for word, rule in called])
 
     def find_text(self, text: str) -> list[Finding]:
         """Find every secret in ``text``, in order and without overlaps."""
@@ -115,12 +108,7 @@ class Guard:
 
     def suspicious(self, encoded: bytes) -> bool:
         """Say whether canonical JSON or UTF-8 text could hold a secret; False is a guarantee."""
-        for index, _, end in self._encoded_ascii.find_matches_as_indexes(encoded, True):
-            if self._encoded_rules[index].is_called(encoded, end):
-                return True
-        if not encoded.isascii() and self._encoded_foreign.find_matches_as_indexes(encoded, True):
-            return True
-        return self._personal and may_hold_phone(encoded)
+        return self._alarm.is_raised(encoded) or (self._personal and may_hold_phone(encoded))
 
     def _find_field(self, name: str, value: Json) -> str | None:
         if isinstance(value, dict):

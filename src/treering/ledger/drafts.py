@@ -21,7 +21,6 @@ from treering.model.codec import (
     REFS_BYTES_MAX,
     SPILL_BYTES_MAX,
     canonical_content,
-    content_of,
     decode,
 )
 from treering.model.events import SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX
@@ -185,7 +184,7 @@ class Drafter:
             ts_ms = check_time(ts_ms)
         summary, refs_value = event.summary, event.refs
         content, refs, payload = canonical_content(summary, refs_value, event.payload)
-        if self._mode != "off" and self._suspects(summary, refs, content):
+        if self._mode != "off" and self._suspects(content, payload):
             safe = self._guarded(summary, refs_value, event.payload)
             # A guard gives back what is clean as it is.
             if safe[0] is not summary or safe[1] is not refs_value or safe[2] is not event.payload:
@@ -243,11 +242,13 @@ class Drafter:
         self._scopes[text] = scope
         return scope
 
-    def _suspects(self, summary: str, refs: bytes | None, content: bytes) -> bool:
+    def _suspects(self, content: bytes, payload: bytes | None) -> bool:
         """Whether what the guard watches may hold a secret: one quick look at the bytes."""
         guard = self._found_guard or self._find_guard()
-        watched = content_of(summary, refs, None) if self._mode == "safe" else content
-        return guard.suspicious(watched)
+        if payload is not None and self._mode == "safe":
+            # The payload comes last, before one bracket.
+            return guard.suspicious(content[: -len(payload) - 1])
+        return guard.suspicious(content)
 
     def _guarded(self, summary: str, refs: Any, payload: Any) -> tuple[str, Any, Any]:
         guard = self._found_guard or self._find_guard()
