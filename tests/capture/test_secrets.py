@@ -263,6 +263,85 @@ def test_the_codes_of_a_terminal_hide_no_secret(code: str) -> None:
     )
 
 
+BREAKS = ["\n", "\r\n", "\n    ", "\x1b[0m\n\x1b[32m", "\x1b[K\r\n\x1b[0m  "]
+WHOLE_TOKENS = {
+    "anthropic": f"sk-ant-api03-{(BODY * 3)[:93]}AA",
+    "openai": "sk-" + (BODY * 2)[:48],
+    "openai-project": f"sk-proj-{(BODY * 2)[:74]}T3BlbkFJ{(BODY * 2)[:74]}",
+    "github": "ghp_" + BODY[:36],
+    "github-fine": f"github_pat_{BODY[:22]}_{(BODY * 2)[:59]}",
+    "gitlab": "glpat-" + BODY[:20],
+    "aws": "AKIA" + BODY[:16].upper(),
+    "google": "AIza" + BODY[:35],
+    "google-client": "GOCSPX-" + BODY[:28],
+    "slack": f"xoxb-123456789012-1234567890123-{BODY[:24]}",
+    "stripe": "sk_live_" + BODY[:24],
+    "stripe-long": "sk_live_51" + (BODY * 3)[:97],
+    "npm": "npm_" + BODY[:36],
+    "huggingface": "hf_" + string.ascii_letters[10:44],
+    "sendgrid": f"SG.{BODY[:22]}.{(BODY * 2)[:43]}",
+    "digitalocean": "dop_v1_" + HEX,
+    "shopify": "shpat_" + HEX[:32],
+    "jwt": f"eyJ{BODY[:33]}.eyJ{BODY}.{(BODY * 2)[:43]}",
+}
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+@pytest.mark.parametrize("family", WHOLE_TOKENS)
+def test_a_token_is_masked_as_a_whole_wherever_a_line_breaks_it(family: str, broken: str) -> None:
+    token = WHOLE_TOKENS[family]
+    for cut in range(1, len(token)):
+        for before, after in (("", ""), ("the value ", " goes here\nnext"), ('a = "', '"\nnext')):
+            text = f"{before}{token[:cut]}{broken}{token[cut:]}{after}"
+
+            assert masked(text) == f"{before}[redacted:{family.partition('-')[0]}]{after}", cut
+            assert GUARD.suspicious(encode({"text": text})), cut
+
+
+@pytest.mark.parametrize("width", [10, 16, 20, 30])
+@pytest.mark.parametrize("family", WHOLE_TOKENS)
+def test_a_token_is_masked_as_a_whole_however_often_it_is_broken(family: str, width: int) -> None:
+    token = WHOLE_TOKENS[family]
+    pieces = [token[at : at + width] for at in range(0, len(token), width)]
+    if family == "github-fine" and width < len("github_pat_"):
+        return  # Its prefix goes on over a whole line.
+
+    text = "see " + "\n".join(pieces) + " there"
+
+    assert masked(text) == f"see [redacted:{family.partition('-')[0]}] there"
+
+
+@pytest.mark.parametrize("family", WHOLE_TOKENS)
+@pytest.mark.parametrize("after", ["Next line", "v2", "export A1=b", "done.", "a1B2c3D4", "OK"])
+def test_a_token_that_is_whole_ends_where_its_line_ends(family: str, after: str) -> None:
+    text = f"see {WHOLE_TOKENS[family]}\n{after}"
+
+    assert masked(text) == f"see [redacted:{family.partition('-')[0]}]\n{after}"
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+def test_a_private_key_is_masked_wherever_a_line_breaks_it(broken: str) -> None:
+    key = f"-----BEGIN RSA PRIVATE KEY-----\n{BODY}{BODY}\n{BODY}\n-----END RSA PRIVATE KEY-----"
+    for cut in range(1, len(key)):
+        text = f"see\n{key[:cut]}{broken}{key[cut:]}\nnext"
+
+        assert masked(text) == "see\n[redacted:private-key]\nnext", cut
+        assert GUARD.suspicious(encode({"text": text})), cut
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "wait a bit for s\nk-means to finish its work of 2026-03-05T10",
+        "tokens start with gh\np_a or with sk-\nlearn123 and AK\nIA2",
+        "this is a\npi-based1 thing, and that is SG.\nversion1.version2",
+        "the key-\nboard0123456789 and e\nyJust.a1 word",
+    ],
+)
+def test_lines_that_only_begin_like_a_token_are_left_alone(text: str) -> None:
+    assert masked(text) == text
+
+
 def test_a_secret_that_was_wrapped_is_masked_to_its_end() -> None:
     head, tail = BODY[:24], BODY[:24][::-1]
 

@@ -204,3 +204,42 @@ FAMILIES: Final = (
         r"[A-Za-z0-9_-]{8,4096}\.eyJ[A-Za-z0-9_-]{8,16384}(?:\.[A-Za-z0-9_-]{0,4096})?",
     ),
 )
+
+USUAL: Final = {
+    "sk-ant-": r"[a-z]{3,6}[0-9]{2}-[A-Za-z0-9_-]{95}",
+    "sk-": r"(?!ant-)(?:[A-Za-z0-9]{48}|or-v1-[a-f0-9]{64}"
+    r"|(?:proj|svcacct|admin|service|None)"
+    r"-(?:[A-Za-z0-9_-]{48}|[A-Za-z0-9_-]{124}|[A-Za-z0-9_-]{156}))",
+    "ghp_": r"[A-Za-z0-9]{36}",
+    "github_pat_": r"[A-Za-z0-9]{22}_[A-Za-z0-9]{59}",
+    "glpat-": r"[A-Za-z0-9_-]{20}|[A-Za-z0-9_-]{27}\.[a-z0-9]{2}\.[a-z0-9]{9}",
+    "GOCSPX-": r"[A-Za-z0-9_-]{28}",
+    "xoxa-": r"[0-9]{10,13}-[0-9]{10,13}-[A-Za-z0-9]{24}|(?:[0-9]{10,13}-){3}[a-f0-9]{32}",
+    "xapp-": r"[0-9]-[A-Z0-9]{9,12}-[0-9]{12,14}-[a-f0-9]{64}",
+    "sk_live_": r"[A-Za-z0-9]{24}|[A-Za-z0-9]{99}",
+    "whsec_": r"[A-Za-z0-9+/]{32}",
+    "npm_": r"[A-Za-z0-9]{36}",
+    "hf_": r"[A-Za-z0-9]{34}",
+    "SG.": r"[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}",
+    "dop_v1_": r"[a-f0-9]{64}",
+    "shpat_": r"[a-fA-F0-9]{32}",
+    "lin_api_": r"[A-Za-z0-9]{40}",
+    "gsk_": r"[A-Za-z0-9]{52}",
+    "xai-": r"[A-Za-z0-9_-]{80}",
+    "r8_": r"[A-Za-z0-9]{37}",
+    "pplx-": r"[A-Za-z0-9]{48}",
+    "nvapi-": r"[A-Za-z0-9_-]{64}",
+    "figd_": r"[A-Za-z0-9_-]{40}",
+    "glsa_": r"[A-Za-z0-9]{32}_[a-f0-9]{8}",
+    "dckr_pat_": r"[A-Za-z0-9_-]{27}",
+    "tvly-": r"[A-Za-z0-9-]{32}",
+    # Signed by SHA-2 of any length, by an elliptic curve or by RSA.
+    "eyJ": r"[A-Za-z0-9_-]{8,4096}\.eyJ[A-Za-z0-9_-]{8,16384}"
+    r"\.(?:[A-Za-z0-9_-]{43}|[A-Za-z0-9_-]{64}|[A-Za-z0-9_-]{86}|[A-Za-z0-9_-]{128}"
+    r"|[A-Za-z0-9_-]{342}|[A-Za-z0-9_-]{512}|[A-Za-z0-9_-]{683})",
+}
+"""The body that tokens have as their maker draws them, by the first keyword of a family.
+
+A family finds what is longer or shorter, too; but where a line breaks, this tells whether more is
+to come.
+"""

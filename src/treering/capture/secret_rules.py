@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 from treering.capture.secret_alarm import NO_VETO, Called, Veto
 from treering.capture.secret_assignments import Span, doubt_of, find_named
 from treering.capture.secret_contexts import RECORD_CHARS_MAX
-from treering.capture.secret_families import FAMILIES, START, STOP
+from treering.capture.secret_families import FAMILIES, START, STOP, USUAL
 from treering.capture.secret_names import SUFFIXES
 from treering.capture.secret_phrases import (
     PHRASES,
@@ -44,6 +44,7 @@ from treering.capture.secret_values import (
     is_tangled,
     word_set,
 )
+from treering.capture.secret_wraps import Rejoin, loosely, rejoined, run_end
 
 Locate: TypeAlias = Callable[[str, int, int], Span | None]
 """Finds a secret near the keyword at ``text[start:end]``."""
@@ -82,10 +83,16 @@ class Rule(NamedTuple):
     """Says whether the keyword that ends here in canonical JSON could lead to a secret."""
     veto: Veto = NO_VETO
     """A byte after the keyword that says at once that it leads to none."""
+    rejoin: Rejoin | None = None
+    """Finds a secret that is broken within its keyword."""
 
 
-_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_PRIVATE_KEY_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PRIVATE: Final = (
+    rf"[A-Z0-9 \t\r\n]{{0,48}}{loosely('PRIVATE KEY')}(?:{loosely(' BLOCK')})?{loosely('-----')}"
+)
+_PRIVATE_KEY: Final = re.compile("-" + loosely("----BEGIN ") + _PRIVATE)
+_PRIVATE_KEY_END: Final = re.compile("-" + loosely("----END ") + _PRIVATE)
+_PRIVATE_KEY_HEAD: Final = re.compile("-" + loosely("----BEGIN ") + r"[A-Z0-9 \t\r\n]{0,48}\Z")
 _BASE64_LINES: Final = re.compile(
     r"""(?:
       (?:[\s"']|\\[nr]|(?:Proc-Type|DEK-Info|Version|Comment):[^\n\\]{0,80}){0,256}+
@@ -95,7 +102,9 @@ _BASE64_LINES: Final = re.compile(
     | (?:\s|\\[nr]){0,256}+[A-Za-z0-9+/=]{0,15}+\Z""",
     re.VERBOSE,
 )
-_BROKEN: Final = re.compile(r"[A-Za-z0-9_-]{8,512}+(\r?\n[ \t]{0,8})[A-Za-z0-9_-]{8,512}+")
+_AT_START: Final = re.compile(START)
+_BREAKS: Final = ("\n", "\r", "\\")
+_DIGIT: Final = re.compile(r"[0-9]")
 _BASE64_RUN: Final = re.compile(r"[A-Za-z0-9+/=]{16}")
 _PUTTY_KEY: Final = re.compile(r":[ ]?[0-9]{1,3}((?:(?:\r?\n|\\n)[A-Za-z0-9+/=]{16,128}+){1,128}+)")
 _RUN: Final = re.compile(
@@ -123,7 +132,7 @@ _LINKS: Final = frozenset(
     )
 )
 """Words after which a name is given a value, or which say of which kind it is."""
-_BODY: Final = re.compile(rb"[^\s\"'\\]{8}")
+_BODY: Final = re.compile(rb"[^\s\"'\\]{8}|[^\s\"'\\]{0,7}(?:\\[rn]|[\r\n]|\\\\)")
 _MAILCHIMP: Final = re.compile(rf"{START}[a-f0-9]{{32}}-us[0-9]{{1,2}}{STOP}")
 _NEW_RELIC: Final = re.compile(rf"{START}[a-f0-9]{{36}}NRAL{STOP}")
 _LABELLED: Final = re.compile(
@@ -170,32 +179,51 @@ _DISCORD_HOOK: Final = re.compile(
 _AZURE: Final = re.compile(r"[A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}")
 
 
+def _is_any(_body: str) -> bool:
+    return True
+
+
+def _has_digit(body: str) -> bool:
+    return _DIGIT.search(body) is not None
+
+
 def _family(name: str, keywords: str, body: str) -> Rule:
     words = keywords.removeprefix("^ ").split()
     start = START if keywords.startswith("^ ") else ""
     prefix = "|".join(re.escape(word) for word in words)
     pattern = re.compile(f"{start}(?:{prefix}){body}")
+    usual = USUAL.get(words[0])
+    whole = re.compile(rf"({prefix})(?:{usual or body})(?![A-Za-z0-9_-])")
+    is_drawn = _is_any if usual else _has_digit if STOP in body else is_tangled
 
-    def _wrapped(text: str, start: int, end: int) -> Span | None:
-        """Find a token that a terminal broke into two lines."""
-        broken = _BROKEN.match(text, end)
-        if broken is None or text[start - 1 : start].isalnum():
+    def whole_end(joined: str) -> int | None:
+        """Say where the token ends that ``joined`` starts with, if it is whole."""
+        found = whole.match(joined)
+        if found is None:
             return None
-        joined = text[start : broken.start(1)] + text[broken.end(1) : broken.end()]
-        found = pattern.match(joined)
-        if found is None or found.end() < len(joined) or not is_tangled(joined[end - start :]):
+        body_found = found[0][found.end(1) :]
+        return found.end() if is_drawn(body_found) and not is_dummy(body_found) else None
+
+    def rejoin(text: str, start: int, joined: str, at: int) -> Span | None:
+        """Find a token that a terminal broke into lines."""
+        if _AT_START.match(text, start) is None:
             return None
-        return name, start, broken.end()
+        end = rejoined(text, joined, at, whole_end, several=usual is not None)
+        return None if end is None else (name, start, end)
 
     def locate(text: str, start: int, end: int) -> Span | None:
         found = pattern.match(text, start)
-        if found is None:
-            return _wrapped(text, start, end)
-        if is_dummy(text[end : found.end()]):
+        stop = run_end(text, end)
+        # Of a family whose tokens differ in length, nothing tells that one is not yet whole.
+        if text[stop : stop + 1] in _BREAKS and (usual is not None or found is None):
+            wrapped = rejoin(text, start, text[start:stop], stop)
+            if wrapped is not None and wrapped[2] > stop:
+                return wrapped
+        if found is None or is_dummy(text[end : found.end()]):
             return None
         return name, *found.span(found.lastindex or 0)
 
-    return Rule(name, tuple(words), locate, is_called=_has_body)
+    return Rule(name, tuple(words), locate, is_called=_has_body, rejoin=rejoin)
 
 
 def _key_pair(text: str, start: int, _end: int) -> Span | None:
@@ -215,6 +243,12 @@ def _private_key(text: str, start: int, _end: int) -> Span | None:
         return None if empty else ("private-key", start, footer.end())
     lines = _BASE64_LINES.match(text, header.end())
     return None if lines is None else ("private-key", start, lines.end())
+
+
+def _private_key_head(text: str, start: int, _end: int) -> Span | None:
+    """Find a private key whose first words are broken."""
+    head = _PRIVATE_KEY_HEAD.search(text, max(0, start - NEAR_CHARS_MAX), start)
+    return None if head is None else _private_key(text, head.start(), head.end())
 
 
 def _url(text: str, start: int, end: int) -> Span | None:
@@ -409,6 +443,7 @@ SECRET_RULES: Final = (
     Rule("aws", ("AKIA", "ASIA", "GOOG1", "LTAI", "AKID"), _key_pair),
     *(_family(*family) for family in FAMILIES),
     Rule("private-key", ("-----BEGIN",), _private_key),
+    Rule("private-key", ("PRIVATE KEY",), _private_key_head),
     Rule("private-key", ("Private-Lines",), _putty_key),
     Rule("mailchimp", ("-us1", "-us2", "-us3", "-us4", "-us5", "-us6"), _mailchimp),
     Rule("newrelic", ("NRAL",), _new_relic),

@@ -26,6 +26,7 @@ from treering.capture.secret_assignments import NAME_CHARS_MAX, Span
 from treering.capture.secret_names import PIN_DIGITS_MIN, Named, holds_secret, named
 from treering.capture.secret_rules import GENERIC, SECRET_RULES, Rule
 from treering.capture.secret_values import MASK, is_tangled
+from treering.capture.secret_wraps import BrokenKeywords
 from treering.model.codec import Json
 
 Hit: TypeAlias = tuple[int, int, int]
@@ -84,7 +85,12 @@ class Guard:
         self._clean_keys: set[str] = set()
         self._ascii = AhoCorasick([word for word, _ in ascii_called], implementation=_FASTEST)
         self._foreign = AhoCorasick([word for word, _ in foreign], implementation=_FASTEST)
-        self._alarm = Alarm([(word, rule.is_called, rule.veto) for word, rule in called])
+        self._broken = BrokenKeywords(
+            [(word, rule.rejoin) for word, rule in called if rule.rejoin is not None]
+        )
+        self._alarm = Alarm(
+            [(word, rule.is_called, rule.veto) for word, rule in called if rule is not _MASKED]
+        )
 
     def find_text(self, text: str) -> list[Finding]:
         """Find every secret in ``text``, in order and without overlaps."""
@@ -108,7 +114,11 @@ class Guard:
 
     def suspicious(self, encoded: bytes) -> bool:
         """Say whether canonical JSON or UTF-8 text could hold a secret; False is a guarantee."""
-        return self._alarm.is_raised(encoded) or (self._personal and may_hold_phone(encoded))
+        return (
+            self._alarm.is_raised(encoded)
+            or self._broken.is_raised(encoded)
+            or (self._personal and may_hold_phone(encoded))
+        )
 
     def _find_field(self, name: str, value: Json) -> str | None:
         if isinstance(value, dict):
@@ -182,7 +192,7 @@ class Guard:
             return self._spans(_SURROGATE.sub("\ufffd", text))
         if "\x1b" in text:
             return self._coded_spans(text)
-        spans: list[Span] = find_phones(text) if self._personal else []
+        spans = self._unannounced(text)
         if not hits and not spans:
             return ()
         masks: list[Span] = []
@@ -207,6 +217,11 @@ class Guard:
                 known = span
             (masks if rule is _MASKED else spans).append(span)
         return _continued(text, _merged(spans, masks)) if spans else ()
+
+    def _unannounced(self, text: str) -> list[Span]:
+        """Find what no keyword stands beside."""
+        spans = find_phones(text) if self._personal else []
+        return [*spans, *self._broken.spans(text)] if "\n" in text else spans
 
     def _with_foreign(self, hits: list[Hit], text: str) -> list[Hit]:
         """Add the keywords that are not ASCII to ``hits``, in the order of their ends."""
@@ -340,10 +355,6 @@ def _mask_span(text: str, start: int, _end: int) -> Span | None:
     return None if found is None else ("mask", *found.span())
 
 
-def _never(_encoded: bytes, _end: int) -> bool:
-    return False
-
-
 # What stands between the codes of a terminal is looked at without them.
 _CODED: Final = Rule("codes", ("\x1b[", "\\u001b["), lambda _text, _start, _end: None)
-_MASKED: Final = Rule("mask", ("[redacted:",), _mask_span, is_called=_never)
+_MASKED: Final = Rule("mask", ("[redacted:",), _mask_span)

@@ -1,0 +1,132 @@
+"""Tokens that a terminal or a log broke into lines, put together again.
+
+A break may stand anywhere in a token, its prefix included. What stands behind a break belongs to a
+token only if both together have the shape that tokens of its family have: a token that is whole
+before the break ends there.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias
+
+from treering.capture.secret_assignments import Span
+
+Rejoin: TypeAlias = Callable[[str, int, str, int], Span | None]
+"""Finds the token that starts at an offset, of which a part is read up to another one."""
+
+PIECES_MAX: Final = 64
+TOKEN_CHARS_MAX: Final = 1_200
+HEAD_CHARS_MAX: Final = 32
+
+MASK_START: Final = "[redacted:"
+BREAK: Final = r"(?:\r?\n|(?:\\r)?\\n)[ \t]{0,64}"
+_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+_ENCODED_CHARS: Final = _CHARS.encode()
+_PIECE: Final = re.compile(rf"{BREAK}([A-Za-z0-9_+/=.~%-]{{1,{TOKEN_CHARS_MAX}}}+)")
+_RUN: Final = re.compile(rf"[A-Za-z0-9_+/=.~%-]{{0,{TOKEN_CHARS_MAX}}}+")
+# What goes on looks drawn: digits, capitals within a word, or capitals alone.
+_DRAWN: Final = r"(?=[A-Za-z0-9_.-]{8})(?=[A-Za-z_.-]{0,40}?(?:[0-9]|[a-z][A-Z])|[A-Z]{8})"
+# They begin with the newline, which the engine finds by itself.
+_BROKEN: Final = re.compile(
+    rf"\n(?:(?<=[A-Za-z0-9_.-]\n)|(?<=[A-Za-z0-9_.-]\r\n))[ \t]{{0,64}}+{_DRAWN}"
+)
+_BROKEN_IN_JSON: Final = re.compile(
+    rb"\\n(?:(?<=[A-Za-z0-9_.-]\\n)|(?<=[A-Za-z0-9_.-]\\r\\n))(?: |\\t){0,64}+" + _DRAWN.encode()
+)
+
+
+def run_end(text: str, start: int) -> int:
+    """Say where the characters of a token that begin at ``start`` end."""
+    run = _RUN.match(text, start)
+    return start if run is None else run.end()
+
+
+def rejoined(
+    text: str, joined: str, at: int, whole_end: Callable[[str], int | None], *, several: bool
+) -> int | None:
+    """Say where a token ends of which ``joined`` is read up to ``at``, the breaks left out.
+
+    ``whole_end`` says where it ends once it is whole, and ``several`` that it may be so at more
+    lengths than one: then the longest counts. None if it is never whole.
+    """
+    stop = None
+    read = 0
+    for _ in range(PIECES_MAX):
+        end = whole_end(joined)
+        if end is not None and end > read:
+            stop = at - len(joined) + end
+        piece = _PIECE.match(text, at)
+        if piece is None or len(joined) > TOKEN_CHARS_MAX or (stop is not None and not several):
+            break
+        read = len(joined)
+        joined += piece[1]
+        at = piece.end()
+    # What ends at a mask was longer before.
+    return None if stop is None or text.startswith(MASK_START, stop) else stop
+
+
+def loosely(literal: str) -> str:
+    """Give a pattern for ``literal`` that may be broken before each of its characters."""
+    return "".join(rf"(?:\r?\n[ \t]{{0,64}})?{re.escape(character)}" for character in literal)
+
+
+class BrokenKeywords:
+    """Finds tokens whose prefix itself is broken, so that no keyword gives them away."""
+
+    def __init__(self, keywords: Iterable[tuple[str, Rejoin]]) -> None:
+        self._rests: dict[str, tuple[str, ...]] = {}
+        self._rejoins: dict[str, list[Rejoin]] = {}
+        for word, rejoin in keywords:
+            self._rejoins.setdefault(word, []).append(rejoin)
+            for cut in range(1, len(word)):
+                known = self._rests.get(word[:cut], ())
+                self._rests[word[:cut]] = (*known, word[cut:])
+
+    def spans(self, text: str) -> list[Span]:
+        """Give the tokens of ``text`` that are broken within their prefix."""
+        if _BROKEN.search(text) is None:
+            return []
+        spans = (self._span(text, head, at) for head, at in self._heads(text))
+        return [span for span in spans if span is not None]
+
+    def is_raised(self, encoded: bytes) -> bool:
+        """Say whether a prefix may be broken in ``encoded``, canonical JSON or UTF-8 text."""
+        if b"\n" in encoded and any(self._heads(encoded.decode("latin-1"))):
+            return True
+        if b"\\" not in encoded:
+            return False
+        return any(
+            self._goes_on(encoded, broken.start(), broken.end())
+            for broken in _BROKEN_IN_JSON.finditer(encoded)
+        )
+
+    def _goes_on(self, encoded: bytes, end: int, at: int) -> bool:
+        """Say whether a prefix that begins before ``end`` in JSON goes on at ``at``."""
+        line = encoded[max(0, end - HEAD_CHARS_MAX) : end].removesuffix(b"\\r")
+        before = line.rstrip(_ENCODED_CHARS)
+        head = line[len(before) :].decode()
+        # The first letter may be that of an escape, as may be a u and four digits.
+        heads = (head, head[1:], head[5:]) if before.endswith(b"\\") else (head,)
+        rests = [rest for head in heads for rest in self._rests.get(head, ())]
+        return any(encoded.startswith(rest.encode(), at) for rest in rests)
+
+    def _span(self, text: str, head: str, at: int) -> Span | None:
+        end = run_end(text, at)
+        start = text.rindex(head, 0, at)
+        for rest in self._rests[head]:
+            if text.startswith(rest, at):
+                for rejoin in self._rejoins[head + rest]:
+                    span = rejoin(text, start, head + text[at:end], end)
+                    if span is not None:
+                        return span
+        return None
+
+    def _heads(self, text: str) -> Iterator[tuple[str, int]]:
+        """Give each beginning of a prefix that ends a line, and where the next line goes on."""
+        for broken in _BROKEN.finditer(text):
+            end = broken.start()
+            line = text[max(0, end - HEAD_CHARS_MAX) : end].rstrip("\r")
+            head = line[len(line.rstrip(_CHARS)) :]
+            rests = self._rests.get(head)
+            if rests is not None and text.startswith(rests, broken.end()):
+                yield head, broken.end()
