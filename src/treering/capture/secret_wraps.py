@@ -31,7 +31,7 @@ _BROKEN: Final = re.compile(
     rf"\n(?:(?<=[A-Za-z0-9_.-]\n)|(?<=[A-Za-z0-9_.-]\r\n))[ \t]{{0,64}}+{_DRAWN}"
 )
 _BROKEN_IN_JSON: Final = re.compile(
-    rb"\\n(?:(?<=[A-Za-z0-9_.-]\\n)|(?<=[A-Za-z0-9_.-]\\r\\n))(?: |\\t){0,64}+" + _DRAWN.encode()
+    rb"\\n(?:(?<=[A-Za-z0-9_.-]\\n)|(?<=[A-Za-z0-9_.-]\\r\\n))(?: |\\t){0,64}" + _DRAWN.encode()
 )
 
 
@@ -93,8 +93,6 @@ class BrokenKeywords:
         """Say whether a prefix may be broken in ``encoded``, canonical JSON or UTF-8 text."""
         if b"\n" in encoded and any(self._heads(encoded.decode("latin-1"))):
             return True
-        if b"\\" not in encoded:
-            return False
         return any(
             self._goes_on(encoded, broken.start(), broken.end())
             for broken in _BROKEN_IN_JSON.finditer(encoded)

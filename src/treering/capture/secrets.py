@@ -114,11 +114,11 @@ class Guard:
 
     def suspicious(self, encoded: bytes) -> bool:
         """Say whether canonical JSON or UTF-8 text could hold a secret; False is a guarantee."""
-        return (
-            self._alarm.is_raised(encoded)
-            or self._broken.is_raised(encoded)
-            or (self._personal and may_hold_phone(encoded))
-        )
+        if self._alarm.is_raised(encoded):
+            return True
+        if (b"\\" in encoded or b"\n" in encoded) and self._broken.is_raised(encoded):
+            return True
+        return self._personal and may_hold_phone(encoded)
 
     def _find_field(self, name: str, value: Json) -> str | None:
         if isinstance(value, dict):
@@ -192,13 +192,14 @@ class Guard:
             return self._spans(_SURROGATE.sub("\ufffd", text))
         if "\x1b" in text:
             return self._coded_spans(text)
-        spans = self._unannounced(text)
+        spans = self._unannounced(text) if self._personal or "\n" in text else []
         if not hits and not spans:
             return ()
         masks: list[Span] = []
         known = guessed = ("", 0, 0)
+        rules = self._rules
         for index, start, end in hits:
-            rule = self._rules[index]
+            rule = rules[index]
             # What stands inside a secret needs no second look, unless it can tell its family.
             if known[1] <= start < known[2] or (
                 rule.is_generic and guessed[1] <= start < guessed[2]
@@ -220,8 +221,8 @@ class Guard:
 
     def _unannounced(self, text: str) -> list[Span]:
         """Find what no keyword stands beside."""
-        spans = find_phones(text) if self._personal else []
-        return [*spans, *self._broken.spans(text)] if "\n" in text else spans
+        spans = self._broken.spans(text)
+        return spans + find_phones(text) if self._personal else spans
 
     def _with_foreign(self, hits: list[Hit], text: str) -> list[Hit]:
         """Add the keywords that are not ASCII to ``hits``, in the order of their ends."""
