@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pytest
 
+import fork_server
 from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, shown, traces
 from broken.stories import NAME, OLD_MS
 from effort import PATIENCE_S, seeds
@@ -25,8 +26,6 @@ ROUNDS: Final = 10
 APPENDS: Final = 24
 SIZES: Final = (1, 60, 700, 3_900, 8_100, 9_000, 40_000, 200_000)
 SESSIONS: Final = ("s1", "s2", "s3", "s4")
-
-_spawning = multiprocessing.get_context("spawn")
 
 
 class Household:
@@ -141,8 +140,8 @@ def test_a_ledger_that_was_killed_amid_its_erasures_holds_no_byte_of_them_once_o
 ) -> None:
     path = tmp_path / NAME
     for seed in range(4):
-        heard, told = _spawning.Pipe(duplex=False)
-        process = _spawning.Process(target=erase_without_end, args=(path, seed, told), daemon=True)
+        heard, told = multiprocessing.Pipe(duplex=False)
+        process = fork_server.process(erase_without_end, path, seed, told)
         process.start()
         told.close()
         for _ in range(5 + seed):

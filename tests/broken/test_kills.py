@@ -7,6 +7,7 @@ import time
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+import fork_server
 from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, said, shown
 from effort import PATIENCE_S, SEED, rounds
 from treering.model.codec import decode, encode
@@ -14,7 +15,6 @@ from treering.model.codec import decode, encode
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnProcess
     from pathlib import Path
 
     from treering.ledger.ledger import Ledger
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 WRITERS: Final = 4
 KILLS: Final = rounds(8)
 ERASER_KILLS: Final = rounds(4)
-
-_spawning = multiprocessing.get_context("spawn")
 
 
 def test_writers_that_are_killed_again_and_again_lose_nothing_acknowledged(tmp_path: Path) -> None:
@@ -114,10 +112,8 @@ class _Killable:
         acked: list[str] | None = None,
     ) -> None:
         self.acked: list[str] = acked or []
-        self._heard, told = _spawning.Pipe(duplex=False)
-        self._process: SpawnProcess = _spawning.Process(
-            target=work, args=(path, name, told), daemon=True
-        )
+        self._heard, told = multiprocessing.Pipe(duplex=False)
+        self._process = fork_server.process(work, path, name, told)
         self._process.start()
         told.close()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+import fork_server
 from broken.ledgers import SCOPE, open_ledger, said
 from effort import PATIENCE_S
 from treering.errors import Conflict, DuplicateEvent
@@ -23,13 +24,11 @@ from treering.errors import Conflict, DuplicateEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
     from pathlib import Path
 
     from treering.ledger.ledger import Ledger
 
-# A server that has loaded what they need, and nothing else, makes processes at a tenth of the cost.
-_serving = multiprocessing.get_context("forkserver")
-_serving.set_forkserver_preload(["pytest", "hypothesis", "broken.ledgers", "treering.app"])
 _spawning = multiprocessing.get_context("spawn")
 
 
@@ -40,9 +39,9 @@ class Colleague:
         self, work: Callable[..., None], *arguments: object, is_our_child: bool = False
     ) -> None:
         """Start it; only a child of ours can be waited for by its id."""
-        making = _spawning if is_our_child else _serving
-        self._pipe, theirs = making.Pipe()
-        self._process = making.Process(target=_work, args=(work, theirs, *arguments), daemon=True)
+        self._pipe, theirs = multiprocessing.Pipe()
+        making = _spawned if is_our_child else fork_server.process
+        self._process = making(_work, work, theirs, *arguments)
         self._process.start()
         theirs.close()
 
@@ -93,6 +92,10 @@ def colleagues(
     finally:
         for colleague in started:
             colleague.kill()
+
+
+def _spawned(work: Callable[..., None], *arguments: object) -> BaseProcess:
+    return _spawning.Process(target=work, args=arguments, daemon=True)
 
 
 def _work(work: Callable[..., None], pipe: Connection, *arguments: object) -> None:
