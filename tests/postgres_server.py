@@ -256,35 +256,54 @@ class Replica(Server):
         )
 
 
-# What makes a ledger one of its own, and where its schema is named by the layout itself.
+_SCHEMA: Final = "copied"
+
+# What makes a ledger one of its own.
 _BECOME_ANOTHER: Final = """
-ALTER SCHEMA template RENAME TO {schema};
-UPDATE {schema}.ledger SET value = CASE name
+UPDATE copied.ledger SET value = CASE name
   WHEN 'id' THEN {ledger_id}
   WHEN 'created_ms' THEN {created_ms}
   WHEN 'lock_key' THEN {lock_key}
-END WHERE name IN ('id', 'created_ms', 'lock_key');
+END WHERE name IN ('id', 'created_ms', 'lock_key')
+"""
+
+# Roles belong to the whole server. They are marked as those of one database, and who was put into
+# one for a ledger must not be in it for the next.
+_TAKE_ROLES: Final = """
 DO $$ DECLARE
-  altered regprocedure;
+  mark text := 'treering, schema copied of database ' || oid
+    FROM pg_database WHERE datname = current_database();
 BEGIN
-  FOR altered IN
-    SELECT oid FROM pg_proc WHERE pronamespace = {name}::regnamespace AND proconfig IS NOT NULL
+  EXECUTE format('COMMENT ON ROLE copied_app IS %L', mark);
+  EXECUTE format('COMMENT ON ROLE copied_scoped IS %L', mark);
+END $$
+"""
+_LEAVE_ROLES: Final = """
+DO $$ DECLARE
+  put record;
+BEGIN
+  FOR put IN
+    SELECT roleid::regrole AS role, member::regrole AS member FROM pg_auth_members
+    WHERE starts_with(roleid::regrole::text, 'copied_')
   LOOP
-    EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', altered, {name});
+    EXECUTE format('REVOKE %s FROM %s', put.role, put.member);
   END LOOP;
 END $$
 """
 
 
 class Places:
-    """Fresh ledgers on one server, each a schema of its own in a database of its own.
+    """Fresh ledgers on one server, each in a database of its own.
 
     A ledger is laid out once; the others are copies of its files. That takes a tenth of the time,
     and the catalogues stay as small as they are on a server with one ledger.
     """
 
-    def __init__(self, url: str) -> None:
+    schema: Final = _SCHEMA
+
+    def __init__(self, url: str, *, with_roles: bool = False) -> None:
         self.url: Final = url
+        self._with_roles: Final = with_roles
         self._template: Final = f"template_{secrets.token_hex(6)}"
         self._is_laid_out = False
         self._connection: psycopg.Connection[tuple[object, ...]] | None = None
@@ -292,27 +311,26 @@ class Places:
         self._vacant: Final[list[str]] = []
 
     def fresh(self) -> str:
-        """Return the address of a new and empty ledger of two partitions, without roles."""
-        database, schema = self.copy()
-        return _at(self.url, schema, database)
+        """Return the address of a new and empty ledger of two partitions."""
+        return _at(self.url, _SCHEMA, self.copy())
 
-    def copy(self) -> tuple[str, str]:
-        """Make a new and empty ledger; return the names of its database and its schema."""
+    def copy(self) -> str:
+        """Make a new and empty ledger; return the name of its database."""
         self._lay_out()
-        schema = f"t_{secrets.token_hex(6)}"
-        self._execute("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", schema, self._template)
-        self._copies.append(schema)
-        with psycopg.connect(_at(self.url, database=schema)) as connection:
+        database = f"t_{secrets.token_hex(6)}"
+        self._execute("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", database, self._template)
+        self._copies.append(database)
+        with psycopg.connect(_at(self.url, database=database)) as connection:
             connection.execute(
                 sql.SQL(_BECOME_ANOTHER).format(
-                    schema=sql.Identifier(schema),
-                    name=schema,
                     ledger_id=str(uuid_utils.uuid7()),
                     created_ms=str(time.time_ns() // 1_000_000),
                     lock_key=secrets.token_hex(8),
                 )
             )
-        return schema, schema
+            if self._with_roles:
+                connection.execute(_TAKE_ROLES)
+        return database
 
     def vacant(self) -> str:
         """Return an address where no ledger is yet."""
@@ -325,6 +343,8 @@ class Places:
             self._execute("DROP DATABASE {} WITH (FORCE)", self._copies.pop())
         while self._vacant:
             self._execute("DROP SCHEMA IF EXISTS {} CASCADE", self._vacant.pop())
+        if self._with_roles:
+            self._execute(_LEAVE_ROLES)
 
     def close(self) -> None:
         """Remove everything."""
@@ -341,8 +361,8 @@ class Places:
             self._execute("CREATE DATABASE {}", self._template)
             self._is_laid_out = True
             # Every partition is a table with its indexes; two are enough to have more than one.
-            laid_out = _at(self.url, "template", self._template)
-            administer(laid_out).init(partitions=2, with_roles=False)
+            laid_out = _at(self.url, _SCHEMA, self._template)
+            administer(laid_out).init(partitions=2, with_roles=self._with_roles)
 
     def _execute(self, statement: LiteralString, *names: str) -> None:
         if self._connection is None:

@@ -22,15 +22,12 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def _copies(server: Server) -> Iterator[Places]:
-    with closing(Places(server.url("treering"))) as places:
+    with closing(Places(server.url("treering"), with_roles=True)) as places:
         yield places
 
 
 @pytest.fixture
 def place(server: Server, _copies: Places) -> Iterator[Place]:
     """Return a fresh ledger of two partitions, with its roles."""
-    database, schema = _copies.copy()
-    place = Place(server, database=database, schema=schema)
-    place.administration.init()
-    yield place
+    yield Place(server, database=_copies.copy(), schema=_copies.schema)
     _copies.clear()
