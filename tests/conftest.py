@@ -39,7 +39,7 @@ children.restore_signals()
 subprocess.Popen = children.Child  # type: ignore[misc]
 settings.register_profile(
     "treering",
-    max_examples=rounds(40),
+    max_examples=400 if LONG else 25,  # Those of the short run are the same every time.
     stateful_step_count=50 if LONG else 25,
     deadline=None,
     derandomize=not LONG,

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, LiteralString, Self
 from urllib.parse import quote, urlsplit
@@ -24,7 +24,7 @@ from psycopg import sql
 from effort import PATIENCE_S, quick_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 SUPERUSER: Final = "postgres"
 SETTINGS: Final[Mapping[str, str | int]] = {
@@ -308,6 +308,7 @@ class Places:
         self._is_laid_out = False
         self._connection: psycopg.Connection[tuple[object, ...]] | None = None
         self._copies: Final[list[str]] = []
+        self._told: Final[dict[Callable[[str], None], str]] = {}
         self._vacant: Final[list[str]] = []
 
     def fresh(self) -> str:
@@ -317,20 +318,35 @@ class Places:
     def copy(self) -> str:
         """Make a new and empty ledger; return the name of its database."""
         self._lay_out()
-        database = f"t_{secrets.token_hex(6)}"
-        self._execute("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", database, self._template)
-        self._copies.append(database)
-        with psycopg.connect(_at(self.url, database=database)) as connection:
-            connection.execute(
-                sql.SQL(_BECOME_ANOTHER).format(
-                    ledger_id=str(uuid_utils.uuid7()),
-                    created_ms=str(time.time_ns() // 1_000_000),
-                    lock_key=secrets.token_hex(8),
-                )
-            )
-            if self._with_roles:
-                connection.execute(_TAKE_ROLES)
+        database = self._copy_of(self._template)
+        self._run_in(
+            database,
+            sql.SQL(_BECOME_ANOTHER).format(
+                ledger_id=str(uuid_utils.uuid7()),
+                created_ms=str(time.time_ns() // 1_000_000),
+                lock_key=secrets.token_hex(8),
+            ),
+        )
         return database
+
+    def copy_told(self, tell: Callable[[str], None]) -> str:
+        """Make a copy of the ledger that ``tell`` has filled at an address, which it does once."""
+        if tell not in self._told:
+            told = self.copy()
+            tell(_at(self.url, _SCHEMA, told))
+            self._told[tell] = told
+            self._copies.remove(told)
+        return self._copy_of(self._told[tell])
+
+    @contextmanager
+    def lasting(self) -> Iterator[str]:
+        """Give the name of the database of a new ledger that stays until the block ends."""
+        database = self.copy()
+        self._copies.remove(database)
+        try:
+            yield database
+        finally:
+            self._execute("DROP DATABASE {} WITH (FORCE)", database)
 
     def vacant(self) -> str:
         """Return an address where no ledger is yet."""
@@ -349,6 +365,8 @@ class Places:
     def close(self) -> None:
         """Remove everything."""
         self.clear()
+        while self._told:
+            self._execute("DROP DATABASE {} WITH (FORCE)", self._told.popitem()[1])
         if self._is_laid_out:
             self._execute("DROP DATABASE {}", self._template)
         if self._connection:
@@ -363,6 +381,18 @@ class Places:
             # Every partition is a table with its indexes; two are enough to have more than one.
             laid_out = _at(self.url, _SCHEMA, self._template)
             administer(laid_out).init(partitions=2, with_roles=self._with_roles)
+
+    def _copy_of(self, template: str) -> str:
+        database = f"t_{secrets.token_hex(6)}"
+        self._execute("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", database, template)
+        self._copies.append(database)
+        if self._with_roles:
+            self._run_in(database, sql.SQL(_TAKE_ROLES))
+        return database
+
+    def _run_in(self, database: str, statement: sql.Composable) -> None:
+        with psycopg.connect(_at(self.url, database=database)) as connection:
+            connection.execute(statement)
 
     def _execute(self, statement: LiteralString, *names: str) -> None:
         if self._connection is None:

@@ -27,7 +27,20 @@ def _copies(server: Server) -> Iterator[Places]:
 
 
 @pytest.fixture
-def place(server: Server, _copies: Places) -> Iterator[Place]:
-    """Return a fresh ledger of two partitions, with its roles."""
-    yield Place(server, database=_copies.copy(), schema=_copies.schema)
+def copies(_copies: Places) -> Iterator[Places]:
+    """Give out fresh ledgers of two partitions, with their roles; they are gone after the test."""
+    yield _copies
     _copies.clear()
+
+
+@pytest.fixture
+def place(server: Server, copies: Places) -> Place:
+    """Return a fresh ledger of two partitions, with its roles."""
+    return Place(server, database=copies.copy(), schema=copies.schema)
+
+
+@pytest.fixture(scope="module")
+def lasting_place(server: Server, _copies: Places) -> Iterator[Place]:
+    """Return one ledger for all tests of a module that leave it as it is."""
+    with _copies.lasting() as database:
+        yield Place(server, database=database, schema=_copies.schema)

@@ -19,6 +19,8 @@ from treering.storage.postgres.connections import connect
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from postgres_server import Places
+
 CHANGES: Final = {
     "ALTER TABLE events DISABLE ROW LEVEL SECURITY": "table events was changed",
     "ALTER TABLE events_00 DISABLE ROW LEVEL SECURITY": (
@@ -51,13 +53,15 @@ CHANGES: Final = {
 
 
 @pytest.fixture
-def story(place: Place) -> Place:
+def story(server: Server, copies: Places) -> Place:
     """Return a ledger with its roles, two sessions and two scopes."""
-    place.administration.init(partitions=2)
-    with treering.open(place.url) as ledger:
+    return Place(server, database=copies.copy_told(tell_story), schema=copies.schema)
+
+
+def tell_story(url: str) -> None:
+    with treering.open(url) as ledger:
         for n in range(3):
             ledger.append([said(f"event {n}", scope=scope) for scope in (HERE, ELSEWHERE)])
-    return place
 
 
 def test_the_layout_that_is_shipped_is_that_of_a_fresh_ledger(story: Place) -> None:

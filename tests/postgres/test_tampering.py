@@ -11,9 +11,10 @@ import pytest
 
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
+from postgres_places import Place
 
 if TYPE_CHECKING:
-    from postgres_places import Place
+    from postgres_server import Places, Server
     from treering.model.receipts import Broken, Verification
 
 S1: Final = "scope = 'acme/app' AND session = (SELECT id FROM sessions WHERE name = 's1')"
@@ -22,24 +23,31 @@ ROW: Final = f"{S1} AND seq = {{seq}}"
 
 
 @pytest.fixture
-def story(place: Place) -> Place:
+def story(server: Server, copies: Places) -> Place:
     """Return a ledger: s1 with six events, s2 with one."""
-    with treering.open(place.url) as ledger:
+    return Place(server, database=copies.copy_told(tell_story), schema=copies.schema)
+
+
+def tell_story(url: str) -> None:
+    with treering.open(url) as ledger:
         ledger.append([said(f"event {n}", event_id=f"e{n}", ts_ms=NOON + n) for n in range(1, 7)])
         ledger.append([said("other", session_id="s2", user_id="u1")])
-    return place
 
 
 @pytest.fixture
-def eventful(story: Place) -> Place:
+def eventful(server: Server, copies: Places) -> Place:
     """Return the ledger with runs, blobs, a redacted and an expired event."""
-    with treering.open(story.url) as ledger:
+    return Place(server, database=copies.copy_told(tell_of_events), schema=copies.schema)
+
+
+def tell_of_events(url: str) -> None:
+    tell_story(url)
+    with treering.open(url) as ledger:
         ledger.append(run_of("r1", "a", session_id="s3"))
         ledger.append([said("large", session_id="s3", payload="x" * 9_000)])
         ledger.append([called(event_id="old", ts_ms=NOON)])
         ledger.redact(HERE, event_id="e2")
         ledger.expire(HERE, now_ms=NOON + 45 * DAY)
-    return story
 
 
 def tamper(place: Place, *statements: str) -> None:

@@ -164,12 +164,12 @@ def question(**filters: Any) -> Asked:
     return asked(ToolQuery(scope=Scope(HERE), **filters), HERE, b"key", session)
 
 
-@pytest.fixture
-def plan(place: Place) -> Iterator[Callable[[str, Any], str]]:
+@pytest.fixture(scope="module")
+def plan(lasting_place: Place) -> Iterator[Callable[[str, Any], str]]:
     """Return how the ledger's own connections carry out a statement when there are many calls."""
-    place.sql(FILL, HERE)
-    place.sql("ANALYZE tool_calls")
-    with treering.open(place.url) as ledger:
+    lasting_place.sql(FILL, HERE)
+    lasting_place.sql("ANALYZE tool_calls")
+    with treering.open(lasting_place.url, guard="off") as ledger:
         server: Any = ledger._store._server  # type: ignore[attr-defined]
 
         def explain(statement: str, values: Any) -> str:

@@ -17,7 +17,6 @@ from hypothesis.stateful import (
 
 import treering
 from builders import DAY, NOON
-from effort import rounds
 from treering import NewEvent
 
 if TYPE_CHECKING:
@@ -201,7 +200,8 @@ class Bookkeeping(RuleBasedStateMachine):
 
 
 def test_the_ledger_agrees_with_a_plain_list_in_memory() -> None:
-    run_state_machine_as_test(Bookkeeping, settings=settings(max_examples=rounds(20)))
+    half = settings(max_examples=settings().max_examples // 2)
+    run_state_machine_as_test(Bookkeeping, settings=half)
 
 
 def test_the_ledger_agrees_with_a_plain_list_on_postgres(postgres: Places) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import pty
 import struct
-import subprocess
+import sys
 import termios
 from fcntl import ioctl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+import fork_server
 import treering
 from builders import run_of, said
 from effort import PATIENCE_S
 from surfaces.processes import PROGRAM
+from treering.__main__ import main
 from treering.surfaces.cli.tables import Column, print_table
 
 if TYPE_CHECKING:
@@ -97,18 +99,11 @@ def on_terminal(columns: int, *arguments: str, **variables: str) -> str:
     """Return what the program prints on a terminal of this width."""
     outer, inner = pty.openpty()
     ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    done = subprocess.run(
-        [PROGRAM, *arguments],
-        stdin=inner,
-        stdout=inner,
-        stderr=subprocess.DEVNULL,
-        env={**kept, "TERM": "xterm", **variables},
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    process = fork_server.process(print_to, os.ttyname(inner), arguments, variables)
+    process.start()
+    process.join(PATIENCE_S)
     os.close(inner)
-    assert done.returncode == 0
+    assert process.exitcode == 0
     # What was written stays to be read until there is no more.
     text = b""
     with os.fdopen(outer, "rb", buffering=0) as stream:
@@ -121,6 +116,20 @@ def on_terminal(columns: int, *arguments: str, **variables: str) -> str:
                 break
             text += piece
     return text.decode()
+
+
+def print_to(terminal: str, arguments: tuple[str, ...], variables: dict[str, str]) -> NoReturn:
+    """Be the program on a terminal, and nothing else."""
+    device = os.open(terminal, os.O_RDWR)
+    for standard in (0, 1):
+        os.dup2(device, standard)
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    os.environ.clear()
+    os.environ.update(kept, TERM="xterm", **variables)
+    sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+    sys.argv = [PROGRAM, *arguments]
+    main()
+    sys.exit(0)
 
 
 @pytest.fixture

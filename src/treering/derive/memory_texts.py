@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.derive.claim_attributes import attribute_of
-from treering.derive.claims import read_claim
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -28,12 +25,16 @@ def fact_text(text: str) -> str:
 
     Who has moved to a town has a residence, whether or not that is said.
     """
+    from treering.derive.claims import read_claim  # noqa: PLC0415  (slow to load)
+
     attribute = read_claim(text).attribute
     return text if attribute is None else f"{text} {attribute}"
 
 
 def question_text(words: Sequence[str]) -> str:
     """Return what a question is asked with: its words, and the names of what they ask for."""
+    from treering.derive.claim_attributes import attribute_of  # noqa: PLC0415  (slow to load)
+
     named = [
         name
         for word in words

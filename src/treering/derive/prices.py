@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import cache
-from importlib import metadata
 from typing import Final
 
 PICO: Final = 12
@@ -14,6 +13,8 @@ PICO: Final = 12
 @cache
 def prices_version() -> str:
     """Return which prices there are; empty if there are none."""
+    from importlib import metadata  # noqa: PLC0415  (slow to load, and few ask for prices)
+
     try:
         return metadata.version("genai-prices")
     except metadata.PackageNotFoundError:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Final
 from treering.derive.remembered import hashed
 from treering.errors import NotFound, TreeringError
 from treering.ledger.charters import read_attribution
-from treering.ledger.conversations import read_conversation
 from treering.ledger.outlines import heads
 from treering.ledger.people import main_id, opened_for
 from treering.memory.events import upheld
 from treering.memory.holding import Holdings
 from treering.memory.identity import Identities
-from treering.memory.memory import Memory
 from treering.model.queries import PAGE_ITEMS_MAX, Query
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from treering.ledger.journal import LedgerJournal
     from treering.ledger.ports import EventStore
     from treering.memory.conversations import Conversation
+    from treering.memory.memory import Memory
     from treering.memory.ports import Embedder
     from treering.model.events import Event, Header, NewEvent
     from treering.model.queries import Place
@@ -113,6 +112,8 @@ class LedgerRecorder:
             raise NotFound(
                 f"no session {session_id} in scope {scope}", hint="see treering sessions"
             )
+        from treering.ledger.conversations import read_conversation  # noqa: PLC0415  (slow to load)
+
         return read_conversation(self._store, scope, session_id, charter, after_seq=after_seq)
 
     def read_through(self, scope: Scope, session_id: str) -> int:
@@ -163,6 +164,8 @@ class Remembering:
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of a scope."""
+        from treering.memory.memory import Memory  # noqa: PLC0415  (slow to load)
+
         return Memory(
             self._store,
             self._recorder,
