@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -33,6 +33,15 @@ STALL_SECONDS: Final = rounds(360)
 DATABASES: Final = ("file", "memory", "postgres")
 CHOSEN: Final = {"contract": DATABASES, "promises": ("file", "postgres")}
 """The databases that a folder's tests run on; a file alone for all others, but for the long run."""
+FILE_SPEAKS_FOR_MEMORY: Final = frozenset({
+    *("test_copied_runs", "test_copy", "test_copying", "test_cursors", "test_cut_off_copies"),
+    *("test_derived_proof", "test_filters", "test_fork_copies", "test_forks"),
+    *("test_import_forgeries", "test_known", "test_tool_calls"),
+})  # fmt: skip
+"""Contracts about tables alone, which are the same in a file and in memory.
+
+What is kept beside them differs: indexes of search and memory, keys, leases, what is to be erased.
+"""
 
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", quick_folder())  # Where tmp_path is made.
 children.restore_signals()
@@ -125,6 +134,10 @@ BEFORE: Final = pytest.StashKey[frozenset[int]]()
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the user's own ledger and keys out of every test."""
+    _move_home(tmp_path_factory, monkeypatch)
+
+
+def _move_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     # Not made, for pytest looks through all folders to number the next.
     home = tmp_path_factory.getbasetemp() / "homes" / str(next(_HOMES))
     for variable in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
@@ -166,11 +179,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Choose the databases of a test: the contract holds on all, the engine needs one to show."""
     folder = metafunc.definition.path.parent.name
     chosen = DATABASES if LONG else CHOSEN.get(folder, DATABASES[:1])
+    shared = [database for database in chosen if database != "memory"]
     if "kept_in" in metafunc.fixturenames:
-        metafunc.parametrize("kept_in", chosen)
+        is_spoken_for = not LONG and metafunc.definition.path.stem in FILE_SPEAKS_FOR_MEMORY
+        metafunc.parametrize("kept_in", shared if is_spoken_for else chosen, scope="module")
     if "shared_database" in metafunc.fixturenames:
-        shared = [database for database in chosen if database != "memory"]
         metafunc.parametrize("shared_database", shared)
+
+
+@pytest.fixture(scope="module")
+def unchanged(
+    request: pytest.FixtureRequest, kept_in: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ledger]:
+    """Return one empty ledger for all tests of a module that leave it as it is."""
+    with ExitStack() as undo:
+        _move_home(tmp_path_factory, undo.enter_context(pytest.MonkeyPatch.context()))
+        if kept_in == "postgres":
+            places: Places = request.getfixturevalue("_places")
+            location = places.at(undo.enter_context(places.lasting()))
+        elif kept_in == "memory":
+            location = ":memory:"
+        else:
+            location = str(tmp_path_factory.mktemp("unchanged") / "ledger.db")
+        yield undo.enter_context(treering.open(location))
 
 
 @pytest.fixture

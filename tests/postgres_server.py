@@ -313,7 +313,11 @@ class Places:
 
     def fresh(self) -> str:
         """Return the address of a new and empty ledger of two partitions."""
-        return _at(self.url, _SCHEMA, self.copy())
+        return self.at(self.copy())
+
+    def at(self, database: str) -> str:
+        """Return the address of the ledger in a database that was given out."""
+        return _at(self.url, _SCHEMA, database)
 
     def copy(self) -> str:
         """Make a new and empty ledger; return the name of its database."""
@@ -333,7 +337,7 @@ class Places:
         """Make a copy of the ledger that ``tell`` has filled at an address, which it does once."""
         if tell not in self._told:
             told = self.copy()
-            tell(_at(self.url, _SCHEMA, told))
+            tell(self.at(told))
             self._told[tell] = told
             self._copies.remove(told)
         return self._copy_of(self._told[tell])

@@ -222,7 +222,6 @@ def test_a_large_payload_is_kept_whole_and_once(ledger: Ledger) -> None:
         ({"run_seq": 0}, "run_seq must be > 0"),
         ({"run_seq": True}, "run_seq must be > 0"),
         ({"run_seq": 1.0}, "run_seq must be > 0"),
-        ({"session_id": Shout("s1")}, "session_id is a Shout, not text"),
         ({"source": Shout("user")}, "invalid source"),
         ({"source": "nobody"}, "invalid source: nobody"),
         ({"visibility": "public"}, "invalid visibility: public"),
@@ -235,13 +234,21 @@ def test_a_large_payload_is_kept_whole_and_once(ledger: Ledger) -> None:
     ],
 )
 def test_bad_input_gets_a_clear_error_and_a_hint(
-    ledger: Ledger, fields: dict[str, Any], part: str
+    unchanged: Ledger, fields: dict[str, Any], part: str
 ) -> None:
     """Promise 11: bad input gets a clear error and nothing is lost."""
     with pytest.raises(treering.InvalidInput) as refused:
-        ledger.append([said(**fields)])
+        unchanged.append([said(**fields)])
 
     assert part in str(refused.value)
+    assert refused.value.hint
+    assert unchanged.query(HERE).items == []
+
+
+def test_a_session_id_that_is_not_quite_text_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(treering.InvalidInput, match="session_id is a Shout, not text") as refused:
+        ledger.append([said(session_id=Shout("s1"))])
+
     assert refused.value.hint
     assert ledger.query(HERE).items == []
 

@@ -220,9 +220,9 @@ def test_operators_narrow_what_is_found(ledger: Ledger) -> None:
     ["", "   ", "!!!", "colour:red", "kind:", "kind:nope", "after:someday", "-before:3d",
      "after:2026-01-02 before:2026-01-01", "a " * 40, "a" * 2_000],
 )  # fmt: skip
-def test_a_query_that_says_nothing_is_refused_with_a_hint(ledger: Ledger, query: str) -> None:
+def test_a_query_that_says_nothing_is_refused_with_a_hint(unchanged: Ledger, query: str) -> None:
     with pytest.raises(treering.InvalidInput) as refused:
-        ledger.search(query, scope=HERE)
+        unchanged.search(query, scope=HERE)
 
     assert refused.value.hint
 

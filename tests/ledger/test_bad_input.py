@@ -20,10 +20,10 @@ SCOPE = "acme/app"
 SURROGATE = "\ud800"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def memory() -> Iterator[Ledger]:
-    """Return a ledger with one group session of one turn."""
-    with treering.open(":memory:") as ledger:
+    """Return a ledger with one group session of one turn, for all that is refused."""
+    with treering.open(":memory:", guard="off") as ledger:
         session = ledger.session("s", scope=SCOPE, agent="bot", mode="group")
         with session.turn() as turn:
             turn.user("hello")

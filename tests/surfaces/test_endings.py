@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from surfaces.command_line import CommandLine
     from surfaces.processes import Run
 
 STUCK: Final = """
@@ -64,9 +65,9 @@ def importing(environment: dict[str, str], exported: str, copy: Path) -> subproc
 
 
 def test_an_interrupted_import_says_what_holds_and_can_be_repeated(
-    run: Run, environment: dict[str, str], tmp_path: Path
+    cli: CommandLine, run: Run, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    run(*recorded())
+    cli(*recorded())
     exported = run("episodes", "export", "--scope", "s", "--include-payload").stdout
     process = importing(environment, exported, tmp_path / "copy.db")
 
@@ -86,9 +87,9 @@ def test_an_interrupted_import_says_what_holds_and_can_be_repeated(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["term", "hup"]
 )
 def test_a_stopped_export_leaves_no_part_of_itself(
-    run: Run, environment: dict[str, str], tmp_path: Path, number: int, status: int
+    cli: CommandLine, environment: dict[str, str], tmp_path: Path, number: int, status: int
 ) -> None:
-    run(*recorded("a", "--payload-json", '"private"'))
+    cli(*recorded("a", "--payload-json", '"private"'))
     # Its terminal holds back what it writes, so it waits in the middle of its work.
     terminal, stderr = pty.openpty()
     termios.tcflow(stderr, termios.TCOOFF)
@@ -114,9 +115,9 @@ def test_a_stopped_export_leaves_no_part_of_itself(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["term", "hup"]
 )
 def test_a_stopped_reader_leaves_no_private_copy(
-    run: Run, environment: dict[str, str], tmp_path: Path, number: int, status: int
+    cli: CommandLine, environment: dict[str, str], tmp_path: Path, number: int, status: int
 ) -> None:
-    run(*recorded("a", "--payload-file", "-", "--spill"), stdin=LARGE)
+    cli(*recorded("a", "--payload-file", "-", "--spill"), stdin=LARGE)
     (tmp_path / "ledger.db").chmod(0o400)
     # Nobody reads on after its first words, so it waits with its copy open.
     process = start(environment, "episodes", "export", "--scope", "s", "--include-payload")
@@ -147,9 +148,9 @@ def test_a_lock_that_is_never_let_go_does_not_keep_a_stopped_process() -> None:
 
 
 def test_a_hangup_that_is_ignored_stays_ignored(
-    run: Run, environment: dict[str, str], tmp_path: Path
+    cli: CommandLine, run: Run, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    run(*recorded())
+    cli(*recorded())
     exported = run("episodes", "export", "--scope", "s", "--include-payload").stdout
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # What nohup does; a child inherits it.
     process = importing(environment, exported, tmp_path / "copy.db")
@@ -161,8 +162,10 @@ def test_a_hangup_that_is_ignored_stays_ignored(
     assert (process.returncode, out) == (0, "imported 1 event of 1 session\n")
 
 
-def test_a_reader_that_leaves_early_is_no_commotion(run: Run, environment: dict[str, str]) -> None:
-    run(*recorded("a", "--payload-file", "-", "--spill"), stdin=LARGE)
+def test_a_reader_that_leaves_early_is_no_commotion(
+    cli: CommandLine, environment: dict[str, str]
+) -> None:
+    cli(*recorded("a", "--payload-file", "-", "--spill"), stdin=LARGE)
     query = f"{QUOTED} episodes query --scope s --include-payload --json"
 
     finished = in_shell(environment, f"{query} | head -c 1; echo ${{PIPESTATUS[0]}}")
@@ -178,9 +181,9 @@ def test_a_reader_that_leaves_early_is_no_commotion(run: Run, environment: dict[
     ["episodes query --scope s", "episodes export --scope s", "verify", "--help", "--version"],
 )
 def test_output_that_goes_nowhere_is_an_error(
-    run: Run, environment: dict[str, str], command: str, nowhere: str, reason: str
+    cli: CommandLine, environment: dict[str, str], command: str, nowhere: str, reason: str
 ) -> None:
-    run(*recorded())
+    cli(*recorded())
 
     finished = in_shell(environment, f"{QUOTED} {command} {nowhere}")
 
@@ -192,9 +195,9 @@ def test_output_that_goes_nowhere_is_an_error(
 
 @pytest.mark.parametrize("nowhere", [">/dev/full", ">&-"])
 def test_json_that_goes_nowhere_is_an_error_on_standard_error(
-    run: Run, environment: dict[str, str], nowhere: str
+    cli: CommandLine, environment: dict[str, str], nowhere: str
 ) -> None:
-    run(*recorded())
+    cli(*recorded())
 
     finished = in_shell(environment, f"{QUOTED} episodes query --scope s --json {nowhere}")
 
@@ -226,8 +229,10 @@ def test_when_nothing_can_be_said_the_status_still_tells(
     assert statuses == [1, 2, 2]
 
 
-def test_a_remark_that_goes_nowhere_costs_nothing(run: Run, environment: dict[str, str]) -> None:
-    run(*recorded())
+def test_a_remark_that_goes_nowhere_costs_nothing(
+    cli: CommandLine, environment: dict[str, str]
+) -> None:
+    cli(*recorded())
 
     for nowhere in ("2>/dev/full", "2>&-"):
         finished = in_shell(environment, f"{QUOTED} episodes export --scope s {nowhere}")
