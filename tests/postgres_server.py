@@ -394,7 +394,7 @@ class Places:
             self._run_in(database, sql.SQL(_TAKE_ROLES))
         return database
 
-    def _run_in(self, database: str, statement: sql.Composable) -> None:
+    def _run_in(self, database: str, statement: sql.SQL | sql.Composed) -> None:
         with psycopg.connect(_at(self.url, database=database)) as connection:
             connection.execute(statement)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from copy import copy
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -86,7 +87,7 @@ def open(  # noqa: A001  (the public door is treering.open)
             hint="give a function of messages, a summary and a number of tokens",
         )
     store = _store(path, durability, mode, partial(keys_folder, keys))
-    drafter = Drafter(guard=_guard, mode=guard, clock=now_ms, seals=store.vault.seals)
+    drafter = Drafter(guard=new_guard, mode=guard, clock=now_ms, seals=store.vault.seals)
     ledger = Ledger(
         store,
         drafter=drafter,
@@ -235,10 +236,17 @@ def _embedder(chosen: Embedder | str | None) -> Embedder | None:
     return embedder_named(chosen or os.environ.get(EMBEDDER_VARIABLE))
 
 
-def _guard() -> Guard:
+def new_guard(*, personal: bool = False) -> Guard:
+    """Return a guard that masks with the user's own key, which it asks for at the first mask."""
+    return copy(_built_guard(personal=personal))
+
+
+@lru_cache(maxsize=2)
+def _built_guard(*, personal: bool) -> Guard:
+    """Build what all guards of a process share, for that takes longer than ten appends."""
     from treering.capture.secrets import Guard  # noqa: PLC0415  (only when something is recorded)
 
-    return Guard(key=mask_key)
+    return Guard(key=mask_key, personal=personal)
 
 
 def now_ms() -> int:

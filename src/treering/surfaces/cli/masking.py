@@ -36,7 +36,6 @@ class Mask:
 
 
 def _guard() -> Guard:
-    from treering.capture.secrets import Guard  # noqa: PLC0415  (only for private content)
-    from treering.config import mask_key  # noqa: PLC0415
+    from treering.app import new_guard  # noqa: PLC0415  (only for private content)
 
-    return Guard(key=mask_key)
+    return new_guard()

@@ -150,7 +150,6 @@ def _made(ledger: Ledger, started: Header, *, private: bool) -> tuple[RunTrace, 
     files = MemoryFiles()
     if not private:
         return write_safe_trace(ledger, started, files), files
-    from treering.capture.secrets import Guard  # noqa: PLC0415  (only for private content)
-    from treering.config import mask_key  # noqa: PLC0415
+    from treering.app import new_guard  # noqa: PLC0415  (only for private content)
 
-    return write_private_trace(ledger, started, files, Guard(key=mask_key)), files
+    return write_private_trace(ledger, started, files, new_guard()), files

@@ -173,10 +173,9 @@ class _Following:
 
         if not is_waiting(self._spool):
             return
-        from treering.capture.secrets import Guard  # noqa: PLC0415
-        from treering.config import mask_key  # noqa: PLC0415
+        from treering.app import new_guard  # noqa: PLC0415
 
-        receipt = drain(self._spool, take=take, note=self._note, guard=Guard(key=mask_key))
+        receipt = drain(self._spool, take=take, note=self._note, guard=new_guard())
         self.summary.decisions += receipt.decisions
         self.summary.unread += receipt.unread
         if receipt.unread and not invocation().as_json:

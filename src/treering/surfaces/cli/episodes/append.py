@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from treering.config import mask_key
 from treering.errors import DuplicateEvent, InvalidInput, SensitiveContent, TooLarge
 from treering.model.codec import (
     PAYLOAD_BYTES_MAX,
@@ -149,9 +148,9 @@ def _check_size(name: str, value: Json, cap: int, hint: str) -> int:
 
 
 def _refuse_sensitive(event: NewEvent) -> None:
-    from treering.capture.secrets import Guard  # noqa: PLC0415  (not for --help)
+    from treering.app import new_guard  # noqa: PLC0415  (not for --help)
 
-    guard = Guard(key=mask_key, personal=True)
+    guard = new_guard(personal=True)
     in_summary = next((finding.rule for finding in guard.find_text(event.summary)), None)
     for field, rule in (
         ("summary", in_summary),

@@ -149,13 +149,13 @@ def _extraction(
     *,
     allows_markers: bool,
 ) -> Extraction:
+    from treering.app import new_guard  # noqa: PLC0415
     from treering.capture.episodes.extraction import Extraction  # noqa: PLC0415  (not for --help)
     from treering.capture.quarantine import quarantine_of  # noqa: PLC0415
-    from treering.capture.secrets import Guard  # noqa: PLC0415
     from treering.config import mask_key  # noqa: PLC0415
     from treering.model.scopes import parse_scope  # noqa: PLC0415
 
-    guard = Guard(key=mask_key, personal=True)
+    guard = new_guard(personal=True)
     return Extraction(
         root,
         spool,

@@ -173,13 +173,12 @@ def _ingest(
     *,
     allows_markers: bool,
 ) -> Ingest:
+    from treering.app import new_guard  # noqa: PLC0415
     from treering.capture.episodes.ingest import Ingest  # noqa: PLC0415  (not for --help)
     from treering.capture.quarantine import quarantine_of  # noqa: PLC0415
-    from treering.capture.secrets import Guard  # noqa: PLC0415
-    from treering.config import mask_key  # noqa: PLC0415
     from treering.model.scopes import parse_scope  # noqa: PLC0415
 
-    guard = Guard(key=mask_key, personal=True)
+    guard = new_guard(personal=True)
     return Ingest(
         ledger,
         spool,

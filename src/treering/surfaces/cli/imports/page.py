@@ -26,13 +26,12 @@ def keep_faults(receipt: IntakeReceipt) -> None:
     """Set aside which lines could not be recorded, for ``treering doctor`` to show."""
     if receipt.dry_run:
         return
+    from treering.app import new_guard  # noqa: PLC0415
     from treering.capture.quarantine import note_faults  # noqa: PLC0415  (not for --help)
-    from treering.capture.secrets import Guard  # noqa: PLC0415
-    from treering.config import mask_key  # noqa: PLC0415
 
     # The receipt stands, whatever becomes of the note.
     with contextlib.suppress(OSError):
-        note_faults(receipt.sources, Guard(key=mask_key))
+        note_faults(receipt.sources, new_guard())
 
 
 def warn(receipt: IntakeReceipt) -> None:
