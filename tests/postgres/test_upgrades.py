@@ -122,16 +122,27 @@ def old(request: pytest.FixtureRequest, server: Server) -> Place:
     return place
 
 
-@pytest.mark.parametrize("upgrade", UPGRADES.values(), ids=UPGRADES)
-@pytest.mark.parametrize("sort", ["application", "held"])
+@pytest.mark.parametrize(
+    ("old", "way", "sort"),
+    [
+        ("superuser", "by opening", "application"),
+        ("superuser", "by db init", "held"),
+        ("superuser", "by an init that makes no roles", "application"),
+        ("owner", "by opening", "held"),
+        ("owner", "by db init", "application"),
+        ("owner", "by an init that makes no roles", "held"),
+    ],
+    indirect=["old"],
+)
 def test_a_role_that_was_granted_before_does_all_of_it_after_the_upgrade(
-    old: Place, upgrade: Callable[[Place], Any], sort: str
+    old: Place, way: str, sort: str
 ) -> None:
+    """Every pair of who owns it, how it is upgraded and what the role may do is among these."""
     role = old.role(None if sort == "application" else HERE)
     with pytest.raises(NotPermitted):
         treering.open(old.url_of(role))
 
-    upgrade(old)
+    UPGRADES[way](old)
 
     with treering.open(old.url_of(role)) as ledger:
         first = heard_in_a_turn(ledger, "one")
