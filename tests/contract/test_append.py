@@ -322,3 +322,13 @@ def test_a_guard_can_look_further_or_nowhere(guard: Any) -> None:
         ledger.append([said("x", event_id="e1", payload={"t": token})])
         stored = ledger.event(HERE, "e1").payload["t"]
         assert (stored == token) is (guard == "off")
+
+
+@pytest.mark.parametrize("field", ["session_id", "agent_id", "run_id", "turn_id"])
+def test_a_name_of_another_class_is_refused_although_the_same_in_plain_text_is_known(
+    ledger: Ledger, field: str
+) -> None:
+    ledger.append([said("plain", **{field: "one"})])
+
+    with pytest.raises(treering.InvalidInput, match=f"{field} is a Shout"):
+        ledger.append([said("not plain", **{field: Shout("one")})])

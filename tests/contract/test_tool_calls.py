@@ -310,7 +310,7 @@ def test_several_who_catch_up_at_once_double_and_lose_nothing(
     places: Callable[..., Ledger],
 ) -> None:
     writer = places()
-    for number in range(60):
+    for number in range(25):
         batch = [call(f"c{number % 50}-{n}", session_id=f"s{n % 3}") for n in range(100)]
         writer.append(
             [*batch, *[result(e.refs["call_id"], session_id=e.session_id) for e in batch]]

@@ -159,13 +159,14 @@ class Drafter:
         names = self._names
         session_id, agent_id = event.session_id, event.agent_id
         run_id, turn_id = event.run_id, event.turn_id
-        if session_id not in names:
+        # A text of another class may equal a known name, and cannot be stored.
+        if session_id not in names or type(session_id) is not str:
             names.add(check_name(session_id, "session_id"))
-        if agent_id not in names:
+        if agent_id not in names or type(agent_id) is not str:
             names.add(check_name(agent_id, "agent_id"))
-        if run_id is not None and run_id not in names:
+        if run_id is not None and (run_id not in names or type(run_id) is not str):
             names.add(check_name(run_id, "run_id"))
-        if turn_id is not None and turn_id not in names:
+        if turn_id is not None and (turn_id not in names or type(turn_id) is not str):
             names.add(check_name(turn_id, "turn_id"))
         if len(names) > NAMES_MAX:
             names.clear()

@@ -57,7 +57,7 @@ class Carrier:
         self._pid = os.getpid()
         self._lock = Lock()
         self._turns: dict[str, Lock] = {}
-        self._order = [Lock() for _ in range(STRIPES)]
+        self._order = [Lock() for _ in range(STRIPES)] if self._outlets else []
         """Held by session while events are recorded and put into queues, so that both agree."""
 
     # Carrying.
@@ -166,6 +166,7 @@ class Carrier:
                 for scope in {name for _, name in self._followed}:
                     self.follow(scope)
                 return
+            self._order = self._order or [Lock() for _ in range(STRIPES)]
             self._outlets = (*self._outlets, Outlet(sink, self.session_key))
             if len(self._outlets) == 1:
                 self._watch_over()
