@@ -6,12 +6,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 READY := $(VENV)/.ready
 BENCH := .venv-bench
 LLM := .venv-llm
+DOCS := .venv-docs
 
 # Tests start a thousand Python processes: none should have to compile what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test suite check test-long test-llm format bench clean
+.PHONY: help setup demo test suite check test-long test-llm format reference pictures docs map bench clean
 
 # Run a command and say how long it took: $(call timed,name,command)
 timed = @begun=$$(date +%s); $(2); status=$$?; echo "$(1): $$(( $$(date +%s) - begun )) seconds"; exit $$status
@@ -64,6 +65,25 @@ $(LLM)/.ready: pyproject.toml tests/llm/constraints.txt
 format: $(READY)  ## Format and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
+reference: $(READY)  ## Write the generated parts of the docs from help texts and docstrings
+	@$(BIN)/python scripts/make_reference.py
+
+pictures: $(READY)  ## Take the pictures of the README again; needs Chromium
+	@$(BIN)/python scripts/make_pictures.py
+
+docs: $(DOCS)/.ready  ## Build the site of the docs in site/ and check its links
+	@$(DOCS)/bin/python scripts/build_site.py
+
+# The generator brings packages of its own, so it lives apart.
+$(DOCS)/.ready: pyproject.toml docs/constraints.txt
+	@echo "Setting up $(DOCS) ..."
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip --disable-pip-version-check --quiet install --constraint docs/constraints.txt --editable '.[docs]'
+	@touch $@
+
+map:  ## Print every module with what it is for
+	@$(PYTHON) scripts/print_map.py
+
 bench: $(BENCH)/.ready  ## Measure against the bare limit and peers; writes benchmarks/RESULTS.md
 	@$(BENCH)/bin/python benchmarks/run.py
 
@@ -75,4 +95,4 @@ $(BENCH)/.ready: pyproject.toml benchmarks/constraints.txt
 	@touch $@
 
 clean:  ## Remove the virtual environment and caches
-	@rm -rf $(VENV) $(BENCH) $(LLM) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output
+	@rm -rf $(VENV) $(BENCH) $(LLM) $(DOCS) site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output

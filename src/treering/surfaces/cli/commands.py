@@ -41,7 +41,7 @@ class _Shown(click.Command):
 
     def __init__(self, *arguments: Any, examples: str, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self._examples = inspect.cleandoc(examples).splitlines()
+        self.examples = inspect.cleandoc(examples).splitlines()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words of this command; whatever is wrong with them is reported as its own."""
@@ -59,7 +59,7 @@ class _Shown(click.Command):
             formatter.write_text(opening)
         with formatter.section("Examples"):
             indent = " " * formatter.current_indent
-            formatter.write("".join(f"{indent}{line}\n" for line in self._examples))
+            formatter.write("".join(f"{indent}{line}\n" for line in self.examples))
         if rest:
             with formatter.indentation():
                 formatter.write_paragraph()
