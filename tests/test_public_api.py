@@ -27,7 +27,7 @@ SUBJECTS: Final = {
     "memory": Memory,
 }
 """What the docs call a value of each class."""
-NOT_FOR_CALLERS: Final = {Disabled, SealedMeanwhile}
+NOT_FOR_CALLERS: Final[set[type[TreeringError]]] = {Disabled, SealedMeanwhile}
 """Errors that are caught inside: by the command line, and by an append that drafts again."""
 
 

@@ -66,9 +66,9 @@ def open(  # noqa: A001  (the public door is treering.open)
     the table that comes with the package, is used where neither it nor ``TREERING_EMBEDDER`` names
     another (``"minilm"``, ``"endpoint:<model>@<url>"``, ``"off"``, or an object of yours).
 
-    ``summariser`` writes the summaries of compactions and the episodes of sessions that are closed,
-    swept or pruned, wherever nobody names another: a function of messages, the summary before them
-    and a number of tokens. Where it fails, they are told without a model.
+    ``summariser`` writes the summaries of compactions and the episodes of sessions that are
+    closed, swept or pruned, wherever nobody names another: a function of messages, the summary
+    before them and a number of tokens. If it fails, Treering writes them without a model.
 
     Runs of processes that are gone are closed; ``sinks`` and ``synthetic``, as of
     ``Ledger.spine``, have their say in that if they are given here.

@@ -114,10 +114,10 @@ class Memory:
     ) -> Learned:
         """Have a fact go through the gate, and remember it if it passes.
 
-        What is known already is told anew and gathers its evidence; what it contradicts is
-        superseded; a fragment, a passing state or an instruction from outside is not believed, and
-        the reason is given. ``evidence`` are ids of events of the scope. ``session`` is the one it
-        was learnt in, if not that of its evidence: a group keeps its facts to itself. Times are
+        A known fact is stated again and gathers evidence; what it contradicts is superseded; a
+        fragment, a passing state or an instruction from outside is not believed, and the reason
+        is given. ``evidence`` are ids of events of the scope. ``session`` is the one it was
+        learnt in, if not that of its evidence: a group keeps its facts to itself. Times are
         milliseconds since 1970. ``origin`` is who said it: user, agent, tool or host.
         """
         fact = NewFact(
@@ -154,9 +154,9 @@ class Memory:
 
         In one session, or in every one of the scope but those of subagents. Rules find them, and
         need no model; ``model`` may, within ``budget_tokens`` for the scope in a calendar month
-        (UTC): where they do not suffice it stops, and goes on the next time. Where the model fails,
-        rules stand in. ``again`` reads all from the beginning; what is known, rejected or erased
-        stays so. ``progress`` hears of how many messages were read. Raises NotFound.
+        (UTC): when they are used up it stops, and continues the next time. If the model fails,
+        rules take over. ``again`` reads all from the beginning; what is known, rejected or
+        erased stays so. ``progress`` hears of how many messages were read. Raises NotFound.
         """
         reading = None
         if model is not None:

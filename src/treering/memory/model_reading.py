@@ -38,7 +38,7 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     """What a model found in a conversation, and what that used."""
 
     candidates: tuple[Candidate, ...] = ()
-    """Each with the ids of the messages that say so; who said it is told from those."""
+    """Each with the ids of its messages, which also say who said it."""
     input_tokens: Count
     output_tokens: Count
 

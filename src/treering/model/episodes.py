@@ -38,7 +38,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     started_ms: int
     """When the session began."""
     from_ms: int
-    """When the stretch began that is told."""
+    """When the part of the session that it covers began."""
     ended_ms: int
     summary: str
     topics: tuple[str, ...] = ()

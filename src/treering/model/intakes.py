@@ -41,9 +41,9 @@ class SourceReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """How much of it was read."""
     lines: int = 0
     imported: int = 0
-    """Lines that told something new."""
+    """Lines that held something new."""
     duplicates: int = 0
-    """Lines that told what is known already."""
+    """Lines that held nothing new."""
     skipped: dict[str, int] = {}
     """Lines that tell nothing of their own, by the reason why."""
     errors: int = 0
@@ -52,7 +52,7 @@ class SourceReceipt(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 0
     """Events that were recorded."""
     sessions: list[str] = []
-    """The sessions that they are of, or that were told of again."""
+    """The sessions in the file."""
     faults: list[Fault] = []
 
 
@@ -73,7 +73,7 @@ class IntakeReceipt(msgspec.Struct, frozen=True, kw_only=True):
     mended: dict[str, int]
     events: int
     sessions: int
-    """Sessions that the files tell of, subagents' not among them."""
+    """Sessions in the files, without those of subagents."""
     sessions_new: int
     subagents: int
     by_scope: dict[str, int]
@@ -81,12 +81,12 @@ class IntakeReceipt(msgspec.Struct, frozen=True, kw_only=True):
     by_format: dict[str, int]
     """Files by what they hold."""
     faults: list[Fault]
-    """The first so many things that could not be taken in."""
+    """The first things that could not be imported."""
     sources: list[SourceReceipt]
-    """File by file, those that told something or were refused."""
+    """File by file, those that held something or were refused."""
     others: dict[str, int] = {}
     """Files in the folders that were not looked into, being no logs by their names: by ending."""
     others_named: list[str] = []
-    """The first so many of them."""
+    """The first of them."""
     unreadable: list[str] = []
     """Files and folders of which nothing could be read: damaged, or not allowed."""

@@ -39,7 +39,7 @@ class NewFact(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
     """The person that it is about; None for what holds in the whole scope."""
     category: Category | None = None
-    """None has it told from the text."""
+    """None derives it from the text."""
     importance: int = IMPORTANCE_DEFAULT
     """From 1 to 10."""
     confidence: float = CONFIDENCE_DEFAULT
@@ -74,7 +74,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     """Why it was refused, quarantined, archived or forgotten."""
     confirmed: bool
-    """Accepted by somebody, or told by several events."""
+    """Accepted by somebody, or supported by several events."""
     source_session: str | None
     group: bool
     """Whether it belongs to a group, and stays there."""
@@ -124,7 +124,7 @@ class FactChange(msgspec.Struct, frozen=True, kw_only=True):
     ts_ms: int
     recorded_ms: int
     text: str | None
-    """What it said from then on, if that was told."""
+    """What it said from then on, if that changed."""
     state: FactState
     reason: str | None
     evidence: tuple[str, ...]

@@ -43,7 +43,7 @@ class RedactReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Blobs kept because other events of the scope hold the same content."""
     physical: Physical
     retellings_redacted: int = 0
-    """Summaries and episodes that told what was redacted, and went with it."""
+    """Summaries and episodes that repeated what was redacted; they were erased with it."""
     memories_redacted: int = 0
     """Tellings of facts that were learnt from it, and went with it."""
 
@@ -81,7 +81,7 @@ class ForgetReceipt(msgspec.Struct, frozen=True, kw_only=True):
     names_erased: int
     """What sessions and users were called."""
     retellings_erased: int
-    """Summaries and episodes of others' sessions that told of them."""
+    """Summaries and episodes of others' sessions that repeated it."""
     facts_erased: int
     episodes_erased: int
     handles_erased: int
@@ -196,10 +196,10 @@ class AnchorReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RebuildReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``rebuild`` made anew."""
+    """What ``rebuild`` rebuilt."""
 
     events: int
-    """Events that stand in the orders of time."""
+    """Events in time order."""
     runs: int
     tool_calls: int
     documents: int = 0
@@ -207,7 +207,7 @@ class RebuildReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VectorsReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``rebuild_vectors`` made anew."""
+    """What ``rebuild_vectors`` rebuilt."""
 
     scopes: int
     documents: int
@@ -289,7 +289,7 @@ class InitReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScrubReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tables were written anew to drive out erased bytes, and which wait."""
+    """Which tables were rewritten to remove erased bytes, and which wait."""
 
     done: list[str]
     pending: list[str]

@@ -32,7 +32,7 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     snippet: str
     """What it says around the first match, on one line, secrets masked."""
     spans: list[tuple[int, int]]
-    """Where matches stand in the snippet: from, up to."""
+    """Where matches are in the snippet: from, up to."""
     why: dict[str, float]
     """What the score is made of: words, nearness, kind, recency; or words, vector, neighbours,
     passage, session, recency."""

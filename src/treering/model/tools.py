@@ -51,7 +51,7 @@ class SyntheticPolicy(msgspec.Struct, frozen=True, kw_only=True):
             canonical(text, f"the text for {reason}")
 
     def text(self, tool: str, reason: Reason) -> str:
-        """Return the text that stands in for the result of ``tool``."""
+        """Return the text that replaces the result of ``tool``."""
         told = self.texts.get(reason) or _TEXTS[reason]
         return told.replace("{tool}", tool).replace("{reason}", reason)
 

@@ -109,7 +109,7 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gate says of a tool call or a message before it goes on."""
+    """The decision of a gate about a tool call or a message."""
 
     content: Any = None
     """What to use instead of what was given; None leaves it as it is."""

@@ -93,13 +93,13 @@ class Run:
 
     @property
     def system_prompt(self) -> str | None:
-        """Return what gates want the agent to be told, if anything."""
+        """Return the system prompt that gates add, if any."""
         added = self._course.preparation
         return None if added is None else added.system_prompt
 
     @property
     def prepend_context(self) -> str | None:
-        """Return what gates want to stand before the user's words, if anything."""
+        """Return what gates put before the user's words, if anything."""
         added = self._course.preparation
         return None if added is None else added.prepend_context
 
@@ -304,7 +304,7 @@ class Run:
     ) -> Header | None:
         """Record an event of any kind, in any spelling; None for what is carried and not kept.
 
-        What may be told of ``payload`` is found by its kind and kept in refs. Events of tools go
+        The kind decides which parts of ``payload`` are safe; refs keep those. Events of tools go
         through the tool ledger; a run's own start and end are its own.
         """
         known = parse_kind(kind).name

@@ -70,8 +70,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     metavar="NAME",
     help="openai-chat (the default), openai-responses, anthropic, gemini or plain.",
 )
-@click.option("--reserve", type=int, metavar="N", help="Keep so many tokens of it for the answer.")
-@click.option("--explain", is_flag=True, help="Say what was mended and cut, and why.")
+@click.option("--reserve", type=int, metavar="N", help="Reserve N tokens of it for the answer.")
+@click.option("--explain", is_flag=True, help="Say what was repaired and cut, and why.")
 @click.option("--full", is_flag=True, help="Print long texts whole.")
 @click.option("--private", is_flag=True, help="Show secrets as they are, and do not mask them.")
 @click.option(

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 def copy(*, source: str, target: str, scope: str | None, is_global: bool) -> None:
     """Bring to TARGET what it lacks of SOURCE, with the chain that proves it.
 
-    Each is a file or the URL of a PostgreSQL database; a TARGET that is not there is made. Without
-    a scope all scopes are copied. What is there already is not doubled, so a copy that was stopped
-    goes on where it ended, and one that is repeated brings what is new, erasures too.
+    Each is a file or the URL of a PostgreSQL database; a TARGET that does not exist is created.
+    Without a scope it copies all scopes. It copies nothing twice: a copy that was stopped
+    continues where it ended, and a repeated one brings what is new, erasures included.
 
     Payloads of an encrypted scope are sealed again under the key that the scope has in TARGET;
     without one there, the copy is refused.

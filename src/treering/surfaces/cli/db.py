@@ -69,7 +69,7 @@ def db(context: click.Context) -> None:
     "--partitions",
     type=int,
     metavar="N",
-    help="Spread the events over so many tables; fixed once laid out. Default: 16.",
+    help="Spread the events over N tables; fixed once created. Default: 16.",
 )
 @json_option
 @db_option
@@ -191,7 +191,7 @@ def revoke(*, role: str, scope: str | None) -> None:
 @json_option
 @db_option
 def scrub() -> None:
-    """Write the tables anew whose files still hold bytes of erased events.
+    """Rewrite the tables whose files still hold bytes of erased events.
 
     Each is locked while that lasts. The exit status is 1 if some have to wait: for a transaction
     that began before the erasure, or for a lock; or if this role may not: run it as the owner.

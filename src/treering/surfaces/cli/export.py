@@ -91,9 +91,9 @@ def export(
 
     markdown and html are for people, openai is a list of messages as chat completions take it,
     claude-code a log as Claude Code writes it, apeira and clawser are logs as these write them,
-    apeira-state is what Apeira stores of a session; jsonl is an exact copy that treering episodes
-    import takes in. In all but jsonl, secrets are masked. When the export goes to standard output,
-    the receipt goes to standard error.
+    apeira-state is what Apeira stores of a session; jsonl is an exact copy for treering episodes
+    import. In all but jsonl, secrets are masked. When the export goes to standard output, the
+    receipt goes to standard error.
     """
     from treering.surfaces.cli.export_formats import write_session  # noqa: PLC0415  (not for --help)
     from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415

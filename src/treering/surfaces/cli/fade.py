@@ -48,8 +48,8 @@ NAMED_MAX: Final = 20
 def fade(*, scope: str | None, is_global: bool, dry_run: bool, now_ts_ms: str | None) -> None:
     """Archive the facts that nobody used for long; to be run now and then.
 
-    What matters more, and what was used more often, fades later. An archived fact is not lost: it
-    comes back when it is asked for in so many words, or accepted.
+    What matters more, and what was used more often, fades later. An archived fact is not lost:
+    it comes back when a question uses its words, or when it is accepted.
     """
     name = find_scope(scope, is_global=is_global)
     receipt: FadeReceipt | None = None

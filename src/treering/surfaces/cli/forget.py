@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 def forget(*, user: str, scope: str | None, is_global: bool, dry_run: bool, yes: bool) -> None:
     """Erase all that a scope holds of one person: sessions, their part in others', and names.
 
-    What was learnt from it goes, too. Numbers and digests stay, so that verify still proves the
-    rest. Exports, backups, logs that agents keep themselves, lines that could not be recorded
-    (treering doctor names their files) and what was handed on to others are out of reach.
+    Facts learned from it are erased, too. Numbers and digests stay, so that verify still proves
+    the rest. Exports, backups, logs that agents keep themselves, lines that could not be
+    recorded (treering doctor names their files) and copies given to others are out of reach.
     """
     person = require(user, "user")
     name = find_scope(scope, is_global=is_global)

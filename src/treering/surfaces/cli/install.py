@@ -34,7 +34,7 @@ _dry_run = click.option(
 @click.command(
     "install",
     cls=Command,
-    short_help="Let another agent tell when there is something to take in.",
+    short_help="Install hooks so that an agent notifies Treering.",
     examples="""
     treering install claude-code --dry-run
     treering install claude-code
@@ -53,7 +53,7 @@ _dry_run = click.option(
 def install(*, agent: str, decisions: bool, dry_run: bool) -> None:
     """Put hooks into the settings of claude-code, codex, gemini or openclaw.
 
-    At the end of each turn they tell treering watch which transcript has grown. They read no
+    At the end of each turn they notify treering watch which transcript has grown. They read no
     conversation, add nothing to it, take a few hundredths of a second and never stop the agent.
 
     Everything else in the settings stays as it is, to the byte, and a backup is kept beside them.
@@ -73,7 +73,7 @@ def install(*, agent: str, decisions: bool, dry_run: bool) -> None:
 @click.command(
     "uninstall",
     cls=Command,
-    short_help="Take the hooks out of another agent again.",
+    short_help="Remove those hooks.",
     examples="""
     treering uninstall claude-code --dry-run
     treering uninstall claude-code

@@ -13,7 +13,7 @@ from treering.surfaces.cli.output import counted
 @click.command(
     "rebuild",
     cls=Command,
-    short_help="Make what is derived from the events anew.",
+    short_help="Rebuild all derived data.",
     examples="""
     treering rebuild
     treering rebuild --vectors
@@ -28,12 +28,12 @@ from treering.surfaces.cli.output import counted
 @json_option
 @db_option
 def rebuild(*, vectors: bool) -> None:
-    """Throw away all that is derived from the events, and make it anew.
+    """Delete all data derived from the events, and rebuild it.
 
-    The events themselves are not touched. Use it when verify says that the orders of time, the
-    states of runs or the tool calls are not what the events say; facts, episodes and what they are
-    found by are made anew, too. With --vectors only those are made anew by which memories and
-    events are found by meaning: after another embedder was chosen.
+    It does not touch the events. Use it when verify says that time order, run states or tool
+    calls do not match the events; it also rebuilds facts, episodes and their index. With
+    --vectors it rebuilds only the vectors for search by meaning: use it after you chose another
+    embedder.
     """
     if vectors:
         _rebuild_vectors()

@@ -60,16 +60,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     metavar="N",
     help=f"Facts at most, 1 to {RECALL_MAX}. Default: {RECALL_DEFAULT}.",
 )
-@click.option(
-    "--as-of", metavar="TIME", help="As the ledger believed then: 3d, a date, or milliseconds."
-)
+@click.option("--as-of", metavar="TIME", help="State of knowledge at this time: 3d, a date, or ms.")
 @click.option("--record", is_flag=True, help="Count it as used. Otherwise looking changes nothing.")
 @click.option("--block", is_flag=True, help="Print the block for a prompt, and nothing else.")
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=1),
     metavar="N",
-    help="With --block: as much as fits into so many tokens.",
+    help="With --block: as much as fits into N tokens.",
 )
 @keys_option
 @json_option

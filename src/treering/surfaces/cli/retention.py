@@ -74,7 +74,7 @@ def list_(*, scope: str | None, is_global: bool) -> None:
 @click.command(
     "set",
     cls=Command,
-    short_help="Keep a kind for so many days.",
+    short_help="Set how many days a kind is kept.",
     examples="""
     treering retention set tool.result=7 --scope acme/app
     treering retention set conversation.user=forever ops.alert=365 --scope acme/app
@@ -87,7 +87,7 @@ def list_(*, scope: str | None, is_global: bool) -> None:
 @json_option
 @db_option
 def set_(*, entries: Sequence[str], scope: str | None, is_global: bool) -> None:
-    """Keep each TYPE for so many DAYS, or forever; other types stay as they are."""
+    """Keep each TYPE for DAYS days, or forever; other types stay as they are."""
     name = resolve_scope(scope, is_global=is_global)
     chosen = dict(policy_entry(entry) for entry in entries)
     with open_to_write() as ledger:

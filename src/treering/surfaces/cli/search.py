@@ -116,13 +116,13 @@ def search(
 ) -> None:
     """Find events of a scope by their words; the session that fits best comes first.
 
-    All of the WORDS have to be there, in any order, whatever their case or accents. "Two words" in
-    quotes stand side by side, deploy* begins so, -draft must not be there. kind: agent: session:
-    tool: file: before: and after: narrow it down, as in after:7d or before:2026-03-05; of a
-    session's id the beginning will do. Put a query with quotes in it between single quotes.
+    All WORDS must occur, in any order; case and accents do not matter. "two words": phrase.
+    deploy*: prefix. -draft: exclude. kind: agent: session: tool: file: before: and after:
+    filter, as in after:7d or before:2026-03-05; the beginning of a session's id is enough. Put a
+    query with quotes in it between single quotes.
 
-    With --mode hybrid or semantic, ask as you would ask a person: not every word has to be there,
-    and what stands beside an event in its session counts, too.
+    With --mode hybrid or semantic, ask as you would ask a person: not every word has to occur,
+    and neighbouring events of the session count, too.
     """
     query = _query(words)
     name = find_scope(scope, is_global=is_global)

@@ -51,7 +51,7 @@ LINES_AT_ONCE: Final = 100
     "--last",
     type=click.IntRange(1, PAGE_ITEMS_MAX),
     metavar="N",
-    help=f"Only the last so many turns, up to {PAGE_ITEMS_MAX}.",
+    help=f"Only the last N turns, up to {PAGE_ITEMS_MAX}.",
 )
 @click.option("--no-pager", is_flag=True, help="Print it at once, on a terminal too.")
 @keys_option
@@ -70,9 +70,10 @@ def show_transcript(
 ) -> None:
     """Show what happened in SESSION, in order: what was said, what tools did, and every mark.
 
-    Texts are told by their beginnings. --payload gives all of what was said and what tools took
-    and gave, with secrets masked. Failed runs, undone turns and made-up results are marked.
-    SESSION may be the beginning of an id; treering sessions show tells what is in force in it.
+    It shows the beginning of each text. --payload shows whole messages, and the input and output
+    of tools, with secrets masked. Failed runs, undone turns and made-up results are marked.
+    SESSION may be the beginning of an id; treering sessions show lists its goals, schedules and
+    usage.
     """
     from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415  (not for --help)
     from treering.surfaces.cli.show_lines import Showing, lines_of  # noqa: PLC0415

@@ -48,7 +48,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(
     "stats",
     cls=Command,
-    short_help="Show what went on lately, and what changed.",
+    short_help="Show recent activity, and what changed.",
     examples="""
     treering stats --scope acme/app
     treering stats --scope acme/app --days 30 --json
@@ -61,7 +61,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     "--days",
     type=click.IntRange(1, DAYS_MAX),
     metavar="N",
-    help=f"The last so many days. Default: {DAYS}.",
+    help=f"The last N days. Default: {DAYS}.",
 )
 @click.option("--since", metavar="WHEN", help="Since then: 2h, 7d, a date, or milliseconds.")
 @click.option("--until", metavar="WHEN", help="Until then, inclusive. Default: now.")

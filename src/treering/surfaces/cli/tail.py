@@ -79,7 +79,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     type=click.IntRange(0, PAGE_ITEMS_MAX),
     default=EVENTS,
     metavar="N",
-    help=f"The last so many, up to {PAGE_ITEMS_MAX}. Default: {EVENTS}.",
+    help=f"The last N events, up to {PAGE_ITEMS_MAX}. Default: {EVENTS}.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until you stop it.")
 @keys_option
@@ -94,7 +94,7 @@ def tail(
     last: int,
     follow: bool,
 ) -> None:
-    """Show the last events of a scope by time, one a line; -f goes on with those that come.
+    """Show the last events of a scope by time, one a line; -f continues with new ones.
 
     Payloads are left out, and secrets in summaries are masked. With -f and --json each event is
     one JSON object on a line of its own.

@@ -114,7 +114,7 @@ def list_(
     cursor: str | None,
     **narrowing: Any,
 ) -> None:
-    """Show the tool calls of a scope that began last, in order; --cursor goes on to earlier ones.
+    """Show the last tool calls of a scope, in order; --cursor continues with earlier ones.
 
     With --slowest, those that took longest come first.
     """

@@ -66,8 +66,8 @@ _HERE: Final = "treering.surfaces.cli.trace"
 def trace(context: click.Context) -> None:
     """List runs, show how one went, export it as a file.
 
-    Every run is in the ledger, so each can be traced, whether or not somebody listened when it
-    went on. What was said is private: it is exported only if that is asked for.
+    Every run is in the ledger, so each can be traced, whether or not a sink was listening. What
+    was said is private: it is exported only on request.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -102,7 +102,7 @@ def list_(
     limit: int,
     cursor: str | None,
 ) -> None:
-    """Show the runs of a scope that started last, the newest first; --cursor goes on."""
+    """Show the runs of a scope that started last, the newest first; --cursor continues."""
     from treering.surfaces.cli.run_outlines import RunList, recent_runs  # noqa: PLC0415
 
     name = find_scope(scope, is_global=is_global)

@@ -87,8 +87,8 @@ def verify(
 def anchor(*, out: str) -> None:
     """Write down where every session ends, for verify to compare with later.
 
-    An anchor holds digests, no content. Keep it, or only its root, where whoever might change the
-    ledger cannot reach it.
+    An anchor holds digests, no content. Keep it, or only its root, where nobody who can change
+    the ledger can reach it.
     """
     with (
         open_existing() as ledger,

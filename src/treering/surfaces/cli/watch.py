@@ -58,7 +58,7 @@ class Summary(msgspec.Struct):
 @click.command(
     "watch",
     cls=Command,
-    short_help="Take in the logs of agents while they are written.",
+    short_help="Import the logs of agents while they are written.",
     examples="""
     treering watch
     treering watch --once
@@ -77,18 +77,18 @@ class Summary(msgspec.Struct):
     "--global", "is_global", is_flag=True, help="Use the scope named global (not all scopes)."
 )
 @click.option("--poll", is_flag=True, help="Look every few seconds, as a network drive needs it.")
-@click.option("--once", is_flag=True, help="Take in what there is, then end.")
+@click.option("--once", is_flag=True, help="Import what exists, then end.")
 @keys_option
 @json_option
 @db_option
 def watch(
     *, paths: Sequence[Path], scope: str | None, is_global: bool, poll: bool, once: bool
 ) -> None:
-    """Follow the logs of all agents on this machine, or PATHs, and take in what is new.
+    """Follow the logs of all agents on this machine, or PATHs, and import what is new.
 
-    Hooks that treering install has put in say at once when a turn is over. A line is printed each
-    time something was taken in; Ctrl-C ends it and tells what it came to. One watch for each
-    ledger is enough, and a second one says so.
+    Hooks that treering install has put in say at once when a turn is over. It prints a line for
+    each import; Ctrl-C ends it and prints the totals. One watch per ledger is enough, and a
+    second one is refused.
     """
     from treering.capture.hooks.watching_locks import only_watcher  # noqa: PLC0415  (not for --help)
 

@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 def doctor(*, session: str | None, scope: str | None, is_global: bool, quick: bool) -> None:
     """Look at the ledger, at the logs of agents on this machine and at what connects the two.
 
-    Each finding is ok, a warning or an error, and says what to do. With a SESSION, it tells what
-    has to be mended in what its model is shown, and whether its log is still there. Nothing is
-    changed, but that runs of processes that are gone are closed, as ever. The exit status is 1 if
-    there is an error.
+    Each finding is ok, a warning or an error, and says what to do. With a SESSION, it reports
+    what has to be repaired in its contexts, and whether its log still exists. It changes
+    nothing, except that it closes the runs of dead processes. The exit status is 1 if there is
+    an error.
     """
     name = _scope(scope, is_global=is_global)
     at_ms = now_ms()

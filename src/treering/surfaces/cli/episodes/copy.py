@@ -97,7 +97,7 @@ def export(
 @click.command(
     "import",
     cls=Command,
-    short_help="Take in an export, chain included.",
+    short_help="Restore an export, chain included.",
     examples=r"""
     treering episodes import acme.jsonl --scope acme/app
     ssh build treering episodes export --scope ci --include-payload \
@@ -111,7 +111,7 @@ def export(
 @json_option
 @db_option
 def import_(*, file: str, scope: str | None, is_global: bool) -> None:
-    """Take in an export, proving its chain on the way. FILE may be - for standard input.
+    """Restore an export and verify its chain on the way. FILE may be - for standard input.
 
     The scope has to be the one that was exported. What is here already is not doubled, so an
     import can be repeated. Lines that cannot be taken are reported and do not stop the rest; the

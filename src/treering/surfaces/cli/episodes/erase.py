@@ -99,7 +99,7 @@ def redact(
     "--policy",
     multiple=True,
     metavar="TYPE=DAYS",
-    help="Keep a type for so many days, or forever; repeatable.",
+    help="Keep a type for DAYS days, or forever; repeatable.",
 )
 @click.option("--now-ts-ms", metavar="MS", help="Count ages from this time instead of now.")
 @click.option(
@@ -126,8 +126,8 @@ def gc(
     that has not ended are left alone, and imported ones where only a default would expire them.
     treering retention shows and sets what holds for a scope.
 
-    A clock that is more than 90 days ahead of what was recorded last, or a day behind, is not
-    believed: nothing is removed without --trust-clock or --now-ts-ms.
+    A clock that is more than 90 days ahead of what was recorded last, or a day earlier, is not
+    trusted: nothing is removed without --trust-clock or --now-ts-ms.
     """
     if is_all and (scope is not None or is_global):
         raise InvalidInput("--all cannot be combined with a scope", hint="drop one of the two")

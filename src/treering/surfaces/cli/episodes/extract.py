@@ -90,7 +90,7 @@ def extract_sessions(
     poll_ms: int,
     max_duration: float,
 ) -> None:
-    """Bring what users and agents said to a spool, for ingest to take in.
+    """Write what users and agents said to a spool, for ingest.
 
     What a gateway put around it is left out; secrets and personal details are masked; what a
     tool printed is withheld. Tool calls and all the rest stay in the transcripts: treering import

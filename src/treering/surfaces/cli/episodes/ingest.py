@@ -54,7 +54,7 @@ markers_option = click.option(
 @click.command(
     "ingest",
     cls=Command,
-    short_help="Take in a spool of events.",
+    short_help="Ingest a spool of events.",
     examples=r"""
     treering episodes ingest --rotate
     treering episodes ingest --file spool.jsonl --follow --idle-exit-seconds 60 --json
@@ -93,7 +93,7 @@ markers_option = click.option(
     help="With --follow: put the spool aside when nothing came for so long. Default: 0, never.",
 )  # fmt: skip
 @size_option("--rotate-min-bytes", "With --follow: put no smaller spool aside.", 1_048_576)
-@click.option("--truncate", is_flag=True, help="Empty the spool once all of it is taken in.")
+@click.option("--truncate", is_flag=True, help="Empty the spool once all of it is ingested.")
 @click.option("--rotate", is_flag=True, help="Put it aside under another name instead.")
 @size_option("--payload-cap-bytes", "Cut larger payloads, 256 to 8192.", 8_192)
 @size_option("--conversation-payload-cap-bytes", "The same for what was said.", 4_096)
@@ -118,11 +118,11 @@ def ingest(
     conversation_payload_cap_bytes: int,
     refs_cap_bytes: int,
 ) -> None:
-    """Take in a spool: one JSON object a line, as plugins and extract-sessions write it.
+    """Ingest a spool: one JSON object a line, as plugins and extract-sessions write it.
 
-    It is read on from where the last pass ended. Events that are known are counted and passed
-    over; secrets and personal details are masked; a last line without a newline waits for it.
-    Lines that are no events are counted, and shown by where they begin.
+    It continues where the last pass ended. It counts and skips known events and masks secrets
+    and personal details; a last line without a newline waits for it. Lines that are not events
+    are counted, and reported by their offset.
     """
     if truncate and rotate:
         raise InvalidInput("--truncate cannot be combined with --rotate", hint="drop one of them")

@@ -148,7 +148,8 @@ def replay(
 ) -> None:
     """Show one session as it went, oldest event first, each with its number in the session.
 
-    Events that arrived late stand where they happened; --by seq shows the order of recording.
+    Events that arrived late are shown where they happened; --by seq shows the order of
+    recording.
     """
     name = resolve_scope(scope, is_global=is_global)
     session = require(session_id, "session_id", hint="name the session before the options")

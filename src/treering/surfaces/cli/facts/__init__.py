@@ -26,7 +26,7 @@ _HERE: Final = "treering.surfaces.cli.facts"
         "extract": f"{_HERE}.extract:extract",
     },
     invoke_without_command=True,
-    short_help="List what is remembered, tell it, accept and reject it.",
+    short_help="List, add, accept and reject facts.",
     examples="""
     treering facts list --scope acme/app --user jo
     treering facts add "Prefers tabs over spaces" --scope acme/app --user jo

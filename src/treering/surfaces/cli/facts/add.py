@@ -53,7 +53,7 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(
     "add",
     cls=Command,
-    short_help="Tell a fact.",
+    short_help="Add a fact.",
     examples="""
     treering facts add "Prefers tabs over spaces" --scope acme/app --user jo
     treering facts add "Lives in Porto" --scope acme/app --user jo --valid-from 2026-03-05
@@ -65,7 +65,9 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
 @project_scope_options
 @click.option("--user", metavar="USER", help="Whom it is about. Default: all of the scope.")
 @click.option(
-    "--category", type=click.Choice(CATEGORIES), help="Its sort. Default: told from the text."
+    "--category",
+    type=click.Choice(CATEGORIES),
+    help="Its category. Default: derived from the text.",
 )
 @click.option(
     "--importance",
@@ -87,7 +89,9 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
     metavar="EVENT",
     help="The id of an event that says so; repeatable.",
 )
-@click.option("--session", metavar="ID", help="Learnt in this session; a group keeps it to itself.")
+@click.option(
+    "--session", metavar="ID", help="Learned in this session; a group keeps it to itself."
+)
 @click.option("--valid-from", metavar="TIME", help="So since then: 3d, a date, or milliseconds.")
 @click.option("--valid-to", metavar="TIME", help="So until then.")
 @keys_option

@@ -66,7 +66,7 @@ def accept(*, fact: str, scope: str | None, is_global: bool) -> None:
 def reject(*, fact: str, scope: str | None, is_global: bool, reason: str | None) -> None:
     """Never recall FACT again. What was recorded of it stays in the ledger.
 
-    To erase it: treering episodes redact with the id of its event, which facts history tells.
+    To erase it: treering episodes redact with the id of its event, which facts history shows.
     """
     from treering.surfaces.cli.facts.search import find_fact  # noqa: PLC0415  (not for --help)
 

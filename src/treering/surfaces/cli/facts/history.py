@@ -30,7 +30,7 @@ from treering.surfaces.cli.streams import writing_output
 def history(*, fact: str, scope: str | None, is_global: bool) -> None:
     """Show what happened to FACT, in order: each change is an event of the ledger.
 
-    What was erased meanwhile is not told any more.
+    What was erased meanwhile is no longer shown.
     """
     from treering.surfaces.cli.facts.search import find_fact  # noqa: PLC0415  (not for --help)
 

@@ -66,9 +66,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     help="In this state only; repeatable. Current ones, if none is named.",
 )
 @click.option("--category", type=click.Choice(CATEGORIES), help="Of this sort only.")
-@click.option(
-    "--as-of", metavar="TIME", help="As the ledger believed then: 3d, a date, or milliseconds."
-)
+@click.option("--as-of", metavar="TIME", help="State of knowledge at this time: 3d, a date, or ms.")
 @click.option("--valid-at", metavar="TIME", help="What held then, whatever has become of it since.")
 @limit_option(LIST_ITEMS)
 @click.option(
@@ -80,10 +78,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def list_(
     *, scope: str | None, is_global: bool, limit: int, cursor: str | None, **narrowing: Any
 ) -> None:
-    """Show the facts of a scope, those learnt last first; --after goes on to earlier ones.
+    """Show the facts of a scope, the latest first; --after continues with earlier ones.
 
-    --as-of asks what was believed at a time, --valid-at what was so at a time: a fact may be learnt
-    long after it began to hold.
+    --as-of shows what the ledger knew at a time, --valid-at what was true at a time: a fact may
+    be learned long after it became true.
     """
     name = find_scope(scope, is_global=is_global)
     asked = _asked(**narrowing)

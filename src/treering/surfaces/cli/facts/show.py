@@ -27,7 +27,7 @@ from treering.surfaces.cli.streams import writing_output
 @json_option
 @db_option
 def show_fact(*, fact: str, scope: str | None, is_global: bool) -> None:
-    """Show what FACT says, of whom, how it stands, since when, and the events that say so.
+    """Show what FACT says, about whom, its state, since when it holds, and its evidence.
 
     FACT is an id, or its beginning if no other fact begins like that.
     """

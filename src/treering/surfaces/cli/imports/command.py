@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.command(
     "import",
     cls=Command,
-    short_help="Take in the logs that agents have written.",
+    short_help="Import the logs that agents have written.",
     examples="""
     treering import
     treering import --dry-run
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "--since", metavar="TIME", help="Only files that were written since: 7d, 2026-03-05, …"
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be taken in; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what would be imported; write nothing.")
 @click.option("--again", is_flag=True, help="Read files again that did not change.")
 @click.option("--no-index", is_flag=True, help="Leave the search index for the first search.")
 @keys_option
@@ -65,13 +65,13 @@ def import_(
     again: bool,
     no_index: bool,
 ) -> None:
-    """Take in the logs of Claude Code, Codex, OpenClaw, pi, Gemini CLI and others.
+    """Import the logs of Claude Code, Codex, OpenClaw, pi, Gemini CLI and others.
 
-    Without a PATH, all the places where these agents keep their logs are looked through. With
-    some, each is a file or a folder of any of the formats; which one is told by what is in it.
+    Without a PATH, it searches all places where these agents keep their logs. A PATH is a file
+    or a folder of any format; the content decides which one it is.
 
-    Nothing is taken in twice, however often it is run; a log that has grown is read from where it
-    was left. Secrets are masked. Logs are only read, never changed. Every line is accounted for:
+    It imports nothing twice, however often it runs, and reads a log that has grown from where it
+    stopped. Secrets are masked. Logs are only read, never changed. Every line is accounted for:
     imported, known already, skipped for a reason, or in error with its file, line and offset.
     What is imported is kept, whatever the agent deletes later.
     """

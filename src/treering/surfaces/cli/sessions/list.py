@@ -52,9 +52,7 @@ LIST_ITEMS: Final = 20
 )
 @click.option("--until", metavar="WHEN", help="Last written to until then, inclusive.")
 @click.option("--text", metavar="WORDS", help="With this in the title or the id.")
-@click.option(
-    "--subagents", is_flag=True, help="Those, too, that an agent began in another session."
-)
+@click.option("--subagents", is_flag=True, help="Include subagent sessions.")
 @limit_option(LIST_ITEMS)
 @click.option(
     "--after", "--cursor", "cursor", metavar="CURSOR", help="Go on from a page's next_cursor."
@@ -75,7 +73,7 @@ def list_(
     limit: int,
     cursor: str | None,
 ) -> None:
-    """Show the sessions of a scope, the last written to first; --after goes on to earlier ones.
+    """Show the sessions of a scope, the latest first; --after continues with earlier ones.
 
     A title is the one that was given, else the beginning of what the user said first.
     """

@@ -33,7 +33,7 @@ LAST_TURNS: Final = 5
     type=click.IntRange(0, PAGE_ITEMS_MAX),
     default=LAST_TURNS,
     metavar="N",
-    help=f"The last so many turns, up to {PAGE_ITEMS_MAX}. Default: {LAST_TURNS}.",
+    help=f"The last N turns, up to {PAGE_ITEMS_MAX}. Default: {LAST_TURNS}.",
 )
 @keys_option
 @json_option
@@ -41,7 +41,7 @@ LAST_TURNS: Final = 5
 def show_session(*, session: str, scope: str | None, is_global: bool, last: int) -> None:
     """Show what SESSION is, its last turns, what is in force in it, what it cost, and its forks.
 
-    Turns are told by their summaries: treering show reads them one by one, treering context shows
+    It shows the summaries of turns: treering show reads them one by one, treering context shows
     what a model sees. Failed and undone ones are marked; the model does not see them.
     """
     name = find_scope(scope, is_global=is_global)

@@ -89,8 +89,8 @@ def prune(
     Left alone are sessions with a turn under way, with unread messages, those that a session
     was forked from which stays, and those that were imported.
 
-    A clock that is more than 90 days ahead of what was recorded last, or a day behind, is not
-    believed: nothing is pruned without --trust-clock or --now-ts-ms.
+    A clock that is more than 90 days ahead of what was recorded last, or a day earlier, is not
+    trusted: nothing is pruned without --trust-clock or --now-ts-ms.
     """
     name = find_scope(scope, is_global=is_global)
     days = parse_age(older_than, flag="--older-than") / _DAY_MS
@@ -170,7 +170,7 @@ def sweep(
     """Close the sessions that are idle, and prune the old ones; to be run now and then.
 
     It does not ask before it prunes: --dry-run says what would go. A clock that is more than 90
-    days ahead of what was recorded last, or a day behind, is not believed: nothing is pruned
+    days ahead of what was recorded last, or a day earlier, is not trusted: nothing is pruned
     without --trust-clock or --now-ts-ms.
     """
     name = find_scope(scope, is_global=is_global)

@@ -90,7 +90,7 @@ def fork(
     type=int,
     default=1,
     metavar="N",
-    help="So many turns; a run with several questions counts as one. Default: 1.",
+    help="How many turns; a run with several questions counts as one. Default: 1.",
 )
 @keys_option
 @json_option

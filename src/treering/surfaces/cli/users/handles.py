@@ -29,7 +29,7 @@ def _handled(command: Decorated) -> Decorated:
 @click.command(
     "resolve",
     cls=Command,
-    short_help="Print the user behind a handle.",
+    short_help="Print the user of a handle.",
     examples="""
     treering users resolve telegram @jo_lisbon --scope acme/app
     treering recall --user "$(treering users resolve telegram @jo_lisbon)" --block

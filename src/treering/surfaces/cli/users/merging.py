@@ -57,7 +57,7 @@ def merge(*, user: str, other: str, scope: str | None, is_global: bool) -> None:
 @click.command(
     "unmerge",
     cls=Command,
-    short_help="Tell two users apart again.",
+    short_help="Separate two merged users.",
     examples="""
     treering users unmerge jo 01a1e1c6-f0aa-749e-8cac-e760ec9864b2 --scope acme/app
     """,
