@@ -14,7 +14,6 @@ import pytest
 import treering
 from treering import Ledger, Memory, Run, Session, ToolCall, TreeringError
 from treering.errors import Disabled
-from treering.ledger.records import SealedMeanwhile
 from treering.version import __version__
 
 PAGE: Final = (Path(__file__).parents[1] / "docs" / "python.md").read_text()
@@ -27,8 +26,8 @@ SUBJECTS: Final = {
     "memory": Memory,
 }
 """What the docs call a value of each class."""
-NOT_FOR_CALLERS: Final[set[type[TreeringError]]] = {Disabled, SealedMeanwhile}
-"""Errors that are caught inside: by the command line, and by an append that drafts again."""
+NOT_FOR_CALLERS: Final = {Disabled}
+"""Errors of the command line alone."""
 
 
 def errors(parent: type[TreeringError] = TreeringError) -> list[type[TreeringError]]:
