@@ -55,7 +55,7 @@ class Lock:
         """The inner lock, until somebody takes it upon them to replace it."""
         self._holder: FrameType | None = None
         self._thread = 0
-        self.guard = Guard(self)
+        self.guard = LockRelease(self)
         """Lets go of the lock at the end of a ``with``, if the lock has not."""
 
     def __enter__(self) -> None:
@@ -171,7 +171,7 @@ class Lock:
         self._inner = fresh
 
 
-class Guard:
+class LockRelease:
     """Lets go of a lock at the end of a ``with``, if the lock itself has not."""
 
     __slots__ = ("_lock",)
@@ -188,7 +188,7 @@ class Guard:
             lock.let_go(_frame(1))
 
 
-class Locks:
+class LockSet:
     """Several locks that are held together: ``with held, held: held.take()``. It lets go twice."""
 
     __slots__ = ("_locks",)

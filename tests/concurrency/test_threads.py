@@ -20,7 +20,7 @@ from effort import PATIENCE_S
 from threads import in_threads
 from treering.errors import Conflict, DuplicateEvent, OutcomeUnknown, TreeringError
 from treering.locks import Bell
-from treering.storage.news import News
+from treering.storage.notifier import Notifier
 from treering.storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _until(happened: Callable[[], bool]) -> None:
 
 def test_a_wait_ends_even_if_its_time_is_over_before_it_begins() -> None:
     def wait_often() -> None:
-        news, bell = News(), Bell()
+        news, bell = Notifier(), Bell()
         for _ in range(30_000):
             news.wait(1e-9)
             bell.wait(1e-9)

@@ -16,7 +16,7 @@ from effort import PATIENCE_S
 from treering.app import now_ms
 from treering.model.runs import start_id
 from treering.model.scopes import Scope
-from treering.storage.leases import SILENCE_ELSEWHERE_MS, Owner
+from treering.storage.leases import SILENCE_ELSEWHERE_MS, LeaseOwner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,13 +57,13 @@ def open_store(location: str) -> Iterator[Callable[[], EventStore]]:
         ledger.close()
 
 
-def named(store: EventStore) -> Owner:
-    owner = Owner.parse(store.owner())
+def named(store: EventStore) -> LeaseOwner:
+    owner = LeaseOwner.parse(store.owner())
     assert owner is not None
     return owner
 
 
-def of_another_process(owner: Owner) -> Owner:
+def of_another_process(owner: LeaseOwner) -> LeaseOwner:
     """Return a name that a process had which is gone, in the same ledger."""
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait(PATIENCE_S)
@@ -258,4 +258,4 @@ def test_a_closed_store_holds_nothing_more(ledger: Ledger, store: EventStore) ->
         with pytest.raises(treering.Closed):
             attempt()
     store.let_go("sink")
-    assert Owner.parse(owner) is not None
+    assert LeaseOwner.parse(owner) is not None

@@ -19,7 +19,7 @@ from postgres_writers import store_of, until
 from treering.app import now_ms
 from treering.model.runs import start_id
 from treering.model.scopes import Scope
-from treering.storage.leases import Owner
+from treering.storage.leases import LeaseOwner
 from treering.storage.postgres import leases, locks, runs, schema
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def test_a_server_that_stays_away_is_waited_for_as_long_as_usual(
 @pytest.fixture
 def elsewhere(store: PostgresStore) -> str:
     """Return a name that a process of another machine has."""
-    owner = Owner.parse(store.owner())
+    owner = LeaseOwner.parse(store.owner())
     assert owner is not None
     return str(msgspec.structs.replace(owner, machine=ANOTHER_MACHINE))
 
@@ -207,7 +207,7 @@ def test_nobody_elsewhere_is_gone_when_the_server_has_just_started(
     place.administration.init(partitions=2)
     with treering.open(place.url) as ledger:
         store = store_of(ledger)
-        owner = Owner.parse(store.owner())
+        owner = LeaseOwner.parse(store.owner())
         assert owner is not None
         frail.restart()
 
@@ -253,7 +253,7 @@ def test_on_a_replica_nobody_elsewhere_is_gone(frail: Server) -> None:
     """Nobody holds anything there."""
     url = laid_out(frail.url("treering"))
     with treering.open(url) as ledger, frail.replica() as replica:
-        owner = Owner.parse(ledger._store.owner())
+        owner = LeaseOwner.parse(ledger._store.owner())
         assert owner is not None
         replica.catch_up()
         there = f"{replica.url('treering')}&schema={url.rpartition('schema=')[2]}"

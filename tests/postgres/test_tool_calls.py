@@ -13,7 +13,7 @@ from builders import ELSEWHERE, HERE, NOON, said
 from treering.model.scopes import Scope
 from treering.model.tool_records import ToolPlace, ToolQuery
 from treering.storage.postgres import tool_calls, tool_queries, tool_records, tool_rows
-from treering.storage.tool_queries import Asked, asked
+from treering.storage.tool_queries import ResolvedToolQuery, asked
 from treering.surfaces.cli.main import main
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def test_what_was_erased_is_in_no_file_although_it_was_followed(place: Place) ->
     assert [file for file in files if b"4711-0815" in file.read_bytes()] == []
 
 
-def question(**filters: Any) -> Asked:
+def question(**filters: Any) -> ResolvedToolQuery:
     session = 3 if "session_id" in filters else None
     return asked(ToolQuery(scope=Scope(HERE), **filters), HERE, b"key", session)
 

@@ -45,7 +45,7 @@ from threads import in_threads
 from treering.errors import Busy, Closed, Conflict, DuplicateEvent, ReadOnly, StorageError
 from treering.model.scopes import parse_scope
 from treering.storage.postgres import connections, faults
-from treering.storage.postgres import known as known_module
+from treering.storage.postgres import id_cache as known_module
 from treering.storage.postgres import server as server_module
 from treering.storage.postgres.reader import RECORDS_PAGE
 

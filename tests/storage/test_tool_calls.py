@@ -17,7 +17,7 @@ from treering.model.scopes import Scope
 from treering.model.tool_records import ToolPlace, ToolQuery
 from treering.storage import tool_table
 from treering.storage.sqlite import tool_calls, tool_records
-from treering.storage.tool_queries import Asked, asked
+from treering.storage.tool_queries import ResolvedToolQuery, asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def plan(path: Path) -> Callable[[str, Any], str]:
     return explain
 
 
-def question(**filters: Any) -> Asked:
+def question(**filters: Any) -> ResolvedToolQuery:
     session = 3 if "session_id" in filters else None
     return asked(ToolQuery(scope=Scope("s"), **filters), 1, KEY, session)
 

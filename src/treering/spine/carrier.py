@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final, cast
 
 from treering.errors import Closed, InvalidInput, InvalidKind, TreeringError
-from treering.locks import Lock, Locks
+from treering.locks import Lock, LockSet
 from treering.model.codec import canonical
 from treering.model.fields import check_name
 from treering.model.kinds import KINDS, parse_kinds
@@ -128,12 +128,12 @@ class Carrier:
         for outlet in self._outlets:
             outlet.offer(header, payload)
 
-    def _order_of(self, events: Sequence[NewEvent]) -> Locks:
+    def _order_of(self, events: Sequence[NewEvent]) -> LockSet:
         """Return what keeps others from recording to the same sessions until the queues agree."""
         if len(events) == 1:
-            return Locks((self._order[hash(events[0].session_id) % STRIPES],))
+            return LockSet((self._order[hash(events[0].session_id) % STRIPES],))
         stripes = {hash(event.session_id) % STRIPES for event in events}
-        return Locks([self._order[stripe] for stripe in sorted(stripes)])
+        return LockSet([self._order[stripe] for stripe in sorted(stripes)])
 
     # Sinks.
 

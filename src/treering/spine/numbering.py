@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.errors import InvalidInput, OutcomeUnknown, TreeringError
-from treering.locks import Locks
+from treering.locks import LockSet
 from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.runs import taken_number
 from treering.model.scopes import parse_scope
@@ -42,7 +42,7 @@ class Numbering:
         courses = self._courses_of(events) if self._courses else ()
         if not courses:
             return append(events, counted=fill)
-        held = Locks([course.lock for course in courses])
+        held = LockSet([course.lock for course in courses])
         with held, held:
             held.take()
             own = {course.run_id: course for course in courses if course.is_open}

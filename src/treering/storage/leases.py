@@ -34,7 +34,7 @@ _in_use: set[str] = set()
 """Names that stores of this process hold; a forked child has those of its parent in it, too."""
 
 
-class Owner(msgspec.Struct, frozen=True, kw_only=True):
+class LeaseOwner(msgspec.Struct, frozen=True, kw_only=True):
     """Who holds a run."""
 
     place: str
@@ -68,7 +68,7 @@ def new_owner(place: str) -> str:
     """Return a name for a store of this process, not in use yet."""
     process = os.getpid()
     return str(
-        Owner(
+        LeaseOwner(
             place=place,
             machine=machine(),
             process=process,
@@ -88,7 +88,7 @@ def disuse(name: str) -> None:
     _in_use.discard(name)
 
 
-def is_running(owner: Owner) -> bool | None:
+def is_running(owner: LeaseOwner) -> bool | None:
     """Whether ``owner`` can still be at work; None if it is on another machine."""
     if owner.machine != machine():
         return None
@@ -97,7 +97,7 @@ def is_running(owner: Owner) -> bool | None:
     return _exists(owner.process, owner.started)
 
 
-def is_gone_from_sight(owner: Owner, silent_ms: int) -> bool:
+def is_gone_from_sight(owner: LeaseOwner, silent_ms: int) -> bool:
     """Whether one who holds nothing in this ledger can be given up.
 
     Its run was copied here from elsewhere, or what shows its holdings was removed.

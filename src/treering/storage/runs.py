@@ -8,7 +8,7 @@ from treering.errors import RunClosed
 from treering.model.kinds import RUN_ENDS
 from treering.model.runs import OpenRun, owner_in
 from treering.model.scopes import Scope
-from treering.storage.leases import Owner
+from treering.storage.leases import LeaseOwner
 
 if TYPE_CHECKING:
     from treering.ledger.records import Draft
@@ -37,7 +37,7 @@ def open_run(
         run_id=run_id,
         first_seq=first_seq,
         # Others may give ids that look alike.
-        owner=owner if owner and Owner.parse(owner) else None,
+        owner=owner if owner and LeaseOwner.parse(owner) else None,
         seen_ms=seen_ms,
     )
 

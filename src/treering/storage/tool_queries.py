@@ -18,7 +18,7 @@ OPEN, OK, FAILED, SYNTHETIC = range(4)
 PERCENTS: Final = (50, 90, 99)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ResolvedToolQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A query in numbers."""
 
     scope: int | str | None
@@ -31,13 +31,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     query: ToolQuery
 
 
-def asked(query: ToolQuery, scope: int | str, key: bytes, session: int | None) -> Asked:
+def asked(query: ToolQuery, scope: int | str, key: bytes, session: int | None) -> ResolvedToolQuery:
     """Return ``query`` in the numbers of its scope."""
 
     def named(name: str | None) -> int | None:
         return None if name is None else number(key, name)
 
-    return Asked(
+    return ResolvedToolQuery(
         scope=scope,
         session=session,
         call=named(query.call_id),
@@ -57,7 +57,7 @@ class Way(msgspec.Struct, frozen=True):
     by_status: bool = True
 
 
-def way_of(found: Asked) -> Way:
+def way_of(found: ResolvedToolQuery) -> Way:
     """Return the way that touches fewest rows which are not asked for."""
     query = found.query
     by_time = query.order == "time" or query.since_ms is not None or query.until_ms is not None
@@ -77,7 +77,7 @@ def way_of(found: Asked) -> Way:
 
 
 def page_statement(
-    found: Asked, parameter: Callable[[str], str], hint: Callable[[str], str]
+    found: ResolvedToolQuery, parameter: Callable[[str], str], hint: Callable[[str], str]
 ) -> tuple[str, dict[str, Any]]:
     """Return the SQL of one page: each status in its own order, merged.
 
@@ -106,7 +106,9 @@ def page_statement(
     return f"SELECT * FROM ({' UNION ALL '.join(arms)}) AS t {order}", values
 
 
-def conditions(found: Asked, parameter: Callable[[str], str]) -> tuple[str, dict[str, Any]]:
+def conditions(
+    found: ResolvedToolQuery, parameter: Callable[[str], str]
+) -> tuple[str, dict[str, Any]]:
     """Return what rows must fulfil, but for their status."""
     given = {
         "scope": found.scope,
@@ -165,7 +167,7 @@ def statistics_of(measured: Measured, tool: str | None) -> ToolStatistics:
     )
 
 
-def _statuses(found: Asked) -> list[int]:
+def _statuses(found: ResolvedToolQuery) -> list[int]:
     statuses = list(found.statuses) or [OPEN, OK, FAILED, SYNTHETIC]
     if found.query.order == "slowest":
         statuses = [status for status in statuses if status != OPEN] or [OPEN]

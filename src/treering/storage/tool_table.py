@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from treering.derive.tool_calls import Call
     from treering.storage.encoding import Row
     from treering.storage.tool_calls import Changes, Group, Placed
-    from treering.storage.tool_queries import Asked
+    from treering.storage.tool_queries import ResolvedToolQuery
 
 _COLUMNS: Final = ", ".join(COLUMNS)
 _AT: Final = f"SELECT {_COLUMNS} FROM tool_calls WHERE position = ?"
@@ -90,7 +90,7 @@ def difference(
     return count, None
 
 
-def page(table: apsw.Connection, found: Asked) -> list[Row]:
+def page(table: apsw.Connection, found: ResolvedToolQuery) -> list[Row]:
     """Return rows of COLUMNS, in the direction of the query."""
     return _fetch(table, *statement(found))
 
@@ -100,12 +100,12 @@ def rows_at(table: apsw.Connection, positions: list[int]) -> list[Row]:
     return [row for position in positions for row in _fetch(table, _AT, (position,))]
 
 
-def statement(found: Asked) -> tuple[str, dict[str, Any]]:
+def statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
     """Return the SQL of one page."""
     return page_statement(_narrowed(found), ":{}".format, " INDEXED BY {}".format)
 
 
-def statistics(table: apsw.Connection, found: Asked) -> list[Measured]:
+def statistics(table: apsw.Connection, found: ResolvedToolQuery) -> list[Measured]:
     """Return what is known of each tool, the most called first."""
     by_tool: dict[int, dict[int, Row]] = {}
     for tool, status, *rest in _fetch(table, *counts_statement(found)):
@@ -116,7 +116,7 @@ def statistics(table: apsw.Connection, found: Asked) -> list[Measured]:
     return [_measured(table, found, *item) for item in most[:TOOLS_MAX]]
 
 
-def counts_statement(found: Asked) -> tuple[str, dict[str, Any]]:
+def counts_statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
     """Return the SQL that counts by tool and status."""
     where, values = conditions(_narrowed(found), ":{}".format)
     text = (
@@ -128,7 +128,7 @@ def counts_statement(found: Asked) -> tuple[str, dict[str, Any]]:
     return text, values
 
 
-def rank_statement(found: Asked) -> tuple[str, dict[str, Any]]:
+def rank_statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
     """Return the SQL that finds the duration which so many others are above."""
     where, values = conditions(_narrowed(found), ":{}".format)
     arms = (
@@ -141,7 +141,7 @@ def rank_statement(found: Asked) -> tuple[str, dict[str, Any]]:
 
 
 def _measured(
-    table: apsw.Connection, found: Asked, tool: int, by_status: dict[int, Row]
+    table: apsw.Connection, found: ResolvedToolQuery, tool: int, by_status: dict[int, Row]
 ) -> Measured:
     ended = [by_status[status] for status in (OK, FAILED) if status in by_status]
     timed = sum(row[1] for row in ended)
@@ -168,14 +168,14 @@ def _measured(
     )
 
 
-def _narrowed(found: Asked) -> Asked:
+def _narrowed(found: ResolvedToolQuery) -> ResolvedToolQuery:
     """Return the same without the scope, where the session says it all."""
     if "scope" in way_of(found).fixed:
         return found
     return msgspec.structs.replace(found, scope=None)
 
 
-def _measuring(found: Asked) -> str:
+def _measuring(found: ResolvedToolQuery) -> str:
     return "tool_calls_measured" + ("" if found.session is None else "_in_session")
 
 

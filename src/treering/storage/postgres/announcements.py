@@ -17,7 +17,7 @@ from treering.locks import Lock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering.storage.news import News
+    from treering.storage.notifier import Notifier
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.server import Server
 
@@ -88,7 +88,7 @@ class Announcer:
 class Listener:
     """Spreads the announcements of other processes within this one."""
 
-    def __init__(self, server: Server, news: News) -> None:
+    def __init__(self, server: Server, news: Notifier) -> None:
         self._server = server
         self._news = news
         self._thread: threading.Thread | None = None

@@ -10,7 +10,7 @@ from treering.ledger.records import SealedMeanwhile
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage.encoding import ALWAYS, NAMED, PRIVATE, SPILLED, id_key, name_key
 from treering.storage.postgres.connections import Bytes
-from treering.storage.postgres.known import open_session
+from treering.storage.postgres.id_cache import open_session
 from treering.storage.repeats import find_repeats, in_call_order
 from treering.storage.runs import RUN_OPEN, check_run, state_after
 from treering.storage.sealing import check_unsealed, is_sealable, stored_content
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.cuts import Parent
-    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.reader import Reader
 
 PLAIN: Final = {"safe": ALWAYS, "private": ALWAYS | PRIVATE}
@@ -95,7 +95,7 @@ ON CONFLICT (scope, key) DO UPDATE SET key = excluded.key
 """
 
 
-class Place:
+class BatchSession:
     """A session within a transaction."""
 
     __slots__ = ("genesis", "link", "moved", "seq", "session")
@@ -115,7 +115,9 @@ class Batch:
     within a session xids must go up with seq.
     """
 
-    def __init__(self, connection: Connection, known: Known, reader: Reader, vault: Vault) -> None:
+    def __init__(
+        self, connection: Connection, known: IdCache, reader: Reader, vault: Vault
+    ) -> None:
         self.connection = connection
         self.known = known
         self._reader = reader
@@ -125,7 +127,7 @@ class Batch:
         self._has_key: dict[str, bool] = {}
         self._plain: set[str] = set()
         """Scopes that were found never to have been sealed."""
-        self._places: dict[tuple[str, str], Place] = {}
+        self._places: dict[tuple[str, str], BatchSession] = {}
         self._runs: dict[tuple[int, str], int] = {}
         self._run_seqs: dict[tuple[str, str, str], int] = {}
         """The last numbers of runs whose events are numbered here, by scope, session and run."""
@@ -159,7 +161,7 @@ class Batch:
         row = sealed.fetchone()
         self.known.sealed[scope] = self._sealed[scope] = row[0] if row else 0
         for key, session, genesis, seq, last in heads.fetchall():
-            self._places[scope, names[key]] = Place(session, genesis, seq, last)
+            self._places[scope, names[key]] = BatchSession(session, genesis, seq, last)
         self._positions[:0] = [row[0] for row in reversed(numbers.fetchall())]
 
     def open_sessions(self, scope: Scope, names: Iterable[str]) -> None:
@@ -176,14 +178,14 @@ class Batch:
         salt: bytes | None = None,
         parent: Parent | None = None,
         forgotten: bytes | None = None,
-    ) -> Place:
+    ) -> BatchSession:
         """Make a session, as a fork if it has a parent."""
         session, genesis = open_session(
             self.connection, scope, self._keys[scope], name,
             salt=salt, parent=parent, forgotten=forgotten,
         )  # fmt: skip
         seq = 0 if parent is None else parent.cut.seq
-        self._places[scope, name] = place = Place(session, genesis, seq, genesis)
+        self._places[scope, name] = place = BatchSession(session, genesis, seq, genesis)
         return place
 
     def hiding(self, scope: Scope, ids: Mapping[bytes, str]) -> bytes:
@@ -238,11 +240,11 @@ class Batch:
             self._expect(fresh, expected_seq)
         return in_call_order(repeats, [self._add(draft) for draft in fresh])
 
-    def keep_place(self, scope: str, name: str, place: Place) -> None:
+    def keep_place(self, scope: str, name: str, place: BatchSession) -> None:
         """Have a session stand under ``name``, whatever it is called."""
         self._places[scope, name] = place
 
-    def place_of(self, scope: str, session_id: str) -> Place | None:
+    def place_of(self, scope: str, session_id: str) -> BatchSession | None:
         """Return where a session stands, if there is one."""
         return self._places.get((scope, session_id))
 
@@ -296,7 +298,7 @@ class Batch:
                 seq = self._places[scope, session_id].seq
                 self.known.note_run_seq(scope, session_id, run_id, number, seq)
 
-    def push(self, scope: str, place: Place, row: Row, last: bytes) -> None:
+    def push(self, scope: str, place: BatchSession, row: Row, last: bytes) -> None:
         """Add one event's row, and move its session's head."""
         self._rows.setdefault(scope, []).append(row)
         place.seq += 1

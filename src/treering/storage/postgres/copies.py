@@ -13,7 +13,6 @@ from treering.ledger.records import arriving, check_readable
 from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.scopes import Scope
-from treering.storage.claims import check_same_key, claim_of
 from treering.storage.encoding import (
     ALWAYS,
     ERASED,
@@ -25,6 +24,7 @@ from treering.storage.encoding import (
     erasure_flags,
     id_key,
 )
+from treering.storage.erasure_records import check_same_key, claim_of
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.cuts import copied_parent
 from treering.storage.postgres.eraser import blank
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from treering.ledger.records import Record, SessionRecord
-    from treering.storage.postgres.batch import Batch, Place
+    from treering.storage.postgres.batch import Batch, BatchSession
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.cuts import Parent
     from treering.storage.postgres.writer import Writer
@@ -180,13 +180,16 @@ class _Copy:
             place = self._open(session)
         self._check_same(session, place)
 
-    def _open(self, session: SessionRecord, parent: Parent | None = None) -> Place:
+    def _open(self, session: SessionRecord, parent: Parent | None = None) -> BatchSession:
         return self._batch.open_session(
-            self._scope, session.session_id, salt=session.salt, parent=parent,
+            self._scope,
+            session.session_id,
+            salt=session.salt,
+            parent=parent,
             forgotten=None if session.salt else session.genesis,
-        )  # fmt: skip
+        )
 
-    def _open_fork(self, session: SessionRecord) -> Place:
+    def _open_fork(self, session: SessionRecord) -> BatchSession:
         """Make a session that was forked from one which is here. Raises InvalidInput if none is."""
         if session.cut is None:
             raise AssertionError
@@ -196,7 +199,7 @@ class _Copy:
         self._check_same(session, place)
         return place
 
-    def _check_same(self, session: SessionRecord, place: Place) -> None:
+    def _check_same(self, session: SessionRecord, place: BatchSession) -> None:
         if place.genesis != session.genesis:
             raise Conflict(
                 f"session {session.session_id} of {session.scope} is here already, and is another",
@@ -265,7 +268,7 @@ class _Copy:
         if record.kind in ERASURE_KINDS:
             self._erase_vouched(place, record)
 
-    def _push(self, place: Place, record: Record) -> None:
+    def _push(self, place: BatchSession, record: Record) -> None:
         key, name = self._id(record)
         check_readable(record)
         payload = record.payload
@@ -304,13 +307,13 @@ class _Copy:
             return key, None
         return key, "" if record.erasure == "expired" else record.event_id
 
-    def _place(self, record: Record) -> Place:
+    def _place(self, record: Record) -> BatchSession:
         place = self._batch.place_of(self._scope, record.session_id)
         if place is None:
             raise AssertionError
         return place
 
-    def _erase_vouched(self, place: Place, record: Record) -> None:
+    def _erase_vouched(self, place: BatchSession, record: Record) -> None:
         """Erase what ``record`` vouches for and still stands here, for it was copied before."""
         claim = claim_of(record)
         if claim is None:

@@ -18,7 +18,6 @@ from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
 from treering.ledger.records import HIDDEN_IDS, ID_NOTES, Erased, mark_of_key
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
-from treering.storage.claims import cover_of
 from treering.storage.encoding import (
     NAMED,
     erasure_flags,
@@ -27,6 +26,7 @@ from treering.storage.encoding import (
     is_guessable,
     name_key,
 )
+from treering.storage.erasure_records import cover_of
 from treering.storage.postgres import memory_shelves, search_index, snapshots, tool_calls
 from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate

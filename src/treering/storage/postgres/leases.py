@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.locks import Lock
 from treering.model.scopes import Scope
-from treering.storage.leases import Owner, disuse, is_gone_from_sight, is_running, new_owner, use
-from treering.storage.postgres.locks import Locks
+from treering.storage.leases import (
+    LeaseOwner,
+    disuse,
+    is_gone_from_sight,
+    is_running,
+    new_owner,
+    use,
+)
+from treering.storage.postgres.locks import NamedLocks
 
 if TYPE_CHECKING:
     from treering.storage.postgres.connections import Connection
@@ -58,7 +65,7 @@ class Leases:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._locks = Locks(server)
+        self._locks = NamedLocks(server)
         self._place = f"pg-{blake2b(server.lock_key, digest_size=4).hexdigest()}"
         self._lock = Lock()
         self._owner: str | None = None
@@ -76,7 +83,7 @@ class Leases:
 
     def is_gone(self, owner: str, seen_ms: int) -> bool:
         """Whether the process behind ``owner`` is certainly not carrying on."""
-        named = Owner.parse(owner)
+        named = LeaseOwner.parse(owner)
         if named is None:
             return False
         if owner in self._known_gone:
@@ -95,7 +102,7 @@ class Leases:
 
     def is_elsewhere(self, owner: str) -> bool:
         """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
-        named = Owner.parse(owner)
+        named = LeaseOwner.parse(owner)
         return named is not None and named.place != self._place
 
     def hold(self, name: str) -> bool:

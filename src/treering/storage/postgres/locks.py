@@ -45,7 +45,7 @@ _abandoned: list[Connection] = []
 """Connections of a parent process, kept so that nothing closes them."""
 
 
-class Locks:
+class NamedLocks:
     """Named locks of this process, apart from those that order appends."""
 
     def __init__(self, server: Server) -> None:

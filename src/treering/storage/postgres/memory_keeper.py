@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.model.followers import Step
-from treering.storage.damage import naming_damage
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.postgres import memory_neighbours, memory_rows, memory_shelves
 from treering.storage.postgres.eraser import SCRUB_BYTES_MAX, scrub
 from treering.storage.postgres.forgetting import note_erased
@@ -69,7 +69,7 @@ class MemoryKeeper(MemoryReader):
             where, known = (scope, shelf), self._known
             return memory_shelves.follow(connection, known, where, self._to_events, read, embedder)
 
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return self._server.write(work, scope)
 
     def documents(
@@ -81,7 +81,7 @@ class MemoryKeeper(MemoryReader):
 
     def holdings(self, scope: Scope, shelf: Shelf) -> Holdings:
         """Return the state of a shelf."""
-        return self._server.read(lambda c: memory_shelves.holdings(c, scope, shelf), scope)
+        return self._server.read(lambda c: memory_shelves.index_state(c, scope, shelf), scope)
 
     def documents_lag(self, scope: Scope, shelf: Shelf) -> int:
         """Return how many events of a shelf's kinds are not on it yet."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from treering.memory.records import Shelf
     from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.id_cache import IdCache
 
 EXTENSION: Final = "vector"
 DIMENSIONS_MAX: Final = 4_000
@@ -43,7 +43,7 @@ SELECT (found).numbers, (found).cosines FROM asked
 
 def nearest(
     connection: Connection,
-    known: Known,
+    known: IdCache,
     where: tuple[Scope, Shelf],
     vector: bytes,
     embedder: str,
@@ -52,7 +52,7 @@ def nearest(
     """Return numbers of documents and cosines, the nearest first; None if there is no index."""
     if not 0 < len(vector) - SCALE_BYTES <= DIMENSIONS_MAX:
         return None
-    if memory_shelves.holdings(connection, *where).count < HNSW_DOCUMENTS:
+    if memory_shelves.index_state(connection, *where).count < HNSW_DOCUMENTS:
         return None
     if not _is_there(connection):
         return None

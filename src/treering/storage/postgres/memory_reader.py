@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.errors import InvalidCursor
 from treering.model.followers import Stretch
-from treering.storage.damage import naming_damage
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE, bounded
 from treering.storage.memory_shelves import FOLDED_KINDS, MEMORIES
 from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES
@@ -103,7 +103,7 @@ class MemoryReader(SessionReader):
             events = self._to_events(connection, scope, rows)
             return Stretch(events, [mark_of(row) for row in rows], last, more)
 
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return self._server.read(look, scope)
 
     def events_at_positions(self, scope: Scope, positions: Sequence[int]) -> list[Event]:

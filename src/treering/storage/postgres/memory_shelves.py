@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.id_cache import IdCache
 
 LOCK_NAME: Final = "\0memory"
 """Names no session: no such name is taken."""
@@ -92,7 +92,7 @@ SELECT count(*) {behind} AND {which} AND NOT EXISTS (
 
 def follow(
     connection: Connection,
-    known: Known,
+    known: IdCache,
     where: tuple[Scope, Shelf],
     to_events: Callable[[Connection, Scope, list[Row]], list[Event]],
     read: Callable[[Sequence[Event]], Sequence[Entry]],
@@ -137,7 +137,7 @@ def page(
     return [(row[0], Document(*row[1:])) for row in found]
 
 
-def holdings(connection: Connection, scope: Scope, shelf: Shelf) -> Holdings:
+def index_state(connection: Connection, scope: Scope, shelf: Shelf) -> Holdings:
     """Return the state of a shelf."""
     found = fetch(connection, _SHELF, (scope, shelf))
     return Holdings(found[0][5], *found[0][3:5]) if found else Holdings(0, 0, 0)
@@ -150,20 +150,20 @@ def lag(connection: Connection, scope: Scope, shelf: Shelf) -> int:
     return int(planned(connection, statement, place(scope, mark, 0))[0][0])
 
 
-def lock(connection: Connection, known: Known, scope: Scope) -> None:
+def lock(connection: Connection, known: IdCache, scope: Scope) -> None:
     """Keep all others out of what is derived of a scope until the end of the transaction."""
     number = known.lock_of(scope, LOCK_NAME)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
 
-def try_lock(connection: Connection, known: Known, scope: Scope) -> bool:
+def try_lock(connection: Connection, known: IdCache, scope: Scope) -> bool:
     """Do the same unless somebody else is there; return whether it was done."""
     number = known.lock_of(scope, LOCK_NAME)
     return bool(fetch(connection, "SELECT pg_try_advisory_xact_lock(%s)", (number,))[0][0])
 
 
 def drop(
-    connection: Connection, known: Known, scope: Scope, sessions: list[int], seqs: list[int]
+    connection: Connection, known: IdCache, scope: Scope, sessions: list[int], seqs: list[int]
 ) -> list[Row]:
     """Take out what comes of events that are being erased; return the tables that held them.
 

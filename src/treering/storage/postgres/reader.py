@@ -9,7 +9,7 @@ from treering.errors import InvalidCursor
 from treering.ledger.records import HIDDEN_IDS, Place
 from treering.model.followers import Mark, Stretch
 from treering.model.kinds import ERASURE_KINDS
-from treering.storage.damage import naming_damage
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import (
     EXPIRED,
     are_guessable,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.server import Server
 
 LAST: Final = 2**62
@@ -126,7 +126,7 @@ def find_note(connection: Connection, scope: Scope, name: str) -> str | None:
 class Reader:
     """Answers reads from the pool of connections."""
 
-    def __init__(self, server: Server, known: Known, vault: Vault) -> None:
+    def __init__(self, server: Server, known: IdCache, vault: Vault) -> None:
         self._server = server
         self._known = known
         self._vault = vault
@@ -250,7 +250,7 @@ class Reader:
             return [] if session is None else runs.open_runs(connection, scope, session)
 
         found = self._server.read(look, scope)
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             listed = [open_run(*row) for row in found]
         return [run for run in listed if session_id in {None, run.session_id}]
 
@@ -347,7 +347,7 @@ class Reader:
                 build(connection, scope, kept), marks, marks[-1] if marks else mark, more
             )
 
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return self._server.read(look, scope)
 
     def record_pages(
@@ -371,7 +371,7 @@ class Reader:
                 while found:
                     page = bounded(found, PAYLOAD_BYTES)
                     found = found[len(page) :]
-                    with naming_damage(self._server.address.shown):
+                    with corrupt_on_error(self._server.address.shown):
                         records = self._to_records(connection, scope, page)
                     yield records
 
@@ -409,7 +409,7 @@ class Reader:
                 else build(connection, scope, look(connection))
             )
 
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return self._server.read(work, scope)
 
     def _to_headers(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Header]:

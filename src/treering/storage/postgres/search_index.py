@@ -16,7 +16,7 @@ from treering.derive.search_texts import is_searchable
 from treering.model.events import Event
 from treering.model.followers import Mark, Step
 from treering.model.searches import Candidate, Candidates
-from treering.storage.damage import naming_damage
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE, bounded
 from treering.storage.postgres.connections import enter_scope
 from treering.storage.postgres.forgetting import note_erased
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from treering.model.search_queries import SearchQuery
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.server import Server
 
 LAYOUT: Final = 2
@@ -132,7 +132,7 @@ class SearchIndex:
     def __init__(
         self,
         server: Server,
-        known: Known,
+        known: IdCache,
         to_headers: Callable[[Connection, Scope, list[Row]], list[Header]],
         to_events: Callable[[Connection, Scope, list[Row]], list[Event]],
     ) -> None:
@@ -149,7 +149,7 @@ class SearchIndex:
         def work(connection: Connection, _: bool) -> Step:  # noqa: FBT001
             return self._follow(connection, scope, read, sealed=sealed)
 
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return self._server.write(work, scope)
 
     def _follow(
@@ -192,7 +192,7 @@ class SearchIndex:
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 return self._compare(connection, scope, read, sealed=sealed)
 
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return self._server.read(look, scope)
 
     def _compare(
@@ -354,7 +354,7 @@ class SearchIndex:
             headers = self._to_headers(connection, scope, rows)
             return [Event(*msgspec.structs.astuple(header)) for header in headers]
 
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return self._server.read(look, scope)
 
     def lag(self, scope: Scope) -> int:
@@ -387,14 +387,14 @@ class SearchIndex:
         return [row[0] for row in found]
 
 
-def lock(connection: Connection, known: Known, scope: Scope) -> None:
+def lock(connection: Connection, known: IdCache, scope: Scope) -> None:
     """Keep all others out of the scope's documents until the end of the transaction."""
     number = known.lock_of(scope, LOCK_NAME)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
 
 def drop(
-    connection: Connection, known: Known, scope: Scope, sessions: list[int], seqs: list[int]
+    connection: Connection, known: IdCache, scope: Scope, sessions: list[int], seqs: list[int]
 ) -> list[Row]:
     """Delete documents of events that are being erased; return the tables that held them."""
     lock(connection, known, scope)

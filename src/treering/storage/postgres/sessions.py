@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.ledger.records import SessionHead
-from treering.storage.damage import naming_damage
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import bounded, cut_of, name_key, session_record
 from treering.storage.postgres.cuts import CUT, WITH_CUT, session_name
 from treering.storage.postgres.reader import LAST, Reader
@@ -109,7 +109,7 @@ class SessionReader(Reader):
             found = self._sessions(
                 f"{_SESSIONS} WHERE {where} ORDER BY s.scope, s.id LIMIT %s", values, scope
             )
-            with naming_damage(self._server.address.shown):
+            with corrupt_on_error(self._server.address.shown):
                 yield from (session_record(*row[1:]) for row in found)
             if len(found) < SESSIONS_PAGE:
                 return
@@ -124,7 +124,7 @@ class SessionReader(Reader):
             (scope, name_key(key, session_id)),
             scope,
         )
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return [session_record(*row[1:]) for row in found]
 
     def _sessions(
@@ -153,7 +153,7 @@ class SessionReader(Reader):
         before = LAST if before_position is None else before_position
         place = {"scope": scope, "before": before, "limit": limit}
         found = self._server.read(lambda c: c.execute(HEADS, place, binary=True).fetchall(), scope)
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return [
                 SessionHead(
                     session_id=name,
@@ -167,7 +167,7 @@ class SessionReader(Reader):
 
     def cut(self, scope: Scope, session_id: str) -> Cut | None:
         """Return where a session was forked; None if it was not, or is not there."""
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return self._server.read(lambda c: self._known.cut(c, scope, session_id), scope)
 
     def forks(self, scope: Scope, session_id: str) -> list[str]:
@@ -179,13 +179,13 @@ class SessionReader(Reader):
             names = self._known.session_names(connection, scope, [row[0] for row in found])
             return [names[fork] for (fork,) in found]
 
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return self._server.read(look, scope)
 
     def sessions_named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
         """Return the sessions of a scope whose names begin and end like this."""
         asked = {"scope": scope, "prefix": prefix, "suffix": suffix}
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             found = self._server.read(lambda c: c.execute(NAMED, asked).fetchall(), scope)
         return [name for (name,) in found]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.server import Server
 
 LOCK_NAME: Final = "\0snapshots"
@@ -66,7 +66,7 @@ WHERE scope = %(scope)s AND session = ANY(ARRAY(SELECT t.session FROM touched AS
 class Snapshots:
     """Keeps snapshots beside the events that they were made of."""
 
-    def __init__(self, server: Server, known: Known) -> None:
+    def __init__(self, server: Server, known: IdCache) -> None:
         self._server = server
         self._known = known
 
@@ -114,7 +114,7 @@ class Snapshots:
                 connection.execute(_THIN, (scope, session, spare))
 
 
-def drop(connection: Connection, known: Known, scope: Scope, sessions: Iterable[int]) -> None:
+def drop(connection: Connection, known: IdCache, scope: Scope, sessions: Iterable[int]) -> None:
     """Drop those of ``sessions``, and of all forked from them. Call inside a transaction."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock(known, scope),))
     connection.execute(DROP, {"scope": scope, "sessions": sorted(set(sessions))})
@@ -127,6 +127,6 @@ def empty(connection: Connection) -> None:
     connection.execute("DELETE FROM snapshots")
 
 
-def _lock(known: Known, scope: Scope, session_id: str = "") -> int:
+def _lock(known: IdCache, scope: Scope, session_id: str = "") -> int:
     """Return the lock of a session's snapshots; that of no session is for all of its scope."""
     return known.lock_of(scope, f"{LOCK_NAME}\0{session_id}")

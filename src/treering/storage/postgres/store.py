@@ -12,9 +12,9 @@ from treering.ledger.chain import SALT_BYTES
 from treering.model.receipts import RebuildReceipt
 from treering.model.scopes import Scope
 from treering.storage import forks
-from treering.storage.damage import naming_damage
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import NAMED, name_of
-from treering.storage.news import News
+from treering.storage.notifier import Notifier
 from treering.storage.postgres import (
     forgetting,
     memory_keeper,
@@ -27,13 +27,13 @@ from treering.storage.postgres.announcements import Announcer, Listener
 from treering.storage.postgres.copies import Copier
 from treering.storage.postgres.eraser import Eraser, hide_ids
 from treering.storage.postgres.forgetting import note_erased
-from treering.storage.postgres.known import Known
+from treering.storage.postgres.id_cache import IdCache
+from treering.storage.postgres.integrity import first_problem
 from treering.storage.postgres.leases import Leases
 from treering.storage.postgres.memory_keeper import MemoryKeeper
 from treering.storage.postgres.reader import find_note
 from treering.storage.postgres.search_index import SearchIndex
 from treering.storage.postgres.snapshots import Snapshots
-from treering.storage.postgres.soundness import first_flaw
 from treering.storage.postgres.tool_records import ToolRecords
 from treering.storage.postgres.writer import Writer
 from treering.storage.sealing import generation_of
@@ -97,7 +97,7 @@ class PostgresStore(MemoryKeeper):
     """Keeps events in a schema of a PostgreSQL database."""
 
     def __init__(self, server: Server, vault: Vault) -> None:
-        known = Known(server.lock_key)
+        known = IdCache(server.lock_key)
         super().__init__(server, known, vault)
         self.vault = vault
         self._writer = Writer(server, known, self, vault)
@@ -106,7 +106,7 @@ class PostgresStore(MemoryKeeper):
         self._tools = ToolRecords(server, known)
         self._snapshots = Snapshots(server, known)
         self._search = SearchIndex(server, known, self._to_headers, self._to_events)
-        self._news = News()
+        self._news = Notifier()
         self._announcer = Announcer(server)
         self._listener = Listener(server, self._news)
         self._leases = Leases(server)
@@ -224,7 +224,7 @@ class PostgresStore(MemoryKeeper):
             ).fetchall(),
             scope,
         )
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return msgspec.convert(dict(found), dict[str, int | None])
 
     def set_retention(self, scope: Scope, policy: Retention) -> None:
@@ -274,7 +274,7 @@ class PostgresStore(MemoryKeeper):
                 session = self._known.session(connection, scope, session_id)
                 if session is None:
                     return None
-            return first_flaw(connection, self._server.address, self._opener, scope, session)
+            return first_problem(connection, self._server.address, self._opener, scope, session)
 
         return self._server.read(look, scope)
 

@@ -141,7 +141,7 @@ SELECT (
 """
 
 
-class News:
+class NewToolEvents:
     """Tool events behind a mark, and how far that looked."""
 
     def __init__(self, facts: list[Placed], last: Mark, events: int) -> None:
@@ -163,14 +163,14 @@ def is_behind(connection: Connection, scope: Scope) -> bool:
     return bool(found[0][0])
 
 
-def settled(connection: Connection, scope: Scope, key: bytes, after: Mark) -> News:
+def settled(connection: Connection, scope: Scope, key: bytes, after: Mark) -> NewToolEvents:
     """Return the next stretch of settled events."""
     found = fetch(connection, SETTLED, _place(scope, after))
     if not found:
-        return News([], after, 0)
+        return NewToolEvents([], after, 0)
     *_, epoch, xid, events = found[-1]
     facts = [row[:7] for row in found if row[4] in TOOL_KINDS and not row[7] & GONE]
-    return News(placed(facts, key), (epoch, xid, found[-1][1]), events)
+    return NewToolEvents(placed(facts, key), (epoch, xid, found[-1][1]), events)
 
 
 def unsettled(connection: Connection, scope: Scope, key: bytes, after: Mark) -> list[Placed]:

@@ -19,20 +19,20 @@ from treering.storage.tool_queries import (
 if TYPE_CHECKING:
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
-    from treering.storage.tool_queries import Asked
+    from treering.storage.tool_queries import ResolvedToolQuery
 
 
-def page(connection: Connection, found: Asked) -> list[Row]:
+def page(connection: Connection, found: ResolvedToolQuery) -> list[Row]:
     """Return rows of COLUMNS, in the direction of the query."""
     return planned(connection, *statement(found))
 
 
-def statement(found: Asked) -> tuple[str, dict[str, Any]]:
+def statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
     """Return the SQL of one page."""
     return page_statement(found, "%({})s".format, lambda _: "")
 
 
-def statistics(connection: Connection, found: Asked) -> list[Measured]:
+def statistics(connection: Connection, found: ResolvedToolQuery) -> list[Measured]:
     """Return what is known of each tool, the most called first."""
     return [
         Measured(
@@ -46,13 +46,22 @@ def statistics(connection: Connection, found: Asked) -> list[Measured]:
             position=position,
         )
         for (
-            tool, opened, ok, failed, synthetic, percentiles, max_ms, total_ms, output_bytes,
-            last_ms, position,
+            tool,
+            opened,
+            ok,
+            failed,
+            synthetic,
+            percentiles,
+            max_ms,
+            total_ms,
+            output_bytes,
+            last_ms,
+            position,
         ) in planned(connection, *statistics_statement(found))
-    ]  # fmt: skip
+    ]
 
 
-def statistics_statement(found: Asked) -> tuple[str, dict[str, Any]]:
+def statistics_statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
     """Return the SQL that measures by tool."""
     where, values = conditions(found, "%({})s".format)
     counts = ", ".join(

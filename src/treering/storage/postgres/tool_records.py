@@ -10,7 +10,7 @@ from treering.derive.tool_calls import links, record_of, runs_of
 from treering.errors import Busy
 from treering.model.followers import Step
 from treering.storage import tool_table
-from treering.storage.damage import naming_damage
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE
 from treering.storage.postgres import tool_calls, tool_queries
 from treering.storage.postgres.rows import HEADER, SESSION, headers
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.server import Server
     from treering.storage.private_tools import PrivateTable
-    from treering.storage.tool_queries import Asked, Measured
+    from treering.storage.tool_queries import Measured, ResolvedToolQuery
 
 ATTEMPTS_MAX: Final = 5
 """How often records are looked for of which something is erased meanwhile."""
@@ -61,7 +61,7 @@ _SEQ: Final = SESSION + 1
 class ToolRecords:
     """Answers what is asked of tool calls, and keeps their table up with the events."""
 
-    def __init__(self, server: Server, known: Known) -> None:
+    def __init__(self, server: Server, known: IdCache) -> None:
         self._server = server
         self._known = known
         self._private: dict[str, PrivateTable] = {}
@@ -77,7 +77,7 @@ class ToolRecords:
         key = self._known.scope_key(connection, scope)
         if key is None or not tool_calls.is_behind(connection, scope):
             return Step(0, more=False)
-        with connection.transaction(), naming_damage(self._server.address.shown):
+        with connection.transaction(), corrupt_on_error(self._server.address.shown):
             lock(connection, self._known, scope)
             news = tool_calls.settled(connection, scope, key, tool_calls.mark(connection, scope))
             tool_calls.enter(connection, scope, news.facts)
@@ -95,7 +95,7 @@ class ToolRecords:
             return Step(0, more=False)
         private = self._table_of(scope)
         erasures = tool_calls.erasures(connection, scope)
-        with private.using() as table, naming_damage(self._server.address.shown):
+        with private.using() as table, corrupt_on_error(self._server.address.shown):
             if erasures != private.sound_until:
                 # What was erased since may have been entered before.
                 private.empty()
@@ -124,7 +124,7 @@ class ToolRecords:
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 return self._compare(connection, scope)
 
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             return self._server.read(look, scope)
 
     def _compare(self, connection: Connection, scope: Scope) -> tuple[int, str | None]:
@@ -200,7 +200,7 @@ class ToolRecords:
         while self.follow(scope).more:
             pass
 
-    def _asked(self, connection: Connection, query: ToolQuery) -> Asked | None:
+    def _asked(self, connection: Connection, query: ToolQuery) -> ResolvedToolQuery | None:
         """Return the query in numbers; None if nothing can be found."""
         key = self._known.scope_key(connection, query.scope)
         if key is None:
@@ -217,7 +217,7 @@ class ToolRecords:
         places = record_places(rows)
         sessions, seqs = [place[0] for place in places], [place[1] for place in places]
         found = _fetch(connection, AT_PLACES, (scope, sessions, seqs))
-        with naming_damage(self._server.address.shown):
+        with corrupt_on_error(self._server.address.shown):
             names = self._known.session_names(connection, scope, sessions)
             at = [(row[SESSION], row[_SEQ]) for row in found]
             known = dict(zip(at, headers(found, scope, names), strict=True))
@@ -232,7 +232,7 @@ class ToolRecords:
             ]
 
 
-def lock(connection: Connection, known: Known, scope: Scope) -> None:
+def lock(connection: Connection, known: IdCache, scope: Scope) -> None:
     """Keep all others out of the scope's tool calls until the end of the transaction."""
     number = known.lock_of(scope, tool_calls.LOCK_NAME)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))

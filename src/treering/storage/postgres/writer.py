@@ -15,7 +15,7 @@ from treering.storage.encoding import id_key
 from treering.storage.postgres.batch import Batch, header_of, moved_on, stored_id
 from treering.storage.postgres.connections import enter_scope
 from treering.storage.postgres.cuts import find_parent, no_such_seq
-from treering.storage.postgres.known import open_scope
+from treering.storage.postgres.id_cache import open_scope
 from treering.storage.repeats import taken
 from treering.storage.runs import RUN_OPEN, check_run, state_after
 from treering.storage.sealing import is_sealable, stored_content
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft
     from treering.model.events import Header
     from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.known import Known
+    from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.reader import Reader
     from treering.storage.postgres.server import Server
 
@@ -40,7 +40,7 @@ COPY_EVENTS_MIN: Final = 100
 Result = TypeVar("Result")
 
 
-class Outcome(IntEnum):
+class AppendOutcome(IntEnum):
     """What append_event says became of an event."""
 
     APPENDED = 0
@@ -55,7 +55,7 @@ class Outcome(IntEnum):
 class Writer:
     """Carries out appends on connections of the pool."""
 
-    def __init__(self, server: Server, known: Known, reader: Reader, vault: Vault) -> None:
+    def __init__(self, server: Server, known: IdCache, reader: Reader, vault: Vault) -> None:
         self.server = server
         self._vault = vault
         self.known = known
@@ -146,14 +146,14 @@ class Writer:
             raise AssertionError
         outcome, position, seq, last = row
         match outcome:
-            case Outcome.APPENDED:
+            case AppendOutcome.APPENDED:
                 return header_of(draft, position, seq, last)
-            case Outcome.REPEATED:
+            case AppendOutcome.REPEATED:
                 return self._repeated(connection, draft, scope_key)
-            case Outcome.MOVED_ON:
+            case AppendOutcome.MOVED_ON:
                 raise moved_on(draft, seq - 1, expected_seq or 0)
-            case Outcome.RUN_STARTED | Outcome.RUN_OVER:
-                check_run(draft, RUN_OPEN if outcome == Outcome.RUN_STARTED else 1)
+            case AppendOutcome.RUN_STARTED | AppendOutcome.RUN_OVER:
+                check_run(draft, RUN_OPEN if outcome == AppendOutcome.RUN_STARTED else 1)
         # The scope was sealed meanwhile, or has another key, or another ledger stands in its place.
         self.known.forget()
         return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft, Record
-    from treering.storage.sqlite.known import Known
+    from treering.storage.sqlite.id_cache import IdCache
     from treering.storage.sqlite.sql import Row
 
 LOOK_AHEAD_MIN: Final = 8
@@ -62,7 +62,7 @@ class Batch:
     """The rows of one transaction, placed in memory first and written together."""
 
     def __init__(
-        self, known: Known, vault: Vault, connection: apsw.Connection, cursor: apsw.Cursor
+        self, known: IdCache, vault: Vault, connection: apsw.Connection, cursor: apsw.Cursor
     ) -> None:
         self._known = known
         self._vault = vault

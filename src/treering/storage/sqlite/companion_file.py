@@ -15,7 +15,7 @@ import apsw
 
 from treering.errors import Busy, LedgerMoved
 from treering.locks import Lock
-from treering.storage.damage import UNREADABLE
+from treering.storage.corruption import UNREADABLE
 from treering.storage.sqlite.database import MEMORY, PATIENCE_S
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.file_guard import FileGuard
@@ -26,7 +26,7 @@ from treering.storage.sqlite.opening import (
     shares_live_log,
 )
 from treering.storage.sqlite.sql import fetch_all, fetch_value, is_sound
-from treering.storage.sqlite.turnstile import Turnstile
+from treering.storage.sqlite.write_lock import WriteLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ class CompanionFile:
         self._private = False
         """Whether the file is in memory alone because nothing may be written."""
         lock_path = None if self._in_memory else Path(self.path + ".lock")
-        self._turnstile = Turnstile(lock_path, patience_s=PATIENCE_S)
+        self._turnstile = WriteLock(lock_path, patience_s=PATIENCE_S)
 
     @property
     def exists(self) -> bool:

@@ -14,7 +14,7 @@ from treering.ledger.records import arriving, check_readable
 from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
-from treering.storage.claims import check_same_key, claim_of
+from treering.storage.erasure_records import check_same_key, claim_of
 from treering.storage.sqlite.blanking import blank
 from treering.storage.sqlite.cuts import find_cut
 from treering.storage.sqlite.forgetting import (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft
     from treering.model.events import Header
     from treering.storage.sqlite.batch import Batch
-    from treering.storage.sqlite.known import Known
+    from treering.storage.sqlite.id_cache import IdCache
     from treering.storage.sqlite.sql import Row
 
 CUT: Final = f"{session_name('parents')}, parents.genesis, forks.seq, forks.link"
@@ -33,7 +33,7 @@ WHERE e.session = ? AND e.seq = ?
 """
 
 
-def open_fork(batch: Batch, known: Known, draft: Draft, *, parent: str, seq: int) -> Header:
+def open_fork(batch: Batch, known: IdCache, draft: Draft, *, parent: str, seq: int) -> Header:
     """Open the session of ``draft`` where ``parent`` is at ``seq``, and place ``draft`` in it."""
     connection = batch.connection
     scope = known.scope(connection, draft.scope, create=False)

@@ -21,8 +21,8 @@ from treering.errors import Busy, Closed, Corrupt, LedgerMoved, NotFound, Outcom
 from treering.locks import PATIENCE_S as LOCK_PATIENCE_S
 from treering.locks import Lock
 from treering.storage import forks
-from treering.storage.damage import UNREADABLE
-from treering.storage.news import News
+from treering.storage.corruption import UNREADABLE
+from treering.storage.notifier import Notifier
 from treering.storage.sqlite import schema
 from treering.storage.sqlite.faults import damaged, translate
 from treering.storage.sqlite.file_guard import FileGuard
@@ -33,7 +33,7 @@ from treering.storage.sqlite.opening import (
     shares_live_log,
 )
 from treering.storage.sqlite.sql import fetch_value, is_sound
-from treering.storage.sqlite.turnstile import Turnstile
+from treering.storage.sqlite.write_lock import WriteLock
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -86,7 +86,7 @@ class Database:
         self.epoch = 0
         """Counts reopenings: what was remembered of an earlier connection no longer holds."""
         lock_path = None if path == MEMORY or self.read_only else Path(path + ".lock")
-        self.turnstile = Turnstile(lock_path, patience_s=patience_s)
+        self.turnstile = WriteLock(lock_path, patience_s=patience_s)
         self._start()
         forks.register(self)
         try:
@@ -152,7 +152,7 @@ class Database:
 
     def reading(self) -> AbstractContextManager[apsw.Connection]:
         """Lend a connection for a short read."""
-        return _Reading(self)
+        return _ReadLease(self)
 
     def reading_at_hand(self) -> AbstractContextManager[apsw.Connection]:
         """Lend the writing connection for a look, such as whoever is about to write takes.
@@ -160,7 +160,7 @@ class Database:
         It still has the pages that it wrote; all others read them anew after each commit. While
         somebody writes, another one is lent.
         """
-        return _Reading(self, by_writer=not self.read_only)
+        return _ReadLease(self, by_writer=not self.read_only)
 
     def ledger_id(self) -> str:
         """Return the name that the ledger was given when it was made; its backups share it."""
@@ -379,7 +379,7 @@ class Database:
     # Lending. What is lent is noted before it is taken, and given back before that is struck out:
     # whoever stops lending and then finds nothing lent has all connections in the queue.
 
-    def borrow(self, reading: _Reading, frame: FrameType) -> apsw.Connection:
+    def borrow(self, reading: _ReadLease, frame: FrameType) -> apsw.Connection:
         """Return a connection to read from, for ``frame``. Whoever drops it gives it back."""
         if self._pid != os.getpid():
             self._abandon()
@@ -406,7 +406,7 @@ class Database:
         self.lock.let_go(frame)
         return None
 
-    def give_back(self, reading: _Reading, frame: FrameType) -> None:
+    def give_back(self, reading: _ReadLease, frame: FrameType) -> None:
         """Take back what ``frame`` has borrowed."""
         if reading.by_writer:
             self.lock.let_go(frame)
@@ -420,7 +420,7 @@ class Database:
             with self.lock.guard, self.lock:
                 self._let_go()
 
-    def _lend(self, reading: _Reading) -> apsw.Connection | None:
+    def _lend(self, reading: _ReadLease) -> apsw.Connection | None:
         """Return a connection that is idle, or another one; None if too many are lent."""
         self._lent.add(reading)
         try:
@@ -439,7 +439,7 @@ class Database:
                 self._lent.discard(reading)
         return reading.connection
 
-    def _wait_for_reader(self, reading: _Reading) -> apsw.Connection:
+    def _wait_for_reader(self, reading: _ReadLease) -> apsw.Connection:
         deadline = time.monotonic() + self._patience_s
         while time.monotonic() < deadline:
             self._returned.wait(LOOK_S)
@@ -543,15 +543,15 @@ class Database:
         """Held by whoever uses the writing connection."""
         self._guard = FileGuard(self.path, patience_s=self._patience_s)
         self._idle: SimpleQueue[apsw.Connection] = SimpleQueue()
-        self._lent: weakref.WeakSet[_Reading] = weakref.WeakSet()
+        self._lent: weakref.WeakSet[_ReadLease] = weakref.WeakSet()
         """Reads that are under way: one that an interrupted caller drops is no longer."""
-        self._returned = News()
+        self._returned = Notifier()
         self._lending = True
         """False while somebody with ``lock`` waits for what is lent to come back."""
         self.epoch += 1
 
 
-class _Reading:
+class _ReadLease:
     """Lends a connection as long as a ``with`` lasts, and translates its errors."""
 
     __slots__ = ("__weakref__", "_database", "by_writer", "connection")

@@ -17,9 +17,10 @@ from treering.ledger.records import Cover, Erased, Erasure
 from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.storage import encoding
-from treering.storage.claims import cover_of
+from treering.storage.erasure_records import cover_of
 from treering.storage.sqlite import timeline
 from treering.storage.sqlite.blanking import INDEXES, LOG, blank
+from treering.storage.sqlite.erasure_events import erasure_events
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.forgetting import forget_name
 from treering.storage.sqlite.reader import LAST
@@ -30,7 +31,6 @@ from treering.storage.sqlite.sql import (
     key_of_names,
     session_name,
 )
-from treering.storage.sqlite.vouchers import vouchers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -177,7 +177,7 @@ class Eraser:
                 connection, "PRAGMA wal_checkpoint(TRUNCATE)"
             ):
                 return "pending"
-            if through is not None and vouchers(connection, through, LAST):
+            if through is not None and erasure_events(connection, through, LAST):
                 return "pending"  # Whoever erased that is about to see to it.
             # Its sync makes the cut durable, so that no power cut brings the log back.
             connection.execute("UPDATE ledger SET value = 0 WHERE name = 'erasure_pending'")

@@ -15,7 +15,7 @@ from treering.errors import (
     StorageError,
     StorageFull,
 )
-from treering.storage.sqlite.turnstile import find_holder
+from treering.storage.sqlite.write_lock import find_holder
 
 if TYPE_CHECKING:
     from treering.errors import TreeringError

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from treering.model.scopes import Scope
     from treering.storage.sqlite.batch import Batch
-    from treering.storage.sqlite.known import Known
+    from treering.storage.sqlite.id_cache import IdCache
     from treering.storage.sqlite.writer import Writer
 
 SAID: Final = ("conversation.user", "inbox.received")
@@ -84,7 +84,7 @@ def _ids(connection: apsw.Connection, names: Iterable[str]) -> str:
     return ", ".join(str(one) for name in names if (one := name_id(connection, name)))
 
 
-def forget_name(batch: Batch, known: Known, session: int) -> int:
+def forget_name(batch: Batch, known: IdCache, session: int) -> int:
     """Forget what a session is called, if nothing is left in it; return 1 if it was named."""
     connection = batch.connection
     vouching = ", ".join(str(known.name(connection, kind)) for kind in sorted(ERASURE_KINDS))
@@ -106,7 +106,7 @@ def forget_name(batch: Batch, known: Known, session: int) -> int:
     return 1
 
 
-def note_forgetting(batch: Batch, known: Known) -> None:
+def note_forgetting(batch: Batch, known: IdCache) -> None:
     """Have every process read names anew before it writes, and bytes driven out."""
     batch.connection.execute(_COUNT)
     note_erased(batch.connection, NAMES)

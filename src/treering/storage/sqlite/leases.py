@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Closed, ReadOnly, StorageError, check_from_system
-from treering.storage.leases import Owner, disuse, is_gone_from_sight, is_running, new_owner, use
+from treering.storage.leases import (
+    LeaseOwner,
+    disuse,
+    is_gone_from_sight,
+    is_running,
+    new_owner,
+    use,
+)
 from treering.storage.sqlite.lease_files import FILES, IS_SUPPORTED
 
 if TYPE_CHECKING:
@@ -46,7 +53,7 @@ class Leases:
 
     def is_gone(self, owner: str, seen_ms: int) -> bool:
         """Whether the process behind ``owner`` is certainly not carrying on."""
-        named = Owner.parse(owner)
+        named = LeaseOwner.parse(owner)
         if named is None:
             return False
         if self._path is None:
@@ -61,7 +68,7 @@ class Leases:
 
     def is_elsewhere(self, owner: str) -> bool:
         """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
-        named = Owner.parse(owner)
+        named = LeaseOwner.parse(owner)
         if named is None:
             return False
         if self._path is None:
@@ -161,7 +168,7 @@ class Leases:
         holder = file.holders.get(name)
         return holder is None or holder() is self
 
-    def _is_free(self, owner: Owner) -> bool | None:
+    def _is_free(self, owner: LeaseOwner) -> bool | None:
         """Whether nobody holds the lock of ``owner``; None if the file cannot tell."""
         if self._path is None or not IS_SUPPORTED:
             return None

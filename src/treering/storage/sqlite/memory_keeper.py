@@ -10,13 +10,13 @@ from treering.errors import StorageError
 from treering.memory.records import REMEMBERED_KINDS, Holdings
 from treering.model.followers import Step
 from treering.storage.sqlite import memory_rows, memory_shelves
+from treering.storage.sqlite.erasure_events import unseen_erasures
 from treering.storage.sqlite.memory_file import MemoryFile
 from treering.storage.sqlite.memory_neighbours import Neighbours
 from treering.storage.sqlite.memory_reader import MemoryReader, position_of
 from treering.storage.sqlite.reader import find_scope
 from treering.storage.sqlite.sql import fetch_one, fetch_value
 from treering.storage.sqlite.tool_calls import name_id
-from treering.storage.sqlite.vouchers import unseen_erasures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,7 +105,7 @@ class MemoryKeeper(MemoryReader):
         number = self._scope_number(scope)
         if not self._memory.exists:
             return Holdings(0, 0, 0)
-        found = self._memory.read(lambda c: memory_shelves.holdings(c, number, shelf))
+        found = self._memory.read(lambda c: memory_shelves.index_state(c, number, shelf))
         return found or Holdings(0, 0, 0)
 
     def documents_lag(self, scope: Scope, shelf: Shelf) -> int:

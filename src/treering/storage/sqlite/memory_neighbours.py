@@ -43,7 +43,7 @@ _SUFFIX: Final = ".hnsw"
 _STATE: Final = ".hnsw.json"
 
 
-class _State(msgspec.Struct, frozen=True):
+class _NeighbourState(msgspec.Struct, frozen=True):
     """What an index holds: documents of one embedder and one generation, up to a number."""
 
     embedder: str
@@ -57,7 +57,7 @@ class _Built(msgspec.Struct):
     """An index in memory, and what it holds."""
 
     index: Any
-    state: _State
+    state: _NeighbourState
     saved: int
     """How many vectors the file has."""
 
@@ -74,10 +74,12 @@ class Neighbours:
     ) -> list[tuple[int, float]] | None:
         """Return numbers of documents and cosines, the nearest first; None if there is no index."""
         with self._file.lock.guard, self._file.lock:
-            held = self._file.read(lambda c: memory_shelves.holdings(c, scope, shelf))
+            held = self._file.read(lambda c: memory_shelves.index_state(c, scope, shelf))
             if held is None or held.count < HNSW_DOCUMENTS:
                 return None
-            wanted = _State(embedder, len(vector) - SCALE_BYTES, held.generation, held.newest, 0)
+            wanted = _NeighbourState(
+                embedder, len(vector) - SCALE_BYTES, held.generation, held.newest, 0
+            )
             built = self._opened(scope, shelf, wanted)
             if built is None or not self._build(built, scope, shelf, held.newest):
                 return None
@@ -100,7 +102,7 @@ class Neighbours:
                     found.unlink(missing_ok=True)
                     found.with_suffix(_STATE).unlink(missing_ok=True)
 
-    def _opened(self, scope: int, shelf: Shelf, wanted: _State) -> _Built | None:
+    def _opened(self, scope: int, shelf: Shelf, wanted: _NeighbourState) -> _Built | None:
         """Return the index that is there, or an empty one; None if the library is missing."""
         try:
             _load_runtime_of_models()
@@ -214,7 +216,7 @@ def _load(index: Any, path: Path, vectors: int) -> bool:
     return False
 
 
-def _fits(state: _State, wanted: _State) -> bool:
+def _fits(state: _NeighbourState, wanted: _NeighbourState) -> bool:
     """Whether an index holds what is wanted, if perhaps not all of it."""
     return (state.embedder, state.dimensions, state.generation) == (
         wanted.embedder,
@@ -224,12 +226,12 @@ def _fits(state: _State, wanted: _State) -> bool:
 
 
 def _generation(connection: apsw.Connection, scope: int, shelf: Shelf) -> int:
-    return memory_shelves.holdings(connection, scope, shelf).generation
+    return memory_shelves.index_state(connection, scope, shelf).generation
 
 
-def _read_state(path: Path) -> _State | None:
+def _read_state(path: Path) -> _NeighbourState | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_State)
+        return msgspec.json.decode(path.read_bytes(), type=_NeighbourState)
     except (OSError, msgspec.MsgspecError):
         return None
 

@@ -116,7 +116,7 @@ def page(
     return [(row[0], Document(*row[1:])) for row in found]
 
 
-def holdings(connection: apsw.Connection, scope: int, shelf: Shelf) -> Holdings:
+def index_state(connection: apsw.Connection, scope: int, shelf: Shelf) -> Holdings:
     """Return the state of a shelf."""
     row = fetch_one(connection, _HELD, (scope, shelf))
     return Holdings(*row) if row else Holdings(0, 0, 0)

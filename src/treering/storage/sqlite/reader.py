@@ -14,12 +14,12 @@ from treering.model.events import REDACTED
 from treering.model.followers import Mark, Stretch
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
-from treering.storage.damage import naming_damage
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import bounded, name_key
 from treering.storage.runs import open_run, state_after
 from treering.storage.sealing import Opener
 from treering.storage.sqlite import rows, runs, timeline
-from treering.storage.sqlite.known import HIDES, Blobs, SessionTexts, Texts
+from treering.storage.sqlite.id_cache import HIDES, Blobs, SessionTexts, Texts
 from treering.storage.sqlite.rows import EVENT, HEADER, PAYLOAD_BYTES, RECORD, WITH_CONTENT
 from treering.storage.sqlite.sql import (
     fetch_all,
@@ -250,7 +250,7 @@ class Reader:
                 found = runs.open_in_session(connection, session)
             else:
                 found = runs.all_open(connection, scope, session_id)
-        with naming_damage(self._database.path):
+        with corrupt_on_error(self._database.path):
             return [open_run(*row) for row in found]
 
     def _of_run(
@@ -266,7 +266,7 @@ class Reader:
                 "SELECT first_seq, coalesce(last_seq, ?) FROM runs WHERE session = ? AND run = ?",
                 (LAST, session, run),
             )
-        with naming_damage(self._database.path):
+        with corrupt_on_error(self._database.path):
             first, last = msgspec.convert(stretch or (1, 0), tuple[int, int])
         after = first - 1
         while after < last and (page := read(scope, session_id, after_seq=after, limit=RUN_PAGE)):
@@ -442,12 +442,12 @@ class Reader:
                     self._sessions.pop(row[rows.SESSION], None)
 
     def _to_headers(self, found: list[Row]) -> list[Header]:
-        with naming_damage(self._database.path):
+        with corrupt_on_error(self._database.path):
             self._look_again(found)
             return rows.headers(found, self._names, self._sessions)
 
     def _to_events(self, found: list[Row]) -> list[Event]:
-        with naming_damage(self._database.path):
+        with corrupt_on_error(self._database.path):
             self._look_again(found)
             try:
                 return rows.events(found, self._names, self._sessions, self._blobs, _NONE)
@@ -474,7 +474,7 @@ class Reader:
         return opened
 
     def _to_records(self, found: list[Row]) -> list[Record]:
-        with naming_damage(self._database.path):
+        with corrupt_on_error(self._database.path):
             self._look_again(found)
             if any(row[rows.FLAGS] >= encoding.EXPIRED for row in found):
                 # Names of what is gone may have been forgotten since they were read.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import uuid_utils
 
 from treering.errors import NotALedger, SchemaTooNew, SchemaTooOld
-from treering.storage.sqlite.known import count_scopes, count_sessions
+from treering.storage.sqlite.id_cache import count_scopes, count_sessions
 
 if TYPE_CHECKING:
     import apsw

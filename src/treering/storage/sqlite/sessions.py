@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.ledger.records import SessionHead
-from treering.storage.damage import naming_damage
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import cut_of, name_key, session_record
 from treering.storage.sqlite import snapshots
 from treering.storage.sqlite.cuts import CUT, WITH_CUT, cut_row, forks_of
@@ -84,7 +84,7 @@ class SessionReader(Reader):
                         "limit": SESSIONS_PAGE,
                     },
                 )
-            with naming_damage(self._database.path):
+            with corrupt_on_error(self._database.path):
                 records = [session_record(*row[1:]) for row in found]
             yield from records
             if len(found) < SESSIONS_PAGE:
@@ -101,7 +101,7 @@ class SessionReader(Reader):
                 f"{_SESSIONS} WHERE scopes.name = ? AND s.key = ?",
                 (scope, name_key(key, session_id)),
             )
-        with naming_damage(self._database.path):
+        with corrupt_on_error(self._database.path):
             return [session_record(*row[1:]) for row in found]
 
     def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
@@ -123,7 +123,7 @@ class SessionReader(Reader):
         before = LAST if before_position is None else before_position
         with self._database.reading() as connection:
             found = fetch_all(connection, HEADS, (find_scope(connection, scope)[0], before, limit))
-        with naming_damage(self._database.path):
+        with corrupt_on_error(self._database.path):
             return [
                 SessionHead(
                     session_id=name,
@@ -140,7 +140,7 @@ class SessionReader(Reader):
         with self._database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
             found = cut_row(connection, session)
-        with naming_damage(self._database.path):
+        with corrupt_on_error(self._database.path):
             return cut_of(*found)
 
     def forks(self, scope: Scope, session_id: str) -> list[str]:

@@ -14,8 +14,8 @@ from treering.ledger.chain import SALT_BYTES
 from treering.model.receipts import RebuildReceipt
 from treering.model.scopes import Scope
 from treering.storage import encoding
-from treering.storage.damage import naming_damage
-from treering.storage.news import News
+from treering.storage.corruption import corrupt_on_error
+from treering.storage.notifier import Notifier
 from treering.storage.sealing import generation_of
 from treering.storage.sqlite import forgetting, runs, snapshots, timeline, tool_calls
 from treering.storage.sqlite.blanking import hide_ids
@@ -23,12 +23,12 @@ from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
 from treering.storage.sqlite.cuts import open_fork
 from treering.storage.sqlite.eraser import Eraser
-from treering.storage.sqlite.known import SEALED_MARK, Known, sealed_scopes
+from treering.storage.sqlite.id_cache import SEALED_MARK, IdCache, sealed_scopes
+from treering.storage.sqlite.integrity import first_problem
 from treering.storage.sqlite.leases import Leases
 from treering.storage.sqlite.memory_keeper import MemoryKeeper
 from treering.storage.sqlite.reader import find_note
 from treering.storage.sqlite.search_index import SearchIndex
-from treering.storage.sqlite.soundness import first_flaw
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 from treering.storage.sqlite.tool_records import ToolRecords
 from treering.storage.sqlite.writer import Writer
@@ -94,13 +94,13 @@ class SqliteStore(MemoryKeeper):
     def __init__(self, database: Database, vault: Vault) -> None:
         super().__init__(database, vault)
         self.vault = vault
-        self._writer = Writer(database, Known(database), vault)
+        self._writer = Writer(database, IdCache(database), vault)
         self._commits = GroupCommit(self._writer.carry_out)
         self._search = SearchIndex(database, self, self._names, self._sessions)
         self._eraser = Eraser(self._writer, (self._search.finish, self.finish_memory))
         self._copier = Copier(self._writer)
         self._tools = ToolRecords(self._writer, self._to_headers)
-        self._news = News()
+        self._news = Notifier()
         self._leases = Leases(database)
         if not database.read_only:
             self._eraser.finish()
@@ -230,7 +230,7 @@ class SqliteStore(MemoryKeeper):
                 " JOIN scopes ON scopes.id = retention.scope WHERE scopes.name = ?",
                 (scope,),
             )
-        with naming_damage(self._database.path):
+        with corrupt_on_error(self._database.path):
             return msgspec.convert(dict(found), dict[str, int | None])
 
     def set_retention(self, scope: Scope, policy: Retention) -> None:
@@ -283,7 +283,7 @@ class SqliteStore(MemoryKeeper):
             # One snapshot for all of it, or a writer at work would look like damage.
             connection.execute("SAVEPOINT looking")
             try:
-                return first_flaw(connection, self._opener, scope, session_id)
+                return first_problem(connection, self._opener, scope, session_id)
             finally:
                 connection.execute("RELEASE looking")
 

@@ -11,7 +11,7 @@ from treering.model.codec import encode
 from treering.model.followers import Step
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import tool_table
-from treering.storage.damage import naming_damage
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE, name_key
 from treering.storage.private_tools import PrivateTable
 from treering.storage.sqlite import tool_calls
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.sql import Row
     from treering.storage.sqlite.writer import Writer
-    from treering.storage.tool_queries import Asked
+    from treering.storage.tool_queries import ResolvedToolQuery
 
 ATTEMPTS_MAX: Final = 5
 """How often records are looked for of which something is erased meanwhile."""
@@ -74,7 +74,7 @@ class ToolRecords:
             nonlocal step
             connection = batch.connection
             start = tool_calls.seen(connection)
-            with naming_damage(self._database.path):
+            with corrupt_on_error(self._database.path):
                 end, newest = tool_calls.enter(connection, connection, start)
             if end > start:
                 tool_calls.note_seen(connection, end)
@@ -93,7 +93,7 @@ class ToolRecords:
             if not private.seen:
                 private.sound_until = newest
             start = sum(private.seen)
-            with naming_damage(self._database.path):
+            with corrupt_on_error(self._database.path):
                 end, newest = tool_calls.enter(source, table, start)
             private.seen = (end,)
         return Step(end - start, more=end < newest)
@@ -104,7 +104,7 @@ class ToolRecords:
         with self._database.reading() as source, source, fresh.using() as table:
             place = find_scope(source, scope)[0]
             seen, start = tool_calls.seen(source), 0
-            with naming_damage(self._database.path):
+            with corrupt_on_error(self._database.path):
                 while start < seen:
                     start, _ = tool_calls.enter(source, table, start, until=seen, scope=place)
             count, flaw = tool_table.difference(
@@ -156,7 +156,7 @@ class ToolRecords:
                 with self._private.using() as table:
                     yield source, table
 
-    def _asked(self, source: apsw.Connection, query: ToolQuery) -> Asked | None:
+    def _asked(self, source: apsw.Connection, query: ToolQuery) -> ResolvedToolQuery | None:
         """Return the query in numbers; None if nothing can be found."""
         scope = fetch_one(source, "SELECT id, key FROM scopes WHERE name = ?", (query.scope,))
         if scope is None:
@@ -177,7 +177,7 @@ class ToolRecords:
         places = [(row[SESSION], row[_SEQ]) for row in told]
         headers = dict(zip(places, self._to_headers(told), strict=True))
         whole = [row for row in rows if all(place in headers for place in record_places([row]))]
-        with naming_damage(self._database.path):
+        with corrupt_on_error(self._database.path):
             calls = [(row[1], call_of(row)) for row in whole]
             states = self._states(headers)
             return [

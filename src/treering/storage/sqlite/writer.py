@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import apsw
 
 from treering.errors import Busy, OutcomeUnknown, TreeringError
-from treering.storage.damage import UNREADABLE
+from treering.storage.corruption import UNREADABLE
 from treering.storage.sqlite.batch import Batch
 from treering.storage.sqlite.faults import damaged, translate, translate_commit
 from treering.storage.sqlite.sql import is_sound
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Vault
     from treering.storage.sqlite.commits import Job
     from treering.storage.sqlite.database import Database
-    from treering.storage.sqlite.known import Known
+    from treering.storage.sqlite.id_cache import IdCache
 
 _TOUCH: Final = """
 INSERT INTO ledger (name, value)
@@ -33,7 +33,7 @@ Arguments = TypeVar("Arguments")
 class Writer:
     """Carries out writes on the one writing connection."""
 
-    def __init__(self, database: Database, known: Known, vault: Vault) -> None:
+    def __init__(self, database: Database, known: IdCache, vault: Vault) -> None:
         self.database = database
         self.known = known
         self._vault = vault

@@ -91,7 +91,7 @@ def database_path() -> str:
 
 def damage_of_ledger() -> str | None:
     """Say what is wrong with the file of the ledger, if there is one and anything is."""
-    from treering.storage.sqlite.soundness import find_damage  # noqa: PLC0415  (rarely needed)
+    from treering.storage.sqlite.integrity import find_damage  # noqa: PLC0415  (rarely needed)
 
     try:
         path = database_path()

@@ -48,7 +48,7 @@ def look() -> Iterator[Finding]:
 
 def look_at_writers() -> Iterator[Finding]:
     """Say who keeps all other writers out, if somebody does and writes nothing meanwhile."""
-    from treering.storage.sqlite.turnstile import find_holder  # noqa: PLC0415  (loaded by now)
+    from treering.storage.sqlite.write_lock import find_holder  # noqa: PLC0415  (loaded by now)
 
     path = database_path()
     holder = None if is_on_server() or path == MEMORY else find_holder(path)

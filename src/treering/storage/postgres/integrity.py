@@ -189,7 +189,7 @@ WHERE {own}
 PAGE: Final = 500
 
 
-class _Part(NamedTuple):
+class _CheckedPart(NamedTuple):
     """What is looked at: the ledger, a scope or a session, as conditions of SQL."""
 
     events: str
@@ -202,7 +202,7 @@ class _Part(NamedTuple):
         return f"SELECT * FROM ({statement}) AS e WHERE {self.events}"
 
 
-def first_flaw(
+def first_problem(
     connection: Connection,
     address: Address,
     opener: Opener,
@@ -231,18 +231,20 @@ def first_flaw(
         )
 
 
-def _part(scope: Scope | None, session: int | None) -> _Part:
+def _part(scope: Scope | None, session: int | None) -> _CheckedPart:
     if scope is None:
-        return _Part("TRUE", "TRUE", {})
+        return _CheckedPart("TRUE", "TRUE", {})
     values = {"scope": scope, "session": session}
     own = "e.scope = %(scope)s"
     if session is None:
-        return _Part(own, own, values)
-    return _Part(f"{own} AND e.session = %(session)s", f"{own} AND e.id = %(session)s", values)
+        return _CheckedPart(own, own, values)
+    return _CheckedPart(
+        f"{own} AND e.session = %(session)s", f"{own} AND e.id = %(session)s", values
+    )
 
 
 def _count(
-    connection: Connection, complaints: tuple[tuple[str, str], ...], part: _Part
+    connection: Connection, complaints: tuple[tuple[str, str], ...], part: _CheckedPart
 ) -> str | None:
     for complaint, statement in complaints:
         row = connection.execute(statement.format(own=part.events), part.values).fetchone()
@@ -268,7 +270,7 @@ def _flaw_of_scopes(connection: Connection) -> str | None:
     return None
 
 
-def _flaw_of_sets(connection: Connection, part: _Part) -> str | None:
+def _flaw_of_sets(connection: Connection, part: _CheckedPart) -> str | None:
     """Say which scope's sessions are not those that were opened in it."""
     in_scope = part.events.replace("e.", "s.")
     statement = _SETS.format(own=part.sessions, scope=in_scope)
@@ -281,7 +283,7 @@ def _flaw_of_sets(connection: Connection, part: _Part) -> str | None:
     return f"the sessions of scope {scope} are not those that were opened in it"
 
 
-def _flaw_of_derived(connection: Connection, part: _Part) -> str | None:
+def _flaw_of_derived(connection: Connection, part: _CheckedPart) -> str | None:
     stored, derived = part.among(runs.STORED), part.among(runs.DERIVED)
     for one, other in ((stored, derived), (derived, stored)):
         statement = f"SELECT count(*) FROM ({one} EXCEPT {other}) AS odd"
@@ -295,7 +297,7 @@ def _flaw_of_derived(connection: Connection, part: _Part) -> str | None:
 
 
 def _flaw_of_keys(
-    connection: Connection, opener: Opener, part: _Part, *, blobs: bool
+    connection: Connection, opener: Opener, part: _CheckedPart, *, blobs: bool
 ) -> str | None:
     """Say that a session, an id or a blob is filed under a key that is not its own, if so."""
     flaw = "sessions, ids or blobs cannot be found by their keys"

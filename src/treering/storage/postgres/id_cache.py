@@ -22,7 +22,7 @@ REMEMBERED_MAX: Final = 50_000
 """Entries of each sort that are remembered; then it starts afresh."""
 
 
-class Known:
+class IdCache:
     """Keys of scopes, and ids and names of sessions."""
 
     def __init__(self, lock_key: bytes) -> None:

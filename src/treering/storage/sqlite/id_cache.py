@@ -45,7 +45,7 @@ _ENTER_SESSIONS: Final = "UPDATE scopes SET sessions = sessions + ?, digest = ? 
 _SET_COUNTED: Final = "UPDATE ledger SET value = ? WHERE name = 'sessions'"
 
 
-class Known:
+class IdCache:
     """A write-through memory of scopes, sessions, names, heads and runs."""
 
     def __init__(self, database: Database) -> None:

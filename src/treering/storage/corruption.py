@@ -24,7 +24,7 @@ UNREADABLE: Final = (
 
 
 @contextlib.contextmanager
-def naming_damage(ledger: str) -> Iterator[None]:
+def corrupt_on_error(ledger: str) -> Iterator[None]:
     """Raise Corrupt, with the name of the ledger, where a stored value makes no sense."""
     try:
         yield

@@ -31,7 +31,7 @@ WHERE session = ? AND seq BETWEEN ? AND ? AND flags & {GONE}
 """
 
 
-def vouchers(ledger: apsw.Connection, after: int, until: int) -> list[Any]:
+def erasure_events(ledger: apsw.Connection, after: int, until: int) -> list[Any]:
     """Return scope, session and payload of what vouches for erasures between two positions."""
     kinds = [name_id(ledger, kind) for kind in sorted(ERASURE_KINDS)]
     known = ", ".join(str(kind) for kind in kinds if kind)
@@ -53,7 +53,7 @@ def unseen_erasures(
         newest: int = fetch_value(ledger, "SELECT max(position) FROM events") or 0
         if type(after) is not int or newest < after:
             raise Unsound
-        for scope, session, payload in vouchers(ledger, after, newest):
+        for scope, session, payload in erasure_events(ledger, after, newest):
             for first, last in _ranges(payload):
                 found = fetch_all(ledger, _ERASED, (session, first, last))
                 gone.setdefault(scope, {}).update(found)
@@ -65,10 +65,10 @@ def unseen_erasures(
 def _ranges(payload: bytes | None) -> list[tuple[int, int]]:
     """Return the seqs that a voucher names; all of its session, if that is not told here."""
     try:
-        return msgspec.json.decode(payload or b"", type=_Told).ranges
+        return msgspec.json.decode(payload or b"", type=_ErasedRanges).ranges
     except msgspec.MsgspecError:
         return [(0, _LAST)]
 
 
-class _Told(msgspec.Struct):
+class _ErasedRanges(msgspec.Struct):
     ranges: list[tuple[int, int]]

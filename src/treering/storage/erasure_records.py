@@ -31,7 +31,7 @@ def cover_of(session_id: str, erased: list[tuple[int, bytes]]) -> Cover:
     )
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class ErasureRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What an erasure event says it took."""
 
     erasure: Erasure
@@ -42,10 +42,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """The session was forgotten, and its name with it."""
 
 
-def claim_of(record: Record) -> Claim | None:
+def claim_of(record: Record) -> ErasureRecord | None:
     """Return what ``record`` says, if a ledger could have said it at its place."""
     try:
-        claim = msgspec.json.decode(record.payload or b"null", type=Claim)
+        claim = msgspec.json.decode(record.payload or b"null", type=ErasureRecord)
     except msgspec.MsgspecError:
         return None
     places = [0, *(place for stretch in claim.ranges for place in stretch), record.seq]

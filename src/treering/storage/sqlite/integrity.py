@@ -17,7 +17,7 @@ from treering.ledger.records import HIDDEN_IDS
 from treering.storage.encoding import name_key
 from treering.storage.sqlite import runs, schema, tool_calls
 from treering.storage.sqlite.database import Database
-from treering.storage.sqlite.known import SEALED_MARK
+from treering.storage.sqlite.id_cache import SEALED_MARK
 from treering.storage.sqlite.sql import fetch_all, fetch_value, key_of_names, session_name
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ WHERE b.body IS NOT NULL AND {own}
 VIEW: Final = "episodic_events"
 
 
-class _Part(NamedTuple):
+class _CheckedPart(NamedTuple):
     """What is looked at: the ledger, a scope or a session, as conditions of SQL."""
 
     events: str = "TRUE"
@@ -217,7 +217,7 @@ class _Part(NamedTuple):
         return f"SELECT * FROM ({statement}) AS e WHERE {self.events}"
 
 
-def first_flaw(
+def first_problem(
     connection: apsw.Connection,
     opener: Opener,
     scope: Scope | None = None,
@@ -225,7 +225,7 @@ def first_flaw(
 ) -> str | None:
     """Say what is wrong with the file beyond the events' own chain, if anything."""
     if scope is None:
-        part: _Part | None = _Part()
+        part: _CheckedPart | None = _CheckedPart()
         flaw = _flaw_of_file(connection)
     else:
         flaw = _flaw_of_scopes(connection)
@@ -254,21 +254,23 @@ def find_damage(path: str) -> str | None:
         return None
 
 
-def _part(connection: apsw.Connection, scope: Scope, session_id: str | None) -> _Part | None:
+def _part(connection: apsw.Connection, scope: Scope, session_id: str | None) -> _CheckedPart | None:
     found = fetch_all(connection, "SELECT id, key FROM scopes WHERE name = ?", (scope,))
     if not found:
         return None
     number, key = found[0]
     if session_id is None:
         own = f"e.session IN (SELECT id FROM sessions WHERE scope = {number})"
-        return _Part(own, f"e.scope = {number}", number)
+        return _CheckedPart(own, f"e.scope = {number}", number)
     session = fetch_value(
         connection,
         "SELECT id FROM sessions WHERE scope = ? AND key = ?",
         (number, name_key(key, session_id)),
     )
     return (
-        _Part(f"e.session = {session}", f"e.id = {session}", number, session) if session else None
+        _CheckedPart(f"e.session = {session}", f"e.id = {session}", number, session)
+        if session
+        else None
     )
 
 
@@ -334,14 +336,14 @@ def _flaw_of_set(connection: apsw.Connection, scope: int) -> str | None:
     return None
 
 
-def _flaw_of_filing(connection: apsw.Connection, opener: Opener, part: _Part) -> str | None:
+def _flaw_of_filing(connection: apsw.Connection, opener: Opener, part: _CheckedPart) -> str | None:
     flaw = _count(connection, _FILED, part.events)
     if flaw is None and _has_wrong_keys(connection, opener, part):
         return "names, ids or blobs cannot be found by their keys"
     return flaw
 
 
-def _flaw_of_derived(connection: apsw.Connection, part: _Part) -> str | None:
+def _flaw_of_derived(connection: apsw.Connection, part: _CheckedPart) -> str | None:
     entered = fetch_value(connection, _ENTERED.format(own=part.events))
     found = {fetch_value(connection, statement.format(own=part.events)) for statement in _TIMED}
     found |= {fetch_value(connection, statement) for statement in _all_timed(part)}
@@ -356,7 +358,7 @@ def _flaw_of_derived(connection: apsw.Connection, part: _Part) -> str | None:
     return None
 
 
-def _all_timed(part: _Part) -> list[str]:
+def _all_timed(part: _CheckedPart) -> list[str]:
     """Return SQL that counts all entries of a part in the orders of time, true or not."""
     in_scope = "TRUE" if part.scope is None else f"t.scope = {part.scope}"
     by_session = f"SELECT count(*) FROM times_by_session AS e WHERE {part.events}"
@@ -364,7 +366,7 @@ def _all_timed(part: _Part) -> list[str]:
     return [by_session] if part.session else [by_session, by_kind]
 
 
-def _has_wrong_keys(connection: apsw.Connection, opener: Opener, part: _Part) -> bool:
+def _has_wrong_keys(connection: apsw.Connection, opener: Opener, part: _CheckedPart) -> bool:
     """Whether a name, a session, an id or a blob is filed under a key that is not its own."""
     key = key_of_names(connection)
     names = connection.execute("SELECT key, name FROM names WHERE name IS NOT NULL")

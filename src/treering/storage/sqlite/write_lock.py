@@ -31,14 +31,14 @@ _COMMAND_WORDS_MAX: Final = 3
 _COMMAND_CHARS_MAX: Final = 80
 
 
-class Turnstile:
+class WriteLock:
     """Lets one writer of all processes through at a time. Not for two threads at once."""
 
     def __init__(self, path: Path | None, *, patience_s: float) -> None:
         self._path = path if fcntl is not None else None
         self.patience_s = patience_s
         self._file: int | None = None
-        self._waiting: _Waiting | None = None
+        self._waiting: _LockWaiter | None = None
         self.is_entered = False
         """Whether the lock may be ours: noted before it is asked for."""
 
@@ -73,7 +73,7 @@ class Turnstile:
         # A waiting flock keeps our place in the kernel's queue but knows no time-out, so a thread
         # waits in it, on a file of its own that outlives our patience if need be.
         assert self._path is not None  # noqa: S101  (narrowing for the type checker)
-        waiting = self._waiting = _Waiting(self._path)
+        waiting = self._waiting = _LockWaiter(self._path)
         if not waiting.wait(self.patience_s):
             self.leave()
             raise busy(str(self._path).removesuffix(_SUFFIX), self.patience_s)
@@ -156,7 +156,7 @@ def _describe(process: int, ledger: str) -> Holder:
     )
 
 
-class _Waiting:
+class _LockWaiter:
     """One place in the kernel's queue, with a thread that stands there."""
 
     def __init__(self, path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 from treering.locks import Bell
 
 
-class News:
+class Notifier:
     """Wakes the followers of this process when there is something new."""
 
     def __init__(self) -> None:
