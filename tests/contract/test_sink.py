@@ -17,7 +17,7 @@ from treering.model.kinds import KINDS
 from treering.sinks.log import LogSink
 from treering.sinks.trace import PrivateTraceSink, TraceSink
 from treering.sinks.transcript import TranscriptSink
-from treering.spine.handing import acceptance
+from treering.spine.sink_caller import acceptance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from builders import HERE
 from effort import PATIENCE_S
 from listeners import SOON, Listener
 from run_records import Doorkeeper
-from treering.spine import courses
+from treering.spine import run_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def test_a_run_that_never_holds_still_is_interrupted_all_the_same(
 def test_the_sinks_of_a_run_hear_how_somebody_else_ended_it(
     open_shared: Callable[[], Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(courses, "LOOK_S", 0.0)
+    monkeypatch.setattr(run_state, "LOOK_S", 0.0)
     author, other = open_shared(), open_shared()
     sink = Listener()
     spine = author.spine([sink])

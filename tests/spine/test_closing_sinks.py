@@ -12,7 +12,7 @@ import treering
 from broken.injection import in_another_thread
 from builders import said
 from treering import Delivery
-from treering.spine import carrier
+from treering.spine import dispatcher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def test_a_sink_whose_close_hangs_is_left_behind_and_named(
     *,
     durable: bool,
 ) -> None:
-    monkeypatch.setattr(carrier, "SINK_CLOSE_S", LET_GO_S)
+    monkeypatch.setattr(dispatcher, "SINK_CLOSE_S", LET_GO_S)
     sink = Hanging(durable=durable)
     ledger = treering.open(tmp_path / "ledger.db")
     spine = ledger.spine([sink])

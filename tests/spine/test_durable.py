@@ -12,8 +12,8 @@ import treering
 from effort import PATIENCE_S
 from listeners import SCOPE, SOON, Door, Listener, PrivateListener, fail_at, note, status_of
 from treering import NewEvent
-from treering.spine.outlets import HUNG_THREADS_MAX
 from treering.spine.ports import Delivery
+from treering.spine.sink_queue import HUNG_THREADS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

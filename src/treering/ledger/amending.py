@@ -11,7 +11,7 @@ from treering.errors import Conflict
 from treering.ledger import retellings
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.parts import SessionRedone, SessionUndone
-from treering.spine.entries import Entry
+from treering.spine.run_entries import RunEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from treering.ledger.turnings import Undoing
     from treering.model.events import Header
 
-    Append = Callable[[Sequence[Entry], int], list[Header]]
+    Append = Callable[[Sequence[RunEntry], int], list[Header]]
     """Records entries behind a seq, or raises Conflict."""
 
 LOOKS_MAX: Final = 20
@@ -45,7 +45,7 @@ def standing(lineage: Lineage) -> Standing:
 
 def retell(
     lineage: Lineage,
-    entries: Sequence[Entry],
+    entries: Sequence[RunEntry],
     read: Standing,
     *,
     append: Append,
@@ -69,7 +69,7 @@ def retell(
 
 def retell_later(
     lineage: Lineage,
-    entries: Sequence[Entry],
+    entries: Sequence[RunEntry],
     read: Standing,
     *,
     append: Append,
@@ -87,7 +87,7 @@ def retell_later(
 
 
 def turn_back(
-    lineage: Lineage, make: Callable[[], Entry], *, append: Append, check: Callable[[], None]
+    lineage: Lineage, make: Callable[[], RunEntry], *, append: Append, check: Callable[[], None]
 ) -> Header:
     """Record what is made of a session as it stands; if others write meanwhile, again."""
     for look in range(LOOKS_MAX):
@@ -101,21 +101,21 @@ def turn_back(
     raise AssertionError
 
 
-def undone(undoing: Undoing) -> Entry:
+def undone(undoing: Undoing) -> RunEntry:
     """Return the event that hides turns."""
     part = SessionUndone(from_seq=undoing.from_seq, turns=undoing.turns)
     return _turning("undone", undoing.turns, part)
 
 
-def redone(undone: Undone) -> Entry:
+def redone(undone: Undone) -> RunEntry:
     """Return the event that shows them again."""
     part = SessionRedone(undone_seq=undone.seq, turns=undone.turns)
     return _turning("redone", undone.turns, part)
 
 
-def _turning(verb: str, turns: int, part: SessionUndone | SessionRedone) -> Entry:
+def _turning(verb: str, turns: int, part: SessionUndone | SessionRedone) -> RunEntry:
     noun = "turn" if turns == 1 else "turns"
-    return Entry(
+    return RunEntry(
         kind=f"session.{verb}",
         summary=f"{turns} {noun} {verb}",
         refs=part.as_refs(),

@@ -19,7 +19,7 @@ from treering.ledger.windows import read_window
 from treering.model.codec import canonical
 from treering.model.parts import CompactionPhase, ContextCompacted, RunEnded, RunStarted
 from treering.model.runs import COMPACTION
-from treering.spine.entries import KERNEL, Entry, run_end
+from treering.spine.run_entries import KERNEL, RunEntry, run_end
 from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     failure: dict[str, str] | None = None
     """Why a summariser was not heard, if it failed."""
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[RunEntry]:
         """Return the events that make it so."""
         part = ContextCompacted(
             through_seq=self.through_seq,
@@ -88,19 +88,19 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
             phase, tokens_after=self.to_tokens, messages_after=self.messages_after
         )
         return [
-            Entry(
+            RunEntry(
                 kind="compaction.started",
                 summary="compaction started",
                 refs=phase.as_refs(),
                 origin=KERNEL,
             ),
-            Entry(
+            RunEntry(
                 kind=COMPACTED,
                 summary=f"{self.messages} {noun} told in a summary",
                 payload=told,
                 refs=part.as_refs(),
             ),
-            Entry(
+            RunEntry(
                 kind="compaction.ended",
                 summary="compaction ended",
                 refs=after.as_refs(),
@@ -109,11 +109,11 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-def as_run(entries: Sequence[Entry], duration_ms: int) -> list[Entry]:
+def as_run(entries: Sequence[RunEntry], duration_ms: int) -> list[RunEntry]:
     """Return the events of a compaction as a run of its own, for when no other is under way."""
     started = RunStarted(entry_point=COMPACTION).as_refs()
     ended = RunEnded(duration_ms=duration_ms, tool_calls=0, reason=COMPACTION)
-    first = Entry(kind="run.started", summary="run started", refs=started, origin=KERNEL)
+    first = RunEntry(kind="run.started", summary="run started", refs=started, origin=KERNEL)
     return [first, *entries, run_end("ended", ended, None)]
 
 

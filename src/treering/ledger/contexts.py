@@ -21,7 +21,7 @@ from treering.ledger.windows import read_window
 from treering.model.codec import canonical
 from treering.model.messages import Repair
 from treering.model.parts import ContextAssembled, safe_part
-from treering.spine.showing import Asked
+from treering.spine.showing import ContextRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -192,7 +192,7 @@ def _model_of(event: Event) -> str | None:
     return part.model if isinstance(part, ContextAssembled) else None
 
 
-def _budget_of(asked: Asked) -> Budget | None:
+def _budget_of(asked: ContextRecord) -> Budget | None:
     """Return how a context was counted, as far as it can be counted so again."""
     if asked.counter is None:
         return None
@@ -204,11 +204,11 @@ def _budget_of(asked: Asked) -> Budget | None:
     return Budget(count=count, margin=1.0, ratio=asked.ratio)
 
 
-def _asked(event: Event) -> Asked:
+def _asked(event: Event) -> ContextRecord:
     """Return what a context was asked for. Raises NotFound if the event does not tell."""
     try:
         if event.kind == "context.assembled" and not event.redacted:
-            return msgspec.convert(event.payload, Asked, strict=False)
+            return msgspec.convert(event.payload, ContextRecord, strict=False)
     except msgspec.ValidationError:
         pass
     raise NotFound(

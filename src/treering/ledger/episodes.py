@@ -20,7 +20,7 @@ from treering.model.episodes import EPISODE, Sentence
 from treering.model.events import REDACTED
 from treering.model.messages import AssistantMessage
 from treering.model.parts import UsageReported
-from treering.spine.entries import Entry
+from treering.spine.run_entries import RunEntry
 from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def episode(
     in_group: bool = False,
     walled: bool = False,
     summariser: Summariser | None = None,
-) -> list[Entry]:
+) -> list[RunEntry]:
     """Return the events that tell what was said since the last episode; none if nothing was.
 
     ``summariser`` writes the summary; the built-in one needs no model. What it used is told first,
@@ -99,7 +99,7 @@ def episode(
         "through_seq": events[-1].seq,
     }
     noun = "message" if len(messages) == 1 else "messages"
-    written = Entry(
+    written = RunEntry(
         kind=EPISODE,
         summary=f"episode of {len(messages)} {noun}",
         payload=payload,
@@ -110,7 +110,7 @@ def episode(
 
 def told(
     lineage: Lineage,
-    tell_again: Callable[[int], list[Entry]],
+    tell_again: Callable[[int], list[RunEntry]],
     *,
     expected_seq: int | None,
     append: Append,
@@ -146,8 +146,8 @@ def told(
 
 def told_and_closed(
     lineage: Lineage,
-    tell_again: Callable[[], list[Entry]],
-    closing: Entry,
+    tell_again: Callable[[], list[RunEntry]],
+    closing: RunEntry,
     *,
     expected_seq: int | None,
     append: Append,
@@ -194,7 +194,7 @@ class _ToldMeanwhileError(ValueError):
 def _unless_told(lineage: Lineage, read_seq: int, append: Append) -> Append:
     """Return what appends behind what others said since ``read_seq``, unless that is an episode."""
 
-    def behind(entries: Sequence[Entry], seq: int) -> list[Header]:
+    def behind(entries: Sequence[RunEntry], seq: int) -> list[Header]:
         after = read_seq
         while after < seq and (page := lineage.headers_after(after, PAGE)):
             if any(header.kind == EPISODE for header in page):
@@ -240,9 +240,9 @@ def _usage(summariser: Summariser) -> UsageReported | None:
     return found if isinstance(found, UsageReported) else None
 
 
-def _reported(usage: UsageReported) -> Entry:
+def _reported(usage: UsageReported) -> RunEntry:
     told = usage.as_refs()
-    return Entry(kind="usage.reported", summary="usage reported", payload=told, refs=told)
+    return RunEntry(kind="usage.reported", summary="usage reported", payload=told, refs=told)
 
 
 def _content(telling: Telling, account: Account) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from treering.model.events import NewEvent
 from treering.model.fields import check_events, check_id, check_list, check_name, check_text
 from treering.model.scopes import parse_scope
 from treering.model.sessions import PATIENCE_S, mentions
-from treering.spine.entries import Author
+from treering.spine.run_entries import Author
 from treering.spine.spine import Spine
 from treering.spine.words import new_id
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from treering.model.events import Header
     from treering.model.runs import OpenRun
     from treering.model.sessions import Charter, Isolation, Mode
-    from treering.spine.entries import Entry
-    from treering.spine.kernel import Kernel
+    from treering.spine.engine import Engine
+    from treering.spine.run_entries import RunEntry
 
 
 class Handle(Past):
@@ -36,7 +36,7 @@ class Handle(Past):
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Engine,
         journal: LedgerJournal,
         store: EventStore,
         session_id: str,
@@ -244,17 +244,19 @@ class Handle(Past):
                 hint="end the turn first, or interrupt it",
             )
 
-    def _append(self, entries: Sequence[Entry], *, expected_seq: int | None = None) -> list[Header]:
+    def _append(
+        self, entries: Sequence[RunEntry], *, expected_seq: int | None = None
+    ) -> list[Header]:
         """Record ``entries`` outside of any run, all or none."""
         self.open()
         author = self._author()
         events = [author.event(entry, None) for entry in entries]
         return self._kernel.append(events, expected_seq=expected_seq)
 
-    def _append_behind(self, entries: Sequence[Entry], seq: int) -> list[Header]:
+    def _append_behind(self, entries: Sequence[RunEntry], seq: int) -> list[Header]:
         return self._append(entries, expected_seq=seq)
 
-    def _append_run(self, entries: Sequence[Entry], *, expected_seq: int) -> list[Header]:
+    def _append_run(self, entries: Sequence[RunEntry], *, expected_seq: int) -> list[Header]:
         """Record ``entries`` as a whole run, from its start to its end, all or none."""
         self.open()
         author = self._author(new_id())

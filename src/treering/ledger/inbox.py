@@ -18,7 +18,7 @@ from treering.locks import Lock
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import InboxTaken, Noted, safe_part
 from treering.model.runs import Message
-from treering.spine.entries import KERNEL, Entry, said
+from treering.spine.run_entries import KERNEL, RunEntry, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.spine.runs import Run
 
-    Next = Callable[[], tuple[Message | None, list[Entry]]]
+    Next = Callable[[], tuple[Message | None, list[RunEntry]]]
     """Tells the next message, and what to record when it is taken."""
 
 PAGE: Final = 500
@@ -63,7 +63,7 @@ class Inbox:
     def take(
         self,
         begin: Callable[[Next], Run | None],
-        append: Callable[[Sequence[Entry], int], object],
+        append: Callable[[Sequence[RunEntry], int], object],
         *,
         wait_seconds: float,
     ) -> Run | None:
@@ -80,7 +80,7 @@ class Inbox:
             time.sleep(min(pause_s, left_s))
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
-    def next(self) -> tuple[Message | None, list[Entry]]:
+    def next(self) -> tuple[Message | None, list[RunEntry]]:
         """Return the next message, if one waits, and what to record when it is taken.
 
         Those that were tried too often are set aside: that is recorded with it.
@@ -91,12 +91,12 @@ class Inbox:
     def _take(
         self,
         begin: Callable[[Next], Run | None],
-        append: Callable[[Sequence[Entry], int], object],
+        append: Callable[[Sequence[RunEntry], int], object],
     ) -> Run | None:
         """Have a run begun, if a message waits and nothing else runs."""
-        aside: list[Entry] = []
+        aside: list[RunEntry] = []
 
-        def next_message() -> tuple[Message | None, list[Entry]]:
+        def next_message() -> tuple[Message | None, list[RunEntry]]:
             message, entries = self.next()
             aside[:] = entries
             return message, entries
@@ -109,7 +109,7 @@ class Inbox:
             self._report(append)
         return run
 
-    def _report(self, append: Callable[[Sequence[Entry], int], object]) -> None:
+    def _report(self, append: Callable[[Sequence[RunEntry], int], object]) -> None:
         """Record what is set aside while nothing is taken, unless somebody else just did."""
         last = self._store.last_headers(self._scope, self._session_id, before_seq=None, limit=1)
         message, aside = self.next()
@@ -117,9 +117,9 @@ class Inbox:
             with contextlib.suppress(Conflict):
                 append(aside, last[0].seq if last else 0)
 
-    def _next(self) -> tuple[Message | None, list[Entry]]:
+    def _next(self) -> tuple[Message | None, list[RunEntry]]:
         self._read_on()
-        aside: list[Entry] = []
+        aside: list[RunEntry] = []
         for waiting in list(self._waiting.values()):
             event = self._store.find(self._scope, waiting.event_id)
             if event is None or event.redacted:
@@ -141,11 +141,11 @@ class Inbox:
             return message, [*aside, self._taken(message, waiting), _asked(message)]
         return None, aside
 
-    def _taken(self, message: Message, waiting: _Waiting) -> Entry:
+    def _taken(self, message: Message, waiting: _Waiting) -> RunEntry:
         part = InboxTaken(
             message=message.event_id, attempt=message.attempt, settled_seq=waiting.seq - 1
         )
-        return Entry(
+        return RunEntry(
             kind="inbox.taken",
             summary=f"message taken, attempt {message.attempt}",
             refs=part.as_refs(),
@@ -209,12 +209,12 @@ def _taken_prefix(message: str) -> str:
     return f"taken-{sha256(message.encode()).hexdigest()[:32]}-"
 
 
-def _asked(message: Message) -> Entry:
+def _asked(message: Message) -> RunEntry:
     return said("conversation.user", message.text, message.content, message=message.event_id)
 
 
-def _set_aside(waiting: _Waiting) -> Entry:
-    return Entry(
+def _set_aside(waiting: _Waiting) -> RunEntry:
+    return RunEntry(
         kind="ops.error",
         summary=f"a message was set aside after {waiting.attempts} attempts",
         refs={"code": SET_ASIDE, "message": waiting.event_id},

@@ -44,7 +44,7 @@ from treering.model.receipts import VectorsReceipt, Verification
 from treering.model.retention import check_retention
 from treering.model.scopes import Scope, parse_scope
 from treering.model.sessions import IDLE_MINUTES
-from treering.spine.kernel import Kernel
+from treering.spine.engine import Engine
 from treering.spine.spine import Spine
 from treering.spine.words import new_id
 
@@ -99,7 +99,7 @@ class Ledger(Archive):
     ) -> None:
         clock = possible_clock(clock)
         self._journal = LedgerJournal(store, drafter, clock, summariser)
-        self._kernel = Kernel(self._journal)
+        self._kernel = Engine(self._journal)
         recorder = LedgerRecorder(store, self._kernel, self._journal, drafter)
         remembering = Remembering(store, recorder, embedder, new_id)
         super().__init__(store, drafter=drafter, clock=clock, remembering=remembering)

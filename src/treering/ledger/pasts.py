@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from treering.model.sessions import SessionOutline
     from treering.model.tool_records import ToolRecord
     from treering.model.views import Counts, Goal, MemoryRecord, Schedule, Turn, Usage
-    from treering.spine.kernel import Kernel
+    from treering.spine.engine import Engine
 
 
 class Past:
     """A session as far as it has come. Reading writes nothing that is not derived."""
 
-    def __init__(self, kernel: Kernel, store: EventStore, scope: Scope, session_id: str) -> None:
+    def __init__(self, kernel: Engine, store: EventStore, scope: Scope, session_id: str) -> None:
         self._kernel = kernel
         self._store = store
         self.scope = scope

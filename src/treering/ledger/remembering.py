@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treering.model.queries import Place
     from treering.model.scopes import Scope
     from treering.model.sessions import Attribution, Charter
-    from treering.spine.kernel import Kernel
+    from treering.spine.engine import Engine
 
 _READ: Final = "extraction:"
 
@@ -39,7 +39,7 @@ class LedgerRecorder:
     """Records what the memory changes, through the same kernel as everything else."""
 
     def __init__(
-        self, store: EventStore, kernel: Kernel, journal: LedgerJournal, drafter: Drafter
+        self, store: EventStore, kernel: Engine, journal: LedgerJournal, drafter: Drafter
     ) -> None:
         self._store = store
         self._kernel = kernel

@@ -31,7 +31,7 @@ from treering.model.fields import check_count, check_id, check_list, check_text
 from treering.model.kinds import BOUNDARIES
 from treering.model.parts import SessionClosed
 from treering.spine.conversion import plain
-from treering.spine.entries import Entry, said
+from treering.spine.run_entries import RunEntry, said
 from treering.spine.runs import Run
 from treering.spine.spine import check_wait
 from treering.spine.words import describe, shorten
@@ -145,7 +145,7 @@ class Session(Handle):
         part = (
             reason if isinstance(reason, SessionClosed) else SessionClosed(reason=shorten(reason))
         )
-        closing = Entry(
+        closing = RunEntry(
             kind="session.closed",
             summary=f"session closed: {part.reason}",
             refs=part.as_refs(),
@@ -328,7 +328,7 @@ class Session(Handle):
     # Its own.
 
     def _append_compaction(
-        self, entries: Sequence[Entry], seq: int, duration_ms: int
+        self, entries: Sequence[RunEntry], seq: int, duration_ms: int
     ) -> list[Header]:
         """Record a compaction as part of the run that is under way here, or as a run of its own.
 
@@ -339,7 +339,7 @@ class Session(Handle):
             return course.record_behind(entries, seq, apart=COMPACTED)
         return self._append_run(as_run(entries, duration_ms), expected_seq=seq)
 
-    def _episode(self, summariser: Summariser | None = None) -> list[Entry]:
+    def _episode(self, summariser: Summariser | None = None) -> list[RunEntry]:
         return episode(
             self._lineage,
             self._kernel.results.policy,
@@ -365,7 +365,7 @@ class Session(Handle):
             )
         return seq
 
-    def _turn_back(self, verb: str, make: Callable[[], Entry]) -> Header:
+    def _turn_back(self, verb: str, make: Callable[[], RunEntry]) -> Header:
         return turn_back(
             self._lineage,
             make,

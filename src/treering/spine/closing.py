@@ -12,16 +12,16 @@ import msgspec
 from treering.derive.open_calls import open_calls
 from treering.errors import Conflict, RunClosed
 from treering.model.parts import RunEnded, ToolReturned
-from treering.spine.entries import Author, interrupt_mark, run_end
 from treering.spine.ports import Occasion
+from treering.spine.run_entries import Author, interrupt_mark, run_end
 
 if TYPE_CHECKING:
     from treering.model.events import Header, NewEvent
     from treering.model.runs import OpenCall, OpenRun
     from treering.model.tools import Reason
-    from treering.spine.entries import Entry, Results
     from treering.spine.lifecycle import Append
     from treering.spine.ports import Journal
+    from treering.spine.run_entries import Results, RunEntry
 
 
 ATTEMPTS_MAX: Final = 4
@@ -44,7 +44,7 @@ def close_run(
     ``boundary`` says why, in a mark that the next turn sees. Returns what was recorded, the mark
     last: nothing, if the run was over already.
     """
-    closing = _Closing(journal, results, run, reason, boundary)
+    closing = _RunClosing(journal, results, run, reason, boundary)
     for _ in range(ATTEMPTS_MAX):
         head = journal.head_seq(run.scope, run.session_id)
         headers = list(journal.run_headers(run.scope, run.session_id, run.run_id))
@@ -60,7 +60,7 @@ def close_run(
 
 
 def _close_by_force(
-    journal: Journal, append: Append, closing: _Closing, run: OpenRun, headers: list[Header]
+    journal: Journal, append: Append, closing: _RunClosing, run: OpenRun, headers: list[Header]
 ) -> list[Header]:
     """End a run that never holds still: first the end, then what it left open, apart from it."""
     try:
@@ -74,7 +74,7 @@ def _close_by_force(
     return recorded
 
 
-class _Closing:
+class _RunClosing:
     """What closes one run; gates are asked once for each call."""
 
     def __init__(
@@ -90,7 +90,7 @@ class _Closing:
         self._run = run
         self._reason = reason
         self._boundary = boundary
-        self._prepared: dict[str, Entry] = {}
+        self._prepared: dict[str, RunEntry] = {}
 
     def whole(self, headers: list[Header]) -> list[NewEvent]:
         """Return results for what is open, the end, and the mark."""
@@ -130,7 +130,7 @@ class _Closing:
             events.append(author.event(interrupt_mark(self._boundary, author.run_id), None))
         return events
 
-    def _result(self, author: Author, call: OpenCall) -> Entry:
+    def _result(self, author: Author, call: OpenCall) -> RunEntry:
         if call.call_id not in self._prepared:
             occasion = Occasion(
                 scope=author.scope,

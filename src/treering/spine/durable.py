@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput, ReadOnly, TreeringError
 from treering.model.events import Event
-from treering.spine.carrying import private_event, safe_event
-from treering.spine.handing import Overtime, TimedHands, in_words, wants_private
-from treering.spine.outlets import HUNG_THREADS_MAX, RETRY_PAUSE_S_MAX, delivery_of, is_notable
 from treering.spine.ports import SinkStatus
+from treering.spine.sink_caller import Overtime, TimedSinkCaller, in_words, wants_private
+from treering.spine.sink_events import private_event, safe_event
+from treering.spine.sink_queue import HUNG_THREADS_MAX, RETRY_PAUSE_S_MAX, delivery_of, is_notable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Header
     from treering.model.scopes import Scope
-    from treering.spine.ports import Following, Journal, Sink
+    from treering.spine.ports import EventFeed, Journal, Sink
 
 SAVE_EVENTS: Final = 100
 """The cursor is kept after so many events, and whenever there is nothing to do."""
@@ -66,7 +66,7 @@ class DurableOutlet:
         """Held while the sink has an event: it is served in other scopes, too, and one by one."""
         self._delivery = delivery_of(sink)
         self._private = wants_private(sink)
-        self._hands = TimedHands(sink, self._delivery.timeout_s)
+        self._hands = TimedSinkCaller(sink, self._delivery.timeout_s)
         self._stop = threading.Event()
         self._nudge = threading.Event()
         """Set for whoever wants it to look at once."""
@@ -165,7 +165,7 @@ class DurableOutlet:
         idle_s = 0.0 if self._wanted > self._finished or self._stop.is_set() else IDLE_S
         # Payloads are read for those who want them: a sealed one may not be readable here.
         follow = self._journal.follow_events if self._private else self._journal.follow
-        following: Following[Header] = follow(
+        following: EventFeed[Header] = follow(
             self.scope, after=self._cursor, idle_seconds=idle_s, stop=self._nudge
         )
         try:

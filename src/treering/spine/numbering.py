@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from treering.model.events import Header, NewEvent
-    from treering.spine.courses import Course
     from treering.spine.ports import Journal
+    from treering.spine.run_state import RunState
 
     Append = Callable[..., list[Header]]
     """Appends events; takes ``numbers`` for those that do not say theirs, and ``counted``."""
@@ -29,7 +29,7 @@ class Numbering:
     other runs are numbered by the store.
     """
 
-    def __init__(self, journal: Journal, courses: Mapping[str, Course]) -> None:
+    def __init__(self, journal: Journal, courses: Mapping[str, RunState]) -> None:
         self._journal = journal
         self._courses = courses
 
@@ -59,14 +59,14 @@ class Numbering:
                 course.note_numbers([one for one in headers if one.run_id == run], before[run])
             return headers
 
-    def _courses_of(self, events: Sequence[NewEvent]) -> list[Course]:
+    def _courses_of(self, events: Sequence[NewEvent]) -> list[RunState]:
         """Return the runs of ``events`` that are carried out here, in one order."""
         runs = {event.run_id for event in events if type(event.run_id) is str}
         known = (self._courses.get(run) for run in runs)
         here = [course for course in known if course is not None and course.is_here]
         return sorted(here, key=lambda course: course.run_id)
 
-    def _number(self, event: NewEvent, own: Mapping[str, Course]) -> int | None:
+    def _number(self, event: NewEvent, own: Mapping[str, RunState]) -> int | None:
         """Return the number that ``event`` is given; None if it says its own, or has none here."""
         course = own.get(event.run_id) if type(event.run_id) is str else None
         if course is None:

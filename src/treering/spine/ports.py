@@ -312,16 +312,16 @@ class Journal(Protocol):
 
     def follow(
         self, scope: Scope, *, after: str | None, idle_seconds: float, stop: threading.Event
-    ) -> Following[Header]:
+    ) -> EventFeed[Header]:
         """Return the headers behind ``after`` and those that come, until none does for a while."""
 
     def follow_events(
         self, scope: Scope, *, after: str | None, idle_seconds: float, stop: threading.Event
-    ) -> Following[Event]:
+    ) -> EventFeed[Event]:
         """Return the same, with payloads."""
 
 
-class Following(Protocol[Item_co]):
+class EventFeed(Protocol[Item_co]):
     """Events as they come, with the place to go on from."""
 
     @property

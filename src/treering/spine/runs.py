@@ -14,7 +14,7 @@ from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.parts import Delivered, part_of
 from treering.spine.calls import ToolCall
 from treering.spine.conversion import to_json, to_text
-from treering.spine.entries import RUNTIME, Entry, said
+from treering.spine.run_entries import RUNTIME, RunEntry, said
 from treering.spine.showing import showing
 from treering.spine.translation import tool_event
 from treering.spine.words import describe, shorten
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from treering.context.tokens import Counter
     from treering.model.events import Header
     from treering.model.runs import Message
-    from treering.spine.courses import Course, State
     from treering.spine.ports import Timeline
+    from treering.spine.run_state import RunState, State
     from treering.spine.tools import Tools
 
 
@@ -39,7 +39,7 @@ class Run:
     Safe to share between threads: what they record is numbered in the order it is kept.
     """
 
-    def __init__(self, course: Course, message: Message | None = None) -> None:
+    def __init__(self, course: RunState, message: Message | None = None) -> None:
         self._course = course
         course.belong_to(self)
         self._room_tokens: int | None = None
@@ -194,7 +194,7 @@ class Run:
         model = self._course.model
         told, more = to_json({"thinking": words, **({"model": model} if model else {}), **content})
         return self._record(
-            Entry(
+            RunEntry(
                 kind="ops.observation",
                 summary="thinking",
                 payload=told,
@@ -284,7 +284,7 @@ class Run:
             media=len(media) if isinstance(media, Sized) and media else None,
         )
         return self._record(
-            Entry(
+            RunEntry(
                 kind="ops.receipt",
                 summary="message delivered",
                 payload=told,
@@ -330,7 +330,7 @@ class Run:
             known = "compaction.ended"
         told = {**part_of(known, content).as_refs(), **(refs or {})}
         return self._record(
-            Entry(
+            RunEntry(
                 kind=known,
                 summary=summary or _words(known, content, told),
                 payload=content or None,
@@ -340,7 +340,7 @@ class Run:
             )
         )
 
-    def _record(self, entry: Entry) -> Header:
+    def _record(self, entry: RunEntry) -> Header:
         return self._course.record_all([entry])[0]
 
 

@@ -10,7 +10,7 @@ from treering.context.assemble import Contributed
 from treering.model.codec import decode, encode
 from treering.model.messages import Repair
 from treering.model.parts import ContextAssembled
-from treering.spine.entries import Entry
+from treering.spine.run_entries import RunEntry
 
 if TYPE_CHECKING:
     from treering.context.assemble import Context
@@ -19,7 +19,7 @@ REPORT_MAX: Final = 100
 """Repairs that are kept with the event; all are counted."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ContextRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a context was asked for, and what it showed."""
 
     dialect: str
@@ -46,9 +46,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.max_tokens - self.reserve_output_tokens, 0)
 
 
-def showing(context: Context, *, model: str | None) -> Entry:
+def showing(context: Context, *, model: str | None) -> RunEntry:
     """Return the event that says what a model is shown."""
-    asked = Asked(
+    asked = ContextRecord(
         dialect=context.dialect,
         max_tokens=context.max_tokens,
         reserve_output_tokens=context.reserve_output_tokens,
@@ -74,7 +74,7 @@ def showing(context: Context, *, model: str | None) -> Entry:
         repairs=len(context.report),
     )
     noun = "message" if len(context.messages) == 1 else "messages"
-    return Entry(
+    return RunEntry(
         kind="context.assembled",
         summary=f"context of {len(context.messages)} {noun}, about {context.tokens} tokens",
         payload=decode(encode(asked)),

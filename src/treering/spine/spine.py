@@ -8,11 +8,11 @@ from treering.errors import InvalidInput
 from treering.model.arguments import checks_arguments
 from treering.model.parts import RunStarted
 from treering.model.scopes import parse_scope
-from treering.spine.courses import Course
+from treering.spine.run_state import RunState
 from treering.spine.runs import Run
 
 if TYPE_CHECKING:
-    from treering.spine.kernel import Kernel
+    from treering.spine.engine import Engine
     from treering.spine.ports import SinkStatus, Timeline
 
 FLUSH_S: Final = 5.0
@@ -22,7 +22,7 @@ FLUSH_S: Final = 5.0
 class Spine:
     """Carries what happens, in order, to the ledger and then to the sinks. A ledger has one."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Engine) -> None:
         self._kernel = kernel
 
     def run(
@@ -51,7 +51,7 @@ class Spine:
                 f"a run is part of a session, not of {session!r}", hint="give ledger.session(…)"
             )
         return Run(
-            Course(
+            RunState(
                 self._kernel,
                 session,
                 agent=agent,

@@ -14,20 +14,20 @@ from treering.model.parts import Blocked, ToolCalled, ToolReturned, safe_part
 from treering.model.tools import shape_hash
 from treering.spine.calls import ToolCall
 from treering.spine.conversion import to_json
-from treering.spine.entries import TOOL_LEDGER, Entry
+from treering.spine.run_entries import TOOL_LEDGER, RunEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treering.model.events import Header
     from treering.model.tools import Reason
-    from treering.spine.courses import Course
+    from treering.spine.run_state import RunState
 
 
 class Tools:
     """The tool calls of one run, by their ids."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: RunState) -> None:
         self._course = course
         self.results = course.kernel.results
         self._open: dict[str, ToolCall] = {}
@@ -83,7 +83,7 @@ class Tools:
         """Return the calls without an outcome, in order."""
         return list(self._open.values())
 
-    def prepare(self, reason: Reason, entries: dict[str, Entry]) -> None:
+    def prepare(self, reason: Reason, entries: dict[str, RunEntry]) -> None:
         """Add to ``entries`` what closes each open call that they lack.
 
         Gates are asked: the caller does not hold the run's lock.
@@ -137,7 +137,7 @@ class Tools:
         if call.given_name is not None:
             stated["given_name"] = call.given_name
             marks = [*marks, {"at": "/name", "type": "str", "as": "shortened"}]
-        intent = Entry(
+        intent = RunEntry(
             kind="tool.call",
             summary=f"{call.name} called",
             payload=stated,
@@ -177,9 +177,9 @@ class Tools:
     def _knows(self, call_id: str) -> bool:
         return any(call_id in known for known in (self._open, self._replaced, self._settled))
 
-    def _deny(self, call: ToolCall, intent: Entry, code: str, why: str | None) -> NoReturn:
+    def _deny(self, call: ToolCall, intent: RunEntry, code: str, why: str | None) -> NoReturn:
         """Record a call that may not run, with its outcome, and refuse it."""
-        refusal = Entry(
+        refusal = RunEntry(
             kind="ops.blocked",
             summary=f"{call.name} not allowed: {code}",
             payload={"reason": why} if why else None,
@@ -208,7 +208,7 @@ class Tools:
 
     # Concluding.
 
-    def conclude(self, call: ToolCall, make: Callable[..., Entry], told: Any) -> Header:
+    def conclude(self, call: ToolCall, make: Callable[..., RunEntry], told: Any) -> Header:
         """Record a real outcome, once."""
         self._check_started(call)
         with call.lock.guard, call.lock:
@@ -244,7 +244,7 @@ class Tools:
                     )[0]
                 return header
 
-    def _record(self, call: ToolCall, entry: Entry) -> Header:
+    def _record(self, call: ToolCall, entry: RunEntry) -> Header:
         """Record an outcome in its run or, if that takes no more, as late."""
         if call.outcome is None:
             # Somebody else may have closed the run, and the call with it.

@@ -17,7 +17,7 @@ from treering.model.codec import canonical, decode, encode
 from treering.model.fields import check_name
 from treering.model.parts import part_of
 from treering.spine.conversion import plain
-from treering.spine.entries import Entry
+from treering.spine.run_entries import RunEntry
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _USAGE: Final = {
 }  # fmt: skip
 
 
-def entry_of(episode: Episode, tools: Mapping[str, str]) -> Entry:
+def entry_of(episode: Episode, tools: Mapping[str, str]) -> RunEntry:
     """Return ``episode`` as it is recorded; ``tools`` are the names of calls before it, by id."""
     told = episode["meta"] if isinstance(episode["meta"], dict) else {}
     origin = name_in(told, "source")
@@ -62,7 +62,7 @@ def entry_of(episode: Episode, tools: Mapping[str, str]) -> Entry:
     line = stringify(episode)
     if line != _line(kind, summary, stored, origin, name_in(told, "turnId")):
         own = {"line": line}
-    return Entry(
+    return RunEntry(
         kind=kind,
         summary=summary,
         payload={**payload, OWN_FIELD: own},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treering.errors import NotFound
-from treering.spine.showing import Asked
+from treering.spine.showing import ContextRecord
 from treering.surfaces.cli.run_search import find_run
 
 if TYPE_CHECKING:
@@ -45,6 +45,6 @@ def find_shown(
 def _with_contributors(ledger: Ledger, session: Session, shown: Shown) -> Shown:
     """Return what was shown with who added to it, as the event of its assembly tells."""
     payload = ledger.event(session.scope, shown.event_id).payload
-    asked = msgspec.convert(payload, Asked, strict=False)
+    asked = msgspec.convert(payload, ContextRecord, strict=False)
     context = msgspec.structs.replace(shown.context, contributed=asked.contributed)
     return msgspec.structs.replace(shown, context=context)

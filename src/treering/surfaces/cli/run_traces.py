@@ -11,7 +11,7 @@ from treering.errors import KeyMissing
 from treering.model.sessions import charter_of
 from treering.sinks.bundle import About, Bundle, PrivateBundle, SafeBundle
 from treering.sinks.capped import Caps
-from treering.spine.carrying import private_event, safe_event
+from treering.spine.sink_events import private_event, safe_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,14 +13,14 @@ from treering.errors import DuplicateEvent, InvalidInput, SensitiveContent, Tree
 from treering.locks import Lock
 from treering.model.parts import ToolReturned, safe_part
 from treering.model.tools import SyntheticPolicy
-from treering.spine.asking import Gates
-from treering.spine.carrier import Carrier
 from treering.spine.closing import close_run
-from treering.spine.courses import Course
-from treering.spine.entries import Results, fit
+from treering.spine.dispatcher import Dispatcher
+from treering.spine.gates import Gates
 from treering.spine.lifecycle import active_run, begin
 from treering.spine.numbering import Numbering
 from treering.spine.ports import Gate
+from treering.spine.run_entries import Results, fit
+from treering.spine.run_state import RunState
 from treering.spine.runs import Run
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from treering.model.events import Header, NewEvent
     from treering.model.runs import Message, OpenRun
     from treering.model.scopes import Scope
-    from treering.spine.entries import Entry
     from treering.spine.ports import (
         Journal,
         Occasion,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
         Timeline,
         Verdict,
     )
+    from treering.spine.run_entries import RunEntry
 
 _log = logging.getLogger("treering.spine")
 
@@ -45,16 +45,16 @@ CLOSE_S: Final = 5.0
 """How long sinks have, in all, for what waits for them when the ledger is closed."""
 
 
-class Kernel:
+class Engine:
     """Begins, carries, interrupts and recovers the runs of one ledger."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.carrier = Carrier(journal)
+        self.carrier = Dispatcher(journal)
         self._gates = Gates()
         self.results = Results(self._gates.persist, SyntheticPolicy())
         """Makes the outcomes of tools."""
-        self._courses: dict[str, Course] = {}
+        self._courses: dict[str, RunState] = {}
         self._numbering = Numbering(journal, self._courses)
         self._recovered: set[Scope] = set()
         self._pid = os.getpid()
@@ -84,16 +84,16 @@ class Kernel:
     def take(
         self,
         session: Timeline,
-        next_message: Callable[[], tuple[Message | None, Sequence[Entry]]],
+        next_message: Callable[[], tuple[Message | None, Sequence[RunEntry]]],
     ) -> Run | None:
         """Return a run that has begun with the next message of an inbox; None if there is none.
 
         Raises RunActive if the session is busy with another.
         """
-        course = Course(self, session, wait_s=0.0)
+        course = RunState(self, session, wait_s=0.0)
         found: list[Message] = []
 
-        def opening() -> Sequence[Entry] | None:
+        def opening() -> Sequence[RunEntry] | None:
             message, entries = next_message()
             found[:] = [] if message is None else [message]
             return entries if found else None
@@ -206,7 +206,7 @@ class Kernel:
         self.carrier.carry_transient(event)
 
     def begin(
-        self, course: Course, make: Callable[[], list[NewEvent] | None], *, wait_s: float
+        self, course: RunState, make: Callable[[], list[NewEvent] | None], *, wait_s: float
     ) -> list[Header] | None:
         """Record the beginning of a run, when its session has no other."""
         session = course.session
@@ -245,16 +245,16 @@ class Kernel:
             self._locks[scope, session_id] = lock
             return lock
 
-    def forget(self, course: Course) -> None:
+    def forget(self, course: RunState) -> None:
         """Take note that a run is over."""
         self._courses.pop(course.run_id, None)
 
-    def forget_new(self, course: Course) -> None:
+    def forget_new(self, course: RunState) -> None:
         """Take note that a run has not begun."""
         if course.state == "new":
             self.forget(course)
 
-    def course_in(self, scope: Scope, session_id: str) -> Course | None:
+    def course_in(self, scope: Scope, session_id: str) -> RunState | None:
         """Return the run that this process carries out in a session, if there is one."""
         for course in list(self._courses.values()):
             session = course.session
@@ -263,25 +263,25 @@ class Kernel:
                 return course
         return None
 
-    def is_over(self, course: Course) -> bool:
+    def is_over(self, course: RunState) -> bool:
         """Whether somebody has closed a run, in whichever process."""
         session = course.session
         open_runs = self._journal.open_runs(session.scope, session.session_id)
         return all(other.run_id != course.run_id for other in open_runs)
 
-    def rest_of(self, course: Course, after_seq: int) -> list[Header]:
+    def rest_of(self, course: RunState, after_seq: int) -> list[Header]:
         """Return what somebody else recorded of a run of ours; nothing, if it cannot be read."""
         try:
             return [header for header in self.headers_of(course) if header.seq > after_seq]
         except TreeringError:
             return []
 
-    def headers_of(self, course: Course) -> Iterable[Header]:
+    def headers_of(self, course: RunState) -> Iterable[Header]:
         """Return what the ledger holds of a run, in order."""
         session = course.session
         return self._journal.run_headers(session.scope, session.session_id, course.run_id)
 
-    def outcome_of(self, course: Course, call_id: str) -> str | None:
+    def outcome_of(self, course: RunState, call_id: str) -> str | None:
         """Return the id of the event that is the outcome of a call of a run."""
         for header in self.headers_of(course):
             part = safe_part(header.kind, header.refs)
@@ -314,7 +314,7 @@ class Kernel:
         return self._gates.before_sending(occasion, text, to)
 
 
-_open: weakref.WeakSet[Kernel] = weakref.WeakSet()
+_open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 @atexit.register

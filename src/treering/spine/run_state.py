@@ -17,8 +17,15 @@ from treering.model.fields import check_name
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import RunEnded, RunStarted
 from treering.model.runs import start_id
-from treering.spine.entries import KERNEL, Author, Entry, interrupt_mark, run_end, without_words
 from treering.spine.ports import Occasion
+from treering.spine.run_entries import (
+    KERNEL,
+    Author,
+    RunEntry,
+    interrupt_mark,
+    run_end,
+    without_words,
+)
 from treering.spine.tools import Tools
 from treering.spine.words import describe, new_id
 
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
 
     from treering.model.events import Header, NewEvent
     from treering.model.tools import Reason
-    from treering.spine.kernel import Kernel
+    from treering.spine.engine import Engine
     from treering.spine.ports import Preparation, Timeline
 
 LOOK_S: Final = 1.0
@@ -39,12 +46,12 @@ _CLOSING: Final[dict[str, Reason]] = {"ended": "missing_result", "failed": "abor
 """Why calls that are open when a run is over get a synthetic result."""
 
 
-class Course:
+class RunState:
     """What a run is and has done. Safe to share between threads."""
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Engine,
         session: Timeline,
         *,
         agent: str | None = None,
@@ -171,7 +178,7 @@ class Course:
 
     # Start and end.
 
-    def begin(self, more: Callable[[], Sequence[Entry] | None]) -> list[Header] | None:
+    def begin(self, more: Callable[[], Sequence[RunEntry] | None]) -> list[Header] | None:
         """Record that the run begins, with ``more`` in the same moment; or nothing, if it says so.
 
         Raises RunActive if the session is busy with another.
@@ -235,7 +242,7 @@ class Course:
         outside: bool = False,
     ) -> Header | None:
         """Record how the run ended; None if somebody outside wants that, and it is over."""
-        prepared: dict[str, Entry] = {}
+        prepared: dict[str, RunEntry] = {}
         why = _CLOSING.get(state) or "interrupted"
         while True:
             self.tools.reconcile()
@@ -262,7 +269,7 @@ class Course:
         reason: str | None,
         told: dict[str, str] | None,
         boundary: str | None,
-        results: list[Entry],
+        results: list[RunEntry],
     ) -> Header:
         """Record the end, with the results of what was open. The caller holds the lock."""
         part = RunEnded(
@@ -301,7 +308,7 @@ class Course:
 
     # Recording.
 
-    def record_all(self, entries: Sequence[Entry], note: Note | None = None) -> list[Header]:
+    def record_all(self, entries: Sequence[RunEntry], note: Note | None = None) -> list[Header]:
         """Record ``entries`` as part of the run, all or none. Raises RunClosed if it is over.
 
         ``note`` is told of what was recorded. If it is interrupted, the run is in doubt.
@@ -311,7 +318,7 @@ class Course:
             self._check_open()
             return self._append(self._events(entries), note)
 
-    def record_behind(self, entries: Sequence[Entry], seq: int, *, apart: str) -> list[Header]:
+    def record_behind(self, entries: Sequence[RunEntry], seq: int, *, apart: str) -> list[Header]:
         """Record ``entries`` right behind ``seq``, those of the kind ``apart`` outside of the run.
 
         Raises Conflict if the session has moved on, and RunClosed if the run is over.
@@ -326,7 +333,7 @@ class Course:
             ]
             return self._append(events, expected_seq=seq)
 
-    def record_if_open(self, entry: Entry, note: Note) -> Header | None:
+    def record_if_open(self, entry: RunEntry, note: Note) -> Header | None:
         """Record ``entry`` as part of the run and tell ``note``; None if the run is over."""
         lock = self.lock
         with lock.guard, lock:
@@ -338,11 +345,11 @@ class Course:
                 self._untold = True
                 return None
 
-    def record_apart(self, entry: Entry) -> Header:
+    def record_apart(self, entry: RunEntry) -> Header:
         """Record what came too late to be part of the run."""
         return self.kernel.record([self.author.event(entry, None)])[0]
 
-    def carry(self, entry: Entry) -> None:
+    def carry(self, entry: RunEntry) -> None:
         """Carry to the sinks what is counted and not kept."""
         lock = self.lock
         with lock.guard, lock:
@@ -370,14 +377,14 @@ class Course:
             f"run {self.run_id} has ended and takes no more events", hint="begin another turn"
         )
 
-    def _opening(self, more: Callable[[], Sequence[Entry] | None]) -> list[NewEvent] | None:
+    def _opening(self, more: Callable[[], Sequence[RunEntry] | None]) -> list[NewEvent] | None:
         entries = more()
         if entries is None:
             return None
         if self.preparation is None:  # Gates are asked once, and only when the run can begin.
             self.preparation = self.kernel.prepare(self.occasion, self._prompt)
         self._run_seq = 0
-        first = Entry(
+        first = RunEntry(
             kind="run.started",
             summary="run started",
             refs=self._started.as_refs() or None,
@@ -386,7 +393,7 @@ class Course:
         )
         return self._events([first, *entries])
 
-    def _events(self, entries: Sequence[Entry]) -> list[NewEvent]:
+    def _events(self, entries: Sequence[RunEntry]) -> list[NewEvent]:
         """Give ``entries`` their numbers. The caller holds the lock."""
         first = self._run_seq + 1
         self._run_seq += len(entries)

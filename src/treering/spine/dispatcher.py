@@ -13,10 +13,10 @@ from treering.locks import Lock, LockSet
 from treering.model.codec import canonical
 from treering.model.fields import check_name
 from treering.model.kinds import KINDS, parse_kinds
-from treering.spine.carrying import transient_header
 from treering.spine.durable import DurableOutlet, check_durable
-from treering.spine.handing import in_words, wants_private
-from treering.spine.outlets import Outlet, delivery_of
+from treering.spine.sink_caller import in_words, wants_private
+from treering.spine.sink_events import transient_header
+from treering.spine.sink_queue import SinkQueue, delivery_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -38,12 +38,12 @@ KEYS_MAX: Final = 10_000
 """Sessions whose other name is remembered; then it starts afresh."""
 
 
-class Carrier:
+class Dispatcher:
     """Serves all sinks of a spine. Notices forks."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._outlets: tuple[Outlet, ...] = ()
+        self._outlets: tuple[SinkQueue, ...] = ()
         self._durable: tuple[Sink, ...] = ()
         self._followed: dict[tuple[str, Scope], DurableOutlet] = {}
         self._keys: dict[tuple[str, str], str | None] = {}
@@ -167,7 +167,7 @@ class Carrier:
                     self.follow(scope)
                 return
             self._order = self._order or [Lock() for _ in range(STRIPES)]
-            self._outlets = (*self._outlets, Outlet(sink, self.session_key))
+            self._outlets = (*self._outlets, SinkQueue(sink, self.session_key))
             if len(self._outlets) == 1:
                 self._watch_over()
 
@@ -209,14 +209,14 @@ class Carrier:
         for outlet in self._served():
             outlet.close(max(deadline - time.monotonic(), 0.1))
         closing = [
-            _Closing(outlet.sink, outlet.note)
+            _SinkClosing(outlet.sink, outlet.note)
             for outlet in self._outlets
             if self._tells(outlet.sink)
         ]
         for sink in self._durable:
             if self._tells(sink):
                 outlets = [one for one in self._followed.values() if one.sink is sink]
-                closing.append(_Closing(sink, *(one.note for one in outlets)))
+                closing.append(_SinkClosing(sink, *(one.note for one in outlets)))
         deadline = time.monotonic() + SINK_CLOSE_S
         for one in closing:
             one.wait(deadline - time.monotonic())
@@ -228,7 +228,7 @@ class Carrier:
         self._told.append(sink)
         return True
 
-    def _served(self) -> list[Outlet | DurableOutlet]:
+    def _served(self) -> list[SinkQueue | DurableOutlet]:
         return [*self._outlets, *list(self._followed.values())]
 
     def _watch_over(self) -> None:
@@ -250,7 +250,7 @@ class Carrier:
             return
         self._renew()
         self._followed = {}
-        self._outlets = tuple(Outlet(old.sink, self.session_key) for old in self._outlets)
+        self._outlets = tuple(SinkQueue(old.sink, self.session_key) for old in self._outlets)
         if self._outlets:
             self._watch_over()
 
@@ -290,7 +290,7 @@ def _check_kinds(sink: Sink) -> None:
         )
 
 
-class _Closing:
+class _SinkClosing:
     """Tells a sink that it is over, if it wants to know, in a thread that may be left behind."""
 
     def __init__(self, sink: Sink, *notes: Callable[[str], None]) -> None:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from treering.errors import InvalidInput
 from treering.locks import Lock
 from treering.model.codec import decode
-from treering.spine.carrying import safe_event, with_payload
-from treering.spine.handing import Hands, Overtime, in_words, wants_private
 from treering.spine.ports import Delivery, SinkStatus
+from treering.spine.sink_caller import Overtime, SinkCaller, in_words, wants_private
+from treering.spine.sink_events import safe_event, with_payload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ RETRY_PAUSE_S_MAX: Final = 5.0
 
 _log = logging.getLogger("treering.spine")
 
-Parcel = tuple["Header", bytes | None]
+QueuedEvent = tuple["Header", bytes | None]
 
 
 def delivery_of(sink: Sink) -> Delivery:
@@ -61,7 +61,7 @@ def delivery_of(sink: Sink) -> Delivery:
     return delivery
 
 
-class Outlet:
+class SinkQueue:
     """Serves one live sink, in order, at the sink's own pace."""
 
     def __init__(self, sink: Sink, session_key: Callable[[str, str], str | None]) -> None:
@@ -73,8 +73,8 @@ class Outlet:
         self._lock = Lock()
         self._arrival = threading.Condition(self._lock)  # type: ignore[arg-type]
         self._rest = threading.Condition(self._lock)  # type: ignore[arg-type]
-        self._waiting: deque[Parcel] = deque()
-        self._under_way: Parcel | None = None
+        self._waiting: deque[QueuedEvent] = deque()
+        self._under_way: QueuedEvent | None = None
         """What is being handed over, or is to be tried again."""
         self._since: float | None = None
         """When that began."""
@@ -170,7 +170,7 @@ class Outlet:
             if self._unsaid:
                 self._say()
 
-    def _next(self, worker: _Worker) -> Parcel | None:
+    def _next(self, worker: _Worker) -> QueuedEvent | None:
         """Return what to hand over next, when there is something; None to end."""
         was_busy = True
         with self._lock.guard, self._lock:
@@ -192,7 +192,7 @@ class Outlet:
                     self._is_resting = False
         return None
 
-    def _hand_over(self, hands: Hands, parcel: Parcel) -> bool | BaseException:
+    def _hand_over(self, hands: SinkCaller, parcel: QueuedEvent) -> bool | BaseException:
         """Hand one event over; return whether the sink took it, or what went wrong."""
         try:
             return hands.give(self._wrap(*parcel))
@@ -296,10 +296,10 @@ class Outlet:
 class _Worker(threading.Thread):
     """Hands over for an outlet, as long as that has no other."""
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: SinkQueue) -> None:
         super().__init__(name=f"treering-sink-{outlet.sink.name}", daemon=True)
         self._outlet = outlet
-        self.hands = Hands(outlet.sink, outlet.delivery.timeout_s)
+        self.hands = SinkCaller(outlet.sink, outlet.delivery.timeout_s)
 
     def run(self) -> None:
         """Hand over until there is nobody to hand to."""

@@ -38,7 +38,7 @@ RUNTIME: Final = "runtime"
 """The components of the spine, as the event envelope spells them."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a run, in its author's words."""
 
     kind: str
@@ -64,7 +64,7 @@ class Author(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     turn_id: str | None
 
-    def event(self, entry: Entry, run_seq: int | None) -> NewEvent:
+    def event(self, entry: RunEntry, run_seq: int | None) -> NewEvent:
         """Return ``entry`` as an event of the run; without a number, as one apart from it.
 
         A payload that is not JSON is converted, and marked.
@@ -95,10 +95,10 @@ def run_end(
     state: Literal["ended", "failed", "interrupted"],
     part: RunEnded,
     told: dict[str, str] | None,
-) -> Entry:
+) -> RunEntry:
     """Return how a run ended; ``told`` is what only those may know who ask for it."""
     why = part.error_class or part.reason
-    return Entry(
+    return RunEntry(
         kind=f"run.{state}",
         summary=f"run {state}" if why is None or why == state else f"run {state}: {why}",
         payload=told,
@@ -107,7 +107,7 @@ def run_end(
     )
 
 
-def without_words(entry: Entry) -> Entry:
+def without_words(entry: RunEntry) -> RunEntry:
     """Return ``entry`` with facts alone, for when its words cannot be recorded."""
     part = safe_part(entry.kind, entry.refs)
     facts = part.as_refs()
@@ -118,14 +118,14 @@ def without_words(entry: Entry) -> Entry:
     return msgspec.structs.replace(entry, summary=summary, refs=facts or None, payload=payload)
 
 
-def said(kind: str, text: Any, content: dict[str, Any], **refs: Any) -> Entry:
+def said(kind: str, text: Any, content: dict[str, Any], **refs: Any) -> RunEntry:
     """Return what somebody said; ``content`` is kept beside the text."""
     words, marks = to_text(text, "/text")
     payload: Any = {"text": words, **content}
     if marks or not is_plain(payload):
         payload, more = to_json(payload)
         marks = [*marks, *more]
-    return Entry(
+    return RunEntry(
         kind=kind,
         summary=shorten(words),
         payload=payload,
@@ -163,9 +163,9 @@ def _content(payload: Any) -> dict[str, Any]:
     return {} if payload is None else {"value": payload}
 
 
-def interrupt_mark(why: str, run_id: str) -> Entry:
+def interrupt_mark(why: str, run_id: str) -> RunEntry:
     """Return the boundary that an interrupt leaves for the next turn; it stands apart from runs."""
-    return Entry(
+    return RunEntry(
         kind="boundary.interrupt",
         summary=INTERRUPT_TITLE,
         payload={"title": INTERRUPT_TITLE, "content": INTERRUPT_CONTENT, "why": plain(why)},
@@ -183,7 +183,7 @@ class Results:
 
     def returned(
         self, occasion: Occasion, tool: str, call_id: str, duration_ms: int, output: Any
-    ) -> Entry:
+    ) -> RunEntry:
         """Return the outcome of a tool that gave ``output``."""
         found, marks = to_json(output, "/output")
         kept = self._persist(occasion, tool, call_id, found, is_error=False, is_synthetic=False)
@@ -192,7 +192,7 @@ class Results:
 
     def failed(
         self, occasion: Occasion, tool: str, call_id: str, duration_ms: int, error: dict[str, str]
-    ) -> Entry:
+    ) -> RunEntry:
         """Return the outcome of a tool that failed."""
         text = error["message"]
         kept = self._persist(occasion, tool, call_id, text, is_error=True, is_synthetic=False)
@@ -207,7 +207,7 @@ class Results:
 
     def synthetic(
         self, occasion: Occasion, tool: str, call_id: str, duration_ms: int | None, reason: Reason
-    ) -> Entry:
+    ) -> RunEntry:
         """Return what stands in for the outcome of a tool that gave none."""
         text = self.policy.text(tool, reason)
         kept = self._persist(occasion, tool, call_id, text, is_error=True, is_synthetic=True)
@@ -226,7 +226,7 @@ def _result(
     duration_ms: int | None,
     told: dict[str, Any],
     **facts: Any,
-) -> Entry:
+) -> RunEntry:
     size = len(encode(told["output"])) if "output" in told else 0
     part = ToolReturned(
         call_id=call_id,
@@ -237,7 +237,7 @@ def _result(
         **facts,
     )
     lasted = {} if duration_ms is None else {"duration_ms": duration_ms}
-    return Entry(
+    return RunEntry(
         kind="tool.result",
         summary=summary if duration_ms is None else f"{summary} after {duration_ms} ms",
         payload={"call_id": call_id, "name": tool, "status": status, **lasted, **told},

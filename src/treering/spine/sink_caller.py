@@ -57,7 +57,7 @@ class Overtime(TimeoutError):
         super().__init__(f"took longer than {timeout_s:g} s")
 
 
-class Hands:
+class SinkCaller:
     """Gives events to one sink, from one thread, with an event loop of its own if need be."""
 
     def __init__(self, sink: Sink, timeout_s: float) -> None:
@@ -109,14 +109,14 @@ class Hands:
         self._runner.run(in_time())
 
 
-class TimedHands:
+class TimedSinkCaller:
     """Gives events to one sink in a thread of its own, which is left behind when the sink hangs."""
 
     def __init__(self, sink: Sink, timeout_s: float) -> None:
         self._sink = sink
         self._timeout_s = timeout_s
-        self._desk: _Desk | None = None
-        self._left: list[_Desk] = []
+        self._desk: _SinkThread | None = None
+        self._left: list[_SinkThread] = []
 
     @property
     def hung(self) -> int:
@@ -134,7 +134,7 @@ class TimedHands:
         Raises what the sink raises, and Overtime if it took too long.
         """
         if self._desk is None:
-            self._desk = _Desk(self._sink, self._timeout_s)
+            self._desk = _SinkThread(self._sink, self._timeout_s)
             self._desk.start()
         desk = self._desk
         desk.given.put(event)
@@ -154,12 +154,12 @@ class TimedHands:
             self._desk = None
 
 
-class _Desk(threading.Thread):
+class _SinkThread(threading.Thread):
     """A thread that hands over what it is given, and tells what became of it."""
 
     def __init__(self, sink: Sink, timeout_s: float) -> None:
         super().__init__(name=f"treering-sink-{sink.name}", daemon=True)
-        self.hands = Hands(sink, timeout_s)
+        self.hands = SinkCaller(sink, timeout_s)
         self.given: SimpleQueue[SafeEvent | PrivateEvent | None] = SimpleQueue()
         self.answers: deque[bool | BaseException] = deque()
         self.answered = Bell()
