@@ -23,11 +23,11 @@ from treering.errors import InvalidInput, InvalidScope, TreeringError
 from treering.model.codec import encode, parse_json
 from treering.model.events import Event
 from treering.model.kinds import EPISODE_KINDS, stored_kinds
-from treering.model.queries import Place, Query, make_cursor
+from treering.model.queries import Query, TimelinePoint, make_cursor
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
-    from treering.ledger.archive import Archive
+    from treering.ledger.readable_ledger import ReadableLedger
     from treering.model.events import Header
     from treering.model.queries import Page
 
@@ -96,7 +96,7 @@ def for_anthropic(tool: Mapping[str, Any] = MEMORY_EPISODES_QUERY) -> dict[str, 
 
 
 def memory_episodes_query(
-    ledger: Archive, arguments: Mapping[str, Any] | str | None = None, /, **stated: Any
+    ledger: ReadableLedger, arguments: Mapping[str, Any] | str | None = None, /, **stated: Any
 ) -> dict[str, Any]:
     """Return events of a scope, as a model may read them: bounded, secrets masked.
 
@@ -112,7 +112,7 @@ def memory_episodes_query(
 class BoundQuery:
     """The same tool in one scope; the model can name no other."""
 
-    def __init__(self, ledger: Archive, scope: str) -> None:
+    def __init__(self, ledger: ReadableLedger, scope: str) -> None:
         self._ledger = ledger
         self._scope = parse_scope(scope)
         parameters = MEMORY_EPISODES_QUERY["parameters"]
@@ -136,7 +136,7 @@ class BoundQuery:
             return _refusal(error)
 
 
-def bind(ledger: Archive, scope: str) -> BoundQuery:
+def bind(ledger: ReadableLedger, scope: str) -> BoundQuery:
     """Return the tool for one scope. Raises InvalidScope."""
     return BoundQuery(ledger, scope)
 
@@ -162,7 +162,7 @@ class _Asked:
             raise InvalidInput("includePayload is true or false", hint="give a boolean")
         self.payloads = payloads is True
 
-    def page(self, ledger: Archive) -> Page[Header] | Page[Event]:
+    def page(self, ledger: ReadableLedger) -> Page[Header] | Page[Event]:
         ask = ledger.events if self.payloads else ledger.query
         return ask(
             self.scope,
@@ -182,7 +182,7 @@ class _Asked:
             since_ms=self.since,
             until_ms=self.until,
         )
-        return make_cursor(query, Place(event.ts_ms, event.position))
+        return make_cursor(query, TimelinePoint(event.ts_ms, event.position))
 
 
 def _refusal(error: TreeringError) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _object(arguments: Any, stated: Mapping[str, Any]) -> Mapping[str, Any]:
     return given
 
 
-def _answer(ledger: Archive, asked: _Asked) -> dict[str, Any]:
+def _answer(ledger: ReadableLedger, asked: _Asked) -> dict[str, Any]:
     page = asked.page(ledger)
     room = ANSWER_CHARACTERS_MAX - _FRAME_CHARACTERS
     items: list[dict[str, Any]] = []

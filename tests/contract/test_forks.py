@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from postgres_server import Places
     from treering import Event, Ledger
-    from treering.ledger.records import Cut, SessionRecord
+    from treering.ledger.records import ForkPoint, SessionRecord
 
 OURS, THEIRS = Scope(HERE), Scope(ELSEWHERE)
 SAID = ("conversation.user",)
@@ -43,7 +43,7 @@ def own_seqs(ledger: Ledger, session_id: str) -> list[int]:
     return [header.seq for header in found]
 
 
-def cut_of(ledger: Ledger, session_id: str) -> Cut:
+def cut_of(ledger: Ledger, session_id: str) -> ForkPoint:
     cut = ledger._store.cut(OURS, session_id)
     assert cut is not None
     return cut

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treering.ledger.records import Place
+from treering.ledger.records import EventLocation
 
 if TYPE_CHECKING:
     from treering import Ledger
@@ -21,8 +21,8 @@ def test_known_ids_tell_where_their_events_stand(ledger: Ledger) -> None:
     known = ledger.known(HERE, ["one", second.event_id, other.event_id, "nobody"])
 
     assert known == {
-        "one": Place("s1", first.seq, first.ts_ms),
-        second.event_id: Place("s1", second.seq, second.ts_ms),
+        "one": EventLocation("s1", first.seq, first.ts_ms),
+        second.event_id: EventLocation("s1", second.seq, second.ts_ms),
     }
     assert ledger.known("acme/none", ["one"]) == {}
     assert ledger.known(HERE, []) == {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import HERE, run_of, said
-from treering.ledger.lineage import ENDLESS, Lineage
+from treering.ledger.lineage import NO_END, Lineage
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def backwards(read: Callable[[int | None, int], list[Header]], size: int) -> lis
 
 def test_its_parts_go_from_the_session_to_its_oldest_ancestor(lineage: Lineage) -> None:
     for _ in range(2):
-        assert parts(lineage) == [("b", 7, ENDLESS), ("a", 3, 7), ("s1", 0, 3)]
+        assert parts(lineage) == [("b", 7, NO_END), ("a", 3, 7), ("s1", 0, 3)]
     assert lineage.head_seq() == 11
 
 
@@ -114,7 +114,7 @@ def test_it_is_read_from_any_seq_on(lineage: Lineage, seq: int) -> None:
 @pytest.mark.parametrize("size", PAGES)
 def test_what_counts_is_read_from_the_end(lineage: Lineage, size: int) -> None:
     found: list[str] = []
-    seq = ENDLESS
+    seq = NO_END
     while page := lineage.committed_before(seq, kinds=SAID, limit=size):
         found = summaries([*page]) + found
         seq = page[0].seq
@@ -125,8 +125,8 @@ def test_what_counts_is_read_from_the_end(lineage: Lineage, size: int) -> None:
 def test_a_run_counts_only_if_it_ended_within_the_lineage_and_in_time(
     ledger: Ledger, lineage: Lineage
 ) -> None:
-    def told(until_seq: int = ENDLESS, run_id: str | None = None) -> list[str]:
-        found, seq = list[str](), ENDLESS
+    def told(until_seq: int = NO_END, run_id: str | None = None) -> list[str]:
+        found, seq = list[str](), NO_END
         while page := lineage.committed_before(
             seq, kinds=SAID, until_seq=until_seq, run_id=run_id, limit=100
         ):
@@ -166,7 +166,7 @@ def test_a_session_that_is_not_there_has_an_empty_lineage_until_somebody_makes_i
     waiting = Lineage(ledger._store, OURS, "c")
     assert waiting.head_seq() == 0
     assert waiting.headers_after(0, 10) == waiting.headers_before(None, 10) == []
-    assert waiting.committed_before(ENDLESS, kinds=SAID, limit=10) == []
+    assert waiting.committed_before(NO_END, kinds=SAID, limit=10) == []
 
     ledger.session("s1", scope=HERE, agent="lyria").fork("c")
 
@@ -178,5 +178,5 @@ def test_a_session_without_a_parent_is_a_lineage_of_one_part(ledger: Ledger) -> 
     ledger.append([said(text) for text in "abc"])
     alone = Lineage(ledger._store, OURS, "s1")
 
-    assert parts(alone) == [("s1", 0, ENDLESS)]
+    assert parts(alone) == [("s1", 0, NO_END)]
     assert summaries(forwards(alone.headers_after, 2)) == ["a", "b", "c"]

@@ -14,7 +14,7 @@ from treering.derive.remembered import FACT
 from treering.memory import recollection
 from treering.memory.recollection import Recollection
 from treering.memory.records import Row
-from treering.model.followers import Stretch
+from treering.model.followers import FollowedEvents
 from treering.model.scopes import Scope
 from treering.model.sessions import COMMON
 
@@ -182,10 +182,14 @@ class Unsettled:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def remembered_after(self, _: Scope, mark: tuple[int, ...], *, limit: int) -> Stretch[Event]:
+    def remembered_after(
+        self, _: Scope, mark: tuple[int, ...], *, limit: int
+    ) -> FollowedEvents[Event]:
         first = mark[0] if mark else 0
         marks: list[Mark] = [(number + 1,) for number in range(len(self.events))]
-        return Stretch(self.events[first:limit], marks[first:limit], (self.settled,), more=False)
+        return FollowedEvents(
+            self.events[first:limit], marks[first:limit], (self.settled,), more=False
+        )
 
 
 @pytest.fixture

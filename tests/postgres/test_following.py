@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from postgres_server import Places
     from treering import Header, Ledger
-    from treering.model.followers import Mark, Stretch
+    from treering.model.followers import FollowedEvents, Mark
     from treering.model.scopes import Scope
     from treering.storage.postgres.batch import Batch
 
@@ -322,7 +322,7 @@ def looks(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> list[Mark]:
     made: list[Mark] = []
     headers_after = store_of(ledger).headers_after
 
-    def counting(scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
+    def counting(scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
         made.append(mark)
         assert len(made) < 20, "it looks again and again"
         return headers_after(scope, mark, limit=limit)

@@ -327,7 +327,7 @@ def test_the_view_has_exactly_the_columns_of_the_seed(path: Path) -> None:
 
 
 def test_every_hot_query_uses_its_index(path: Path) -> None:
-    from treering.model.queries import Place, Query
+    from treering.model.queries import Query, TimelinePoint
     from treering.model.scopes import Scope
     from treering.storage.sqlite import reader, rows, runs, timeline
 
@@ -346,7 +346,7 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
         )
 
     for backwards in (False, True):
-        paging = Query(scope=Scope("s"), after=Place(1, 1), backwards=backwards)
+        paging = Query(scope=Scope("s"), after=TimelinePoint(1, 1), backwards=backwards)
         in_scope, in_session = by_time(paging)
         sign = "<" if backwards else ">"
         assert (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from treering.model.codec import content_of, encode
 
 if TYPE_CHECKING:
-    from treering.ledger.records import Cut
+    from treering.ledger.records import ForkPoint
 
 SALT_BYTES: Final = 16
 LINK_BYTES: Final = 32
@@ -30,7 +30,7 @@ _GENESIS_TAG: Final = b"treering.genesis.v1"
 _FORK_TAG: Final = b"treering.fork.v1"
 
 
-def genesis(salt: bytes, scope: str, session_id: str, cut: Cut | None = None) -> bytes:
+def genesis(salt: bytes, scope: str, session_id: str, cut: ForkPoint | None = None) -> bytes:
     """Return the link that the first event of a session chains from."""
     if cut is None:
         return sha256(_GENESIS_TAG + salt + encode([scope, session_id])).digest()

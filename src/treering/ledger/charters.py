@@ -30,8 +30,8 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.ledger.handles import Handle
     from treering.ledger.ports import EventStore
+    from treering.ledger.writable_session import WritableSession
     from treering.model.events import Event, NewEvent
     from treering.model.sessions import Mode
 
@@ -94,7 +94,7 @@ def agree(given: Charter, recorded: Charter, *, mode: Mode | None, session_id: s
     )
 
 
-def opening(session: Handle, charter: Charter, *, ts_ms: int | None = None) -> NewEvent:
+def opening(session: WritableSession, charter: Charter, *, ts_ms: int | None = None) -> NewEvent:
     """Return the event that opens a session, now or when a log says that it was."""
     part = SessionOpened(
         channel=charter.channel,

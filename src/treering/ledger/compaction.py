@@ -14,10 +14,10 @@ from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten_to
 from treering.context.summaries import Summariser, summarise
 from treering.context.tokens import estimate
 from treering.errors import InvalidInput, NotFound
-from treering.ledger.turnings import redoable
+from treering.ledger.turn_bounds import redoable
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
-from treering.model.parts import CompactionPhase, ContextCompacted, RunEnded, RunStarted
+from treering.model.parts import CompactionReported, ContextCompacted, RunEnded, RunStarted
 from treering.model.runs import COMPACTION
 from treering.spine.run_entries import KERNEL, RunEntry, run_end
 from treering.spine.words import describe, shorten
@@ -79,7 +79,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
         if self.failure is not None:
             told["failure"] = self.failure
         noun = "message" if self.messages == 1 else "messages"
-        phase = CompactionPhase(
+        phase = CompactionReported(
             tokens_before=self.from_tokens,
             messages=self.messages,
             messages_before=self.messages_before,

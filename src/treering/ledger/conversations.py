@@ -8,7 +8,7 @@ from treering.context.texts import output_in, said_in
 from treering.derive.fact_extraction import CORRECTION_REACH, Utterance
 from treering.derive.fact_sentences import own_sentences
 from treering.derive.visible import Hidden, redone_by, undone_by
-from treering.ledger.lineage import ENDLESS, Lineage
+from treering.ledger.lineage import NO_END, Lineage
 from treering.ledger.people import talking
 from treering.memory.conversations import Conversation, Spoken
 
@@ -49,7 +49,7 @@ def read_conversation(
     until_seq = min([head_seq, *running])
     in_group = charter.mode == "group"
     user = None if in_group else _user(lineage) or charter.sole_participant
-    reading = _Reading(lineage, after_seq=after_seq, user=user)
+    reading = _ConversationScan(lineage, after_seq=after_seq, user=user)
     reading.read(until_seq)
     return Conversation(
         session_id=session_id,
@@ -60,7 +60,7 @@ def read_conversation(
     )
 
 
-class _Reading:
+class _ConversationScan:
     """Goes through a session from its end backwards."""
 
     def __init__(self, lineage: Lineage, *, after_seq: int, user: str | None) -> None:
@@ -83,7 +83,7 @@ class _Reading:
             for event in reversed(page):
                 if event.seq > self._own_seq and self._hidden.passes(event):
                     self._take(event)
-            before = min(page[0].seq, self._hidden.before or ENDLESS)
+            before = min(page[0].seq, self._hidden.before or NO_END)
             limit = min(limit * 2, PAGE_LAST)
 
     def _take(self, event: Event) -> None:

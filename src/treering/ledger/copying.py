@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from treering.errors import Corrupt, InvalidInput
-from treering.ledger.arrivals import Arrivals, check_id_marks, id_marks, note_id_marks
+from treering.ledger.record_restorer import RecordRestorer, check_id_marks, id_marks, note_id_marks
 from treering.ledger.records import SessionRecord, check_readable, shared_seq
 from treering.ledger.verification import verify
 from treering.model.receipts import CopyReceipt, SessionRefusal
@@ -182,7 +182,7 @@ class _Passage:
         self._scope = scope
         self._plan = plan
         self._tally = tally
-        self._arrivals = Arrivals(target)
+        self._arrivals = RecordRestorer(target)
         self._introduced: set[str] = set()
         self._proved: set[str] = set()
         """Sessions with erased events that hold in the source."""

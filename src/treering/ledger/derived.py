@@ -17,7 +17,7 @@ from treering.derive.terms import term_ids
 from treering.errors import InvalidCursor, Unavailable
 from treering.ledger.charters import read_attribution
 from treering.ledger.following import mark_of
-from treering.ledger.lineage import ENDLESS, Lineage
+from treering.ledger.lineage import NO_END, Lineage
 from treering.ledger.views import Views
 from treering.memory.records import REMEMBERED_KINDS, SHELVES, TOLD_KINDS
 from treering.memory.shelves import entries
@@ -134,7 +134,7 @@ def _compare_cursors(store: EventStore, scope: Scope) -> int:
 
 def _compare_snapshots(store: EventStore, scope: Scope, session_id: str) -> int:
     kept: dict[int, bytes] = {}
-    until = ENDLESS
+    until = NO_END
     while (found := store.snapshot(scope, session_id, until_seq=until)) is not None:
         kept[found[0]] = found[1]
         until = found[0] - 1

@@ -39,7 +39,7 @@ from treering.model.scopes import parse_scope
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.ledger.ports import Clock, Guard
+    from treering.ledger.ports import Clock, ContentGuard
     from treering.model.events import NewEvent
     from treering.model.scopes import Scope
 
@@ -60,7 +60,7 @@ class Drafter:
     def __init__(
         self,
         *,
-        guard: Callable[[], Guard],
+        guard: Callable[[], ContentGuard],
         mode: GuardMode,
         clock: Clock,
         seals: Callable[[str], bool],
@@ -72,14 +72,14 @@ class Drafter:
         """Scopes that were found not to be sealed; the store says if one is after all."""
         self._sealed: set[str] = set()
         """Scopes of which the store has said so."""
-        self._found_guard: Guard | None = None
+        self._found_guard: ContentGuard | None = None
         self._mode = mode
         self._clock = possible_clock(clock)
         self._scopes: dict[str, Scope] = {}
         self._names: set[str] = set()
         """Ids that were checked before."""
 
-    def guard(self) -> Guard:
+    def guard(self) -> ContentGuard:
         """Return what finds secrets, whether or not it is asked when something is recorded."""
         return self._found_guard or self._find_guard()
 
@@ -231,7 +231,7 @@ class Drafter:
             ),
         )  # fmt: skip
 
-    def _find_guard(self) -> Guard:
+    def _find_guard(self) -> ContentGuard:
         # Made when first needed: its rules take longer to load than a short command to run.
         self._found_guard = self._guard()
         return self._found_guard

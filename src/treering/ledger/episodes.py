@@ -11,8 +11,14 @@ from treering.context.citations import cite, text_of
 from treering.context.episodes import tell
 from treering.context.pairing import pair
 from treering.errors import Conflict
-from treering.ledger.amending import LOOKS_MAX, PAGE, retell, retell_later, standing
-from treering.ledger.lineage import ENDLESS
+from treering.ledger.guarded_append import (
+    LOOKS_MAX,
+    PAGE,
+    append_text,
+    append_text_later,
+    read_position,
+)
+from treering.ledger.lineage import NO_END
 from treering.ledger.people import talking
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 
     from treering.context.episodes import Telling
     from treering.context.summaries import Summariser
-    from treering.ledger.amending import Append
+    from treering.ledger.guarded_append import Append
     from treering.ledger.lineage import Lineage
     from treering.model.events import Event, Header
     from treering.model.messages import ModelMessage
@@ -72,7 +78,7 @@ def episode(
     ``summariser`` writes the summary; the built-in one needs no model. What it used is told first,
     if it says so.
     """
-    last = lineage.committed_before(ENDLESS, kinds={EPISODE}, limit=1)
+    last = lineage.committed_before(NO_END, kinds={EPISODE}, limit=1)
     # What a fork shares is told by the session that it was said in.
     own_seq = lineage.own_after_seq()
     told_seq = max(_through(last[0]) if last else 0, own_seq)
@@ -123,18 +129,18 @@ def told(
     the session is not at ``expected_seq``.
     """
     for look in range(LOOKS_MAX):
-        read = standing(lineage)
+        read = read_position(lineage)
         entries = tell_again(look)
         if not entries:
             return None
         if expected_seq is not None:
             at = msgspec.structs.replace(read, seq=expected_seq)
-            header = retell(lineage, entries, at, append=append, redact=redact)
+            header = append_text(lineage, entries, at, append=append, redact=redact)
         else:
             header = None
             with contextlib.suppress(_ToldMeanwhileError):
                 behind = _unless_told(lineage, read.seq, append)
-                header = retell_later(lineage, entries, read, append=behind, redact=redact)
+                header = append_text_later(lineage, entries, read, append=behind, redact=redact)
         if header is not None:
             return header
     raise Conflict(
@@ -161,7 +167,7 @@ def told_and_closed(
     to it again and again.
     """
     for look in range(LOOKS_MAX):
-        read = standing(lineage)
+        read = read_position(lineage)
         check()
         entries = tell_again()
         if lineage.erased_since(read.ancestors):

@@ -7,9 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from treering.errors import InvalidInput, NotPermitted
-from treering.ledger.lineage import ENDLESS
+from treering.ledger.derived_texts import derived_texts
+from treering.ledger.lineage import NO_END
 from treering.ledger.records import Selection
-from treering.ledger.retellings import retellings
 from treering.model.events import NewEvent
 from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, IMPORTED, RUN_ENDS
 from treering.model.queries import Query
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Cover, Draft, Erasure
+    from treering.ledger.records import Draft, Erasure, SessionErasure
     from treering.model.retention import Retention
 
 CLOCK_AHEAD_DAYS_MAX: Final = 90
@@ -110,12 +110,12 @@ def _retold(store: EventStore, selection: Selection) -> Iterator[str]:
     """Return the events that retell what is about to be redacted."""
     scope, session_id = selection.scope, selection.session_id
     if session_id is not None:
-        yield from retellings(store, scope, session_id, first_seq=1, last_seq=ENDLESS)
+        yield from derived_texts(store, scope, session_id, first_seq=1, last_seq=NO_END)
         return
     event = store.find(scope, selection.event_id or "")
     if event is not None:
         seq = event.seq
-        yield from retellings(store, scope, event.session_id, first_seq=seq, last_seq=seq)
+        yield from derived_texts(store, scope, event.session_id, first_seq=seq, last_seq=seq)
 
 
 def _ids(store: EventStore, selection: Selection) -> list[str]:
@@ -298,10 +298,10 @@ def voucher(
     verb: str,
     erasure: Erasure,
     **more: Any,
-) -> Callable[[Cover], Draft]:
+) -> Callable[[SessionErasure], Draft]:
     """Return what makes the event that vouches for an erasure; ``more`` is what it says beside."""
 
-    def vouch(cover: Cover) -> Draft:
+    def vouch(cover: SessionErasure) -> Draft:
         noun = "event" if cover.count == 1 else "events"
         return drafter.vouch(
             NewEvent(

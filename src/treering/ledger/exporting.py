@@ -11,7 +11,6 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from treering.errors import Corrupt
-from treering.ledger.arrivals import id_marks
 from treering.ledger.jsonl import (
     ABSENT,
     FORMAT,
@@ -21,6 +20,7 @@ from treering.ledger.jsonl import (
     encode_line,
     from_session,
 )
+from treering.ledger.record_restorer import id_marks
 from treering.ledger.records import check_readable
 from treering.ledger.verification import covered
 from treering.model.receipts import ExportReceipt

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import NotFound
-from treering.ledger.lineage import ENDLESS
+from treering.ledger.lineage import NO_END
 from treering.ledger.outlines import Sketch, check_limit, head_of, heads
 from treering.model.cursors import pack, unpack
 from treering.model.queries import Page
@@ -31,7 +31,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 def family(store: EventStore, scope: Scope, session_id: str, *, now_ms: int) -> Family:
     """Return the whole family of a session, from its oldest ancestor down. Raises NotFound."""
     root = session_id
-    until_seq = ENDLESS
+    until_seq = NO_END
     while (cut := store.cut(scope, root)) is not None:
         if cut.seq >= until_seq:
             break  # No family is so: verify names what is wrong with it.

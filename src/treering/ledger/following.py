@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import EventStore
     from treering.model.events import Header
-    from treering.model.followers import Mark, Stretch
+    from treering.model.followers import FollowedEvents, Mark
     from treering.model.scopes import Scope
 
 PAGE: Final = 500
@@ -37,7 +37,7 @@ class Follower(Generic[Item]):
         store: EventStore,
         scope: Scope,
         *,
-        read: Callable[..., Stretch[Item]],
+        read: Callable[..., FollowedEvents[Item]],
         of_run: Callable[[Scope, str, str], Iterator[Item]],
         after: str | None,
         committed: bool,

@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import NotFound
+from treering.ledger.derived_texts import derived_texts_of
 from treering.ledger.erasure import AGENT, ROUND_EVENTS_MAX, voucher
 from treering.ledger.records import Selection
-from treering.ledger.retellings import retellings_of
 from treering.ledger.traces import find_traces
 from treering.model.events import NewEvent
 from treering.model.kinds import ERASURE_KINDS
@@ -194,7 +194,7 @@ class _Forgetting:
         shared = {name: [(1, seq)] for name, seq in self._traces.forks.items()}
         own = stretches or {name: self._stretches(name) for name in self._traces.parts}
         for name, told in (*shared.items(), *own.items()):
-            for event_id in retellings_of(self._store, self._scope, name, told) if told else ():
+            for event_id in derived_texts_of(self._store, self._scope, name, told) if told else ():
                 found = self._store.find(self._scope, event_id)
                 if event_id in known or found is None or self._goes_anyway(found):
                     continue

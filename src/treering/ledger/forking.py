@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from treering.ledger.turnings import turn_end
+from treering.ledger.turn_bounds import turn_end
 from treering.model.codec import decode, encode
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import SessionForked
@@ -14,9 +14,9 @@ from treering.spine.words import new_id, shorten
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering.ledger.handles import Handle
     from treering.ledger.lineage import Lineage
-    from treering.ledger.records import Place
+    from treering.ledger.records import EventLocation
+    from treering.ledger.writable_session import WritableSession
     from treering.model.events import Event, NewEvent
     from treering.model.runs import OpenRun
     from treering.model.sessions import Charter
@@ -43,7 +43,7 @@ def turn_end_of(
     return turn_end(lineage, event, under_way={run.run_id for run in running()})
 
 
-def seq_of(lineage: Lineage, place: Place | None) -> int | None:
+def seq_of(lineage: Lineage, place: EventLocation | None) -> int | None:
     """Return the seq of an event, whether or not it is erased; None if it is not of the lineage."""
     stem = None if place is None else lineage.stem_of(place.seq)
     same = place is not None and stem is not None and stem.session_id == place.session_id
@@ -65,7 +65,7 @@ def last_end(lineage: Lineage, *, running: Callable[[], list[OpenRun]]) -> int:
 
 
 def forked(
-    child: Handle,
+    child: WritableSession,
     charter: Charter,
     *,
     parent: str,

@@ -6,7 +6,6 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput
-from treering.ledger.arrivals import Arrivals, check_id_marks, note_id_marks
 from treering.ledger.jsonl import (
     EndLine,
     EventLine,
@@ -16,6 +15,7 @@ from treering.ledger.jsonl import (
     to_record,
     to_session,
 )
+from treering.ledger.record_restorer import RecordRestorer, check_id_marks, note_id_marks
 from treering.model.codec import SPILL_BYTES_MAX
 from treering.model.receipts import ImportReceipt, LineError
 from treering.model.scopes import Scope, parse_scope
@@ -23,9 +23,9 @@ from treering.model.scopes import Scope, parse_scope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from treering.ledger.arrivals import Refuse
     from treering.ledger.jsonl import Line
     from treering.ledger.ports import EventStore
+    from treering.ledger.record_restorer import Refuse
 
 ERRORS_SAMPLE_MAX: Final = 5
 LINE_BYTES_MAX: Final = 2 * SPILL_BYTES_MAX
@@ -36,7 +36,7 @@ def read_export(
     store: EventStore, stream: IO[bytes], progress: Callable[[int], None] | None = None
 ) -> ImportReceipt:
     """Take in what ``write_export`` wrote; good lines are kept whatever the others are like."""
-    reading = _Reading(store)
+    reading = _ExportImport(store)
     offset = 0
     for number, (line, size) in enumerate(_lines(stream), start=1):
         reading.take(line, number, offset)
@@ -58,12 +58,12 @@ def _lines(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
         yield line, size
 
 
-class _Reading:
+class _ExportImport:
     """One import: every line is taken or refused by its place, and counted."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
-        self._arrivals = Arrivals(store)
+        self._arrivals = RecordRestorer(store)
         self._exports = _Exports()
         self._lines = self._other = self._errors = 0
         self._sample: list[LineError] = []

@@ -38,7 +38,7 @@ PAUSE_S: Final = 0.02
 PAUSE_S_MAX: Final = 0.5
 
 
-class _Waiting(msgspec.Struct):
+class _InboxItem(msgspec.Struct):
     """What is known of a message that is not done with."""
 
     event_id: str
@@ -55,7 +55,7 @@ class Inbox:
         self._store = store
         self._scope = scope
         self._session_id = session_id
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _InboxItem] = {}
         self._by_run: dict[str, str] = {}
         self._read_to: int | None = None
         self._lock = Lock()
@@ -141,7 +141,7 @@ class Inbox:
             return message, [*aside, self._taken(message, waiting), _asked(message)]
         return None, aside
 
-    def _taken(self, message: Message, waiting: _Waiting) -> RunEntry:
+    def _taken(self, message: Message, waiting: _InboxItem) -> RunEntry:
         part = InboxTaken(
             message=message.event_id, attempt=message.attempt, settled_seq=waiting.seq - 1
         )
@@ -177,7 +177,7 @@ class Inbox:
     def _take_in(self, header: Header) -> None:
         part = safe_part(header.kind, header.refs)
         if header.kind == "inbox.received":
-            self._waiting[header.event_id] = _Waiting(header.event_id, header.seq)
+            self._waiting[header.event_id] = _InboxItem(header.event_id, header.seq)
         elif isinstance(part, InboxTaken):
             self._note_taken(header, part)
         elif header.kind in RUN_ENDS and header.run_id in self._by_run:
@@ -213,7 +213,7 @@ def _asked(message: Message) -> RunEntry:
     return said("conversation.user", message.text, message.content, message=message.event_id)
 
 
-def _set_aside(waiting: _Waiting) -> RunEntry:
+def _set_aside(waiting: _InboxItem) -> RunEntry:
     return RunEntry(
         kind="ops.error",
         summary=f"a message was set aside after {waiting.attempts} attempts",

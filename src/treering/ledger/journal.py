@@ -8,7 +8,7 @@ from treering.ledger import erasure
 from treering.ledger.charters import read_charter
 from treering.ledger.following import Follower
 from treering.ledger.records import SealedMeanwhile
-from treering.ledger.sink_pasts import Pasts, PrivatePasts
+from treering.ledger.sink_history import PrivatePasts, SinkHistory
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ class LedgerJournal:
         charter = self.charter(Scope(scope), session_id)
         return None if charter is None else charter.key
 
-    def safe_past(self) -> Pasts:
+    def safe_past(self) -> SinkHistory:
         """Return what safe sinks may ask about the past of an event."""
-        return Pasts(self._store, self.charter)
+        return SinkHistory(self._store, self.charter)
 
     def private_past(self) -> PrivatePasts:
         """Return what private sinks may ask about the past of an event."""

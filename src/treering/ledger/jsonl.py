@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.ledger.records import Cut, Erasure, Record, SessionRecord
+from treering.ledger.records import Erasure, ForkPoint, Record, SessionRecord
 from treering.model.codec import canonical, decode
 from treering.model.fields import check_name
 
@@ -143,8 +143,8 @@ def from_session(session: SessionRecord) -> SessionLine:
     )
 
 
-def _to_cut(parent: ParentFields) -> Cut:
-    return Cut(
+def _to_cut(parent: ParentFields) -> ForkPoint:
+    return ForkPoint(
         parent=parent.session_id,
         genesis=bytes.fromhex(parent.genesis),
         seq=parent.seq,

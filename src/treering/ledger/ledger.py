@@ -11,7 +11,6 @@ from treering.derive.search_texts import search_text
 from treering.errors import InvalidInput, KeyMissing, NotFound
 from treering.ledger import encryption, erasure, forgetting
 from treering.ledger.anchors import check_anchor, write_anchor
-from treering.ledger.archive import Archive
 from treering.ledger.bookmarks import Bookmarks, accept_id_key, find_id_key, id_key
 from treering.ledger.copying import copy
 from treering.ledger.derived import SAMPLE, Rules, compare_derived
@@ -19,11 +18,12 @@ from treering.ledger.exporting import write_export
 from treering.ledger.families import families, family
 from treering.ledger.importing import read_export
 from treering.ledger.journal import LedgerJournal
+from treering.ledger.memory_factory import LedgerRecorder, MemoryFactory
 from treering.ledger.outlines import SessionQuery, list_sessions
-from treering.ledger.people import People, Person, main_id
+from treering.ledger.people import ChannelPerson, People, main_id
 from treering.ledger.pruning import PRUNE_DAYS, sweep
+from treering.ledger.readable_ledger import ReadableLedger
 from treering.ledger.rekeying import rekey
-from treering.ledger.remembering import LedgerRecorder, Remembering
 from treering.ledger.search_texts import masked
 from treering.ledger.sessions import Session
 from treering.ledger.verification import find_flaw, verify_part, with_coverage
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 
 
 @checks_arguments
-class Ledger(Archive):
+class Ledger(ReadableLedger):
     """An open ledger. Safe to share between threads; notices forks. Made by ``treering.open``."""
 
     def __init__(
@@ -101,7 +101,7 @@ class Ledger(Archive):
         self._journal = LedgerJournal(store, drafter, clock, summariser)
         self._kernel = Engine(self._journal)
         recorder = LedgerRecorder(store, self._kernel, self._journal, drafter)
-        remembering = Remembering(store, recorder, embedder, new_id)
+        remembering = MemoryFactory(store, recorder, embedder, new_id)
         super().__init__(store, drafter=drafter, clock=clock, remembering=remembering)
         self._spine = Spine(self._kernel)
         self._people = People(store, remembering.identities)
@@ -214,7 +214,7 @@ class Ledger(Archive):
         """
         _check_channel(channel)
         check_name(user, "user")
-        person = Person(self._people, parse_scope(scope), channel, user)
+        person = ChannelPerson(self._people, parse_scope(scope), channel, user)
         known_as = person.user()
         return Session(
             self._kernel,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event, Header
     from treering.model.scopes import Scope
 
-ENDLESS: Final = 2**63 - 1
+NO_END: Final = 2**63 - 1
 """Up to here a session goes that nobody has cut."""
 
 PAGE: Final = 1_000
@@ -24,7 +24,7 @@ PAGE: Final = 1_000
 Item = TypeVar("Item", bound="Header")
 
 
-class Stem(msgspec.Struct, frozen=True):
+class Segment(msgspec.Struct, frozen=True):
     """The part of a lineage that one session recorded."""
 
     session_id: str
@@ -45,10 +45,10 @@ class Lineage:
         self._store = store
         self._scope = scope
         self.session_id = session_id
-        self._stems: tuple[Stem, ...] = ()
+        self._stems: tuple[Segment, ...] = ()
         """Those that are known for good, the session's own first."""
 
-    def stems(self) -> Iterator[Stem]:
+    def stems(self) -> Iterator[Segment]:
         """Return the parts of the lineage, the session's own first, its oldest ancestor's last."""
         number = 0
         while (stem := self._stem(number)) is not None:
@@ -57,13 +57,13 @@ class Lineage:
                 return
             number += 1
 
-    def _stem(self, number: int) -> Stem | None:
+    def _stem(self, number: int) -> Segment | None:
         known = self._stems
         if number < len(known):
             return known[number]
         below = known[number - 1] if number else None
         if below is None:
-            session_id, until_seq = self.session_id, ENDLESS
+            session_id, until_seq = self.session_id, NO_END
         elif below.parent is None:
             return None
         else:
@@ -74,7 +74,7 @@ class Lineage:
                 f"session {session_id} of {self._scope} is said to be forked from its own future",
                 hint="keep a copy, then run treering verify",
             )
-        stem = Stem(
+        stem = Segment(
             session_id, cut.seq if cut else 0, until_seq, parent=cut.parent if cut else None
         )
         if cut or below:
@@ -94,7 +94,7 @@ class Lineage:
         last = self._store.last_headers(self._scope, session_id, before_seq=None, limit=1)
         return last[0].seq if last else 0
 
-    def stem_of(self, seq: int) -> Stem | None:
+    def stem_of(self, seq: int) -> Segment | None:
         """Return the part that the event at ``seq`` is of."""
         return next((stem for stem in self.stems() if stem.holds(seq)), None)
 
@@ -119,7 +119,7 @@ class Lineage:
         seq: int,
         *,
         kinds: Collection[str],
-        until_seq: int = ENDLESS,
+        until_seq: int = NO_END,
         run_id: str | None = None,
         limit: int,
     ) -> list[Event]:
@@ -135,7 +135,7 @@ class Lineage:
                 self._scope,
                 stem.session_id,
                 kinds=kinds,
-                before_seq=min(seq, _behind(stem)),
+                before_seq=min(seq, _seq_after(stem)),
                 until_seq=min(stem.until_seq, until_seq),
                 run_id=run_id,
                 limit=limit,
@@ -167,7 +167,7 @@ class Lineage:
         return {
             stem.session_id: self._head_of(stem.session_id)
             for stem in self.stems()
-            if stem.until_seq != ENDLESS
+            if stem.until_seq != NO_END
         }
 
     def erased_since(self, ancestors: Mapping[str, int]) -> bool:
@@ -197,7 +197,7 @@ class Lineage:
         self._store.keep_snapshot(self._scope, self.session_id, seq=seq, body=body)
 
     def _after(self, read: Callable[..., list[Item]], seq: int, limit: int) -> list[Item]:
-        reached: list[Stem] = []
+        reached: list[Segment] = []
         for stem in self.stems():
             reached.append(stem)
             if stem.after_seq <= seq:
@@ -215,7 +215,7 @@ class Lineage:
         for stem in self.stems():
             if seq is not None and seq <= stem.after_seq + 1:
                 continue
-            before = None if stem.until_seq == ENDLESS else stem.until_seq + 1
+            before = None if stem.until_seq == NO_END else stem.until_seq + 1
             if seq is not None:
                 before = seq if before is None else min(seq, before)
             page = read(self._scope, stem.session_id, before_seq=before, limit=limit)
@@ -224,5 +224,5 @@ class Lineage:
         return []
 
 
-def _behind(stem: Stem) -> int:
-    return stem.until_seq if stem.until_seq == ENDLESS else stem.until_seq + 1
+def _seq_after(stem: Segment) -> int:
+    return stem.until_seq if stem.until_seq == NO_END else stem.until_seq + 1

@@ -12,8 +12,8 @@ from treering.model.kinds import stored_kinds
 from treering.model.queries import (
     PAGE_ITEMS_DEFAULT,
     Page,
-    Place,
     Query,
+    TimelinePoint,
     check_query,
     make_cursor,
     make_seq_cursor,
@@ -94,14 +94,14 @@ def read_session_page(
     return Page(items=items, has_more=has_more, next_cursor=cursor)
 
 
-def _edge(query: Query, items: Sequence[Header]) -> Place | None:
+def _edge(query: Query, items: Sequence[Header]) -> TimelinePoint | None:
     """Return where the next page begins."""
     if not items:
         return None
     last = items[0] if query.backwards else items[-1]
-    return Place(last.ts_ms, last.position)
+    return TimelinePoint(last.ts_ms, last.position)
 
 
-def _goes_on(store: EventStore, query: Query, edge: Place) -> bool:
+def _goes_on(store: EventStore, query: Query, edge: TimelinePoint) -> bool:
     """Whether a short page was cut because its payloads are large."""
     return bool(store.headers(msgspec.structs.replace(query, after=edge, limit=1)))

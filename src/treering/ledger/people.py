@@ -151,7 +151,7 @@ class People:
         )
 
 
-class Person(msgspec.Struct, frozen=True):
+class ChannelPerson(msgspec.Struct, frozen=True):
     """Somebody on a channel, as their main session knows them."""
 
     people: People

@@ -11,29 +11,29 @@ if TYPE_CHECKING:
 
     from treering.derive.search_texts import SearchText
     from treering.ledger.records import (
-        Cover,
-        Cut,
         Draft,
         Erased,
         Erasure,
+        EventLocation,
+        ForkPoint,
         KeyRecord,
-        Place,
         Record,
         Selection,
+        SessionErasure,
         SessionHead,
         SessionRecord,
         Share,
     )
     from treering.model.codec import Json
     from treering.model.events import Event, Header
-    from treering.model.followers import Mark, Step, Stretch
+    from treering.model.followers import FollowedEvents, FollowStep, Mark
     from treering.model.queries import Query
     from treering.model.receipts import Physical, RebuildReceipt
     from treering.model.retention import Retention
     from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
     from treering.model.search_queries import SearchQuery
-    from treering.model.searches import Candidate, Candidates
+    from treering.model.searches import SearchCandidate, SearchCandidates
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
 
 
@@ -104,7 +104,7 @@ class EventStore(MemoryStore, Protocol):
         Raises Conflict if the session is there already, NotFound if the parent has no such seq.
         """
 
-    def cut(self, scope: Scope, session_id: str) -> Cut | None:
+    def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
         """Return where a session was forked; None if it was not, or is not there."""
 
     def forks(self, scope: Scope, session_id: str) -> list[str]:
@@ -127,7 +127,7 @@ class EventStore(MemoryStore, Protocol):
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""
 
-    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
+    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids stand, as far as there are such, erased or not."""
 
     def rekeyed_ms(self) -> int | None:
@@ -154,10 +154,10 @@ class EventStore(MemoryStore, Protocol):
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended, as far as this user may see them."""
 
-    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
+    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
         """Return headers of the scope behind ``mark``, in the order they are followed."""
 
-    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
+    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events of the scope behind ``mark``, in the order they are followed."""
 
     def end(self, scope: Scope) -> Mark:
@@ -172,7 +172,7 @@ class EventStore(MemoryStore, Protocol):
         *,
         erasure: Erasure,
         limit: int,
-        vouch: Callable[[Cover], Draft],
+        vouch: Callable[[SessionErasure], Draft],
     ) -> Erased:
         """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
 
@@ -225,7 +225,7 @@ class EventStore(MemoryStore, Protocol):
         and derived tables that do not hold them.
         """
 
-    def follow_tools(self, scope: Scope) -> Step:
+    def follow_tools(self, scope: Scope) -> FollowStep:
         """Have the tool records of a scope follow the next stretch of its events."""
 
     def tool_calls(self, query: ToolQuery) -> list[ToolRecord]:
@@ -237,7 +237,7 @@ class EventStore(MemoryStore, Protocol):
     def tool_statistics(self, query: ToolQuery) -> list[ToolStatistics]:
         """Return what is known of each tool, the most called first, as far as followed."""
 
-    def follow_search(self, scope: Scope, read: Callable[[Event], SearchText]) -> Step:
+    def follow_search(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
         """Have the search index follow the next stretch of a scope's events, told by ``read``.
 
         Of a sealed scope it is given events without payloads.
@@ -245,14 +245,14 @@ class EventStore(MemoryStore, Protocol):
 
     def search(
         self, query: SearchQuery, *, inside: bool, include_failed: bool
-    ) -> Candidates | None:
+    ) -> SearchCandidates | None:
         """Return the newest events that match, as far as followed.
 
         With ``inside``, words may also be part of names in code. None says that the index was
         lost and is to be followed first.
         """
 
-    def found_events(self, scope: Scope, found: Sequence[Candidate]) -> list[Event]:
+    def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
         """Return what was found, as far as it is there, in any order; sealed, without payloads."""
 
     def search_lag(self, scope: Scope) -> int:
@@ -405,13 +405,13 @@ class Key(Protocol):
         """Return a hash of ``plain`` that nobody without the key can compare a guess with."""
 
 
-class Guard(Protocol):
+class ContentGuard(Protocol):
     """Finds and masks secrets."""
 
     def suspicious(self, encoded: bytes) -> bool:
         """Return False if nothing would be found in these JSON bytes; True if it may be."""
 
-    def find_text(self, text: str) -> Sequence[Finding]:
+    def find_text(self, text: str) -> Sequence[GuardFinding]:
         """Return what was found, in order."""
 
     def mask_text(self, text: str) -> str:
@@ -424,7 +424,7 @@ class Guard(Protocol):
         """Return ``value`` with its secrets masked; the same object if there are none."""
 
 
-class Finding(Protocol):
+class GuardFinding(Protocol):
     """One thing that a guard found."""
 
     @property

@@ -43,7 +43,7 @@ PRUNED: Final = SessionClosed(reason="pruned", pruned=True)
 """How a sweep closes a session; the reason is a word that anybody may give, the mark is not."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class PruneDecision(msgspec.Struct, frozen=True):
     """What is to become of a session."""
 
     deed: Literal["leave", "close", "prune", "finish", "keep", "gone"]
@@ -94,7 +94,7 @@ def sweep(
             verdict = _put_away(open_session(outline), verdict, head.head_seq)
             if verdict.deed == "prune" and not _forks_gone(store, scope, name, gone):
                 # Forked while it was put away: its past is another's, too.
-                verdict = Verdict("keep", "forked")
+                verdict = PruneDecision("keep", "forked")
         if verdict.deed == "keep":
             kept[name] = verdict.why
         elif verdict.deed == "close":
@@ -157,38 +157,38 @@ def _verdict(
     old_ms: int | None,
     idle_ms: int | None,
     include_imported: bool,
-) -> Verdict:
+) -> PruneDecision:
     """Return what is to become of a session that was last written to at ``quiet_ms``."""
     scope, name = Scope(outline.scope), outline.session_id
     # A session that is pruned and still has content was left so by a sweep that died.
     is_pruned = outline.state == "pruned"
     if is_pruned and not _has_content(store, scope, name):
-        return Verdict("gone" if _forks_gone(store, scope, name, gone) else "leave")
+        return PruneDecision("gone" if _forks_gone(store, scope, name, gone) else "leave")
     if old_ms is not None and quiet_ms <= old_ms:
         if outline.state == "running":
-            return Verdict("keep", "running")
+            return PruneDecision("keep", "running")
         if _has_unread(store, scope, name):
-            return Verdict("keep", "unread")
+            return PruneDecision("keep", "unread")
         if not _forks_gone(store, scope, name, gone):
-            return Verdict("keep", "forked")
+            return PruneDecision("keep", "forked")
         if is_pruned:
-            return Verdict("finish")
+            return PruneDecision("finish")
         is_kept = not include_imported and _has_kind(store, scope, name, IMPORTED)
-        return Verdict("keep", "imported") if is_kept else Verdict("prune")
+        return PruneDecision("keep", "imported") if is_kept else PruneDecision("prune")
     if idle_ms is not None and quiet_ms <= idle_ms and outline.state in {"open", "idle"}:
         return _verdict_of_idle(store, scope, name, include_imported=include_imported)
-    return Verdict("leave")
+    return PruneDecision("leave")
 
 
 def _verdict_of_idle(
     store: EventStore, scope: Scope, session_id: str, *, include_imported: bool
-) -> Verdict:
+) -> PruneDecision:
     """Return whether an idle session is closed: not while somebody has yet to read a message."""
     if _has_unread(store, scope, session_id):
-        return Verdict("keep", "unread")
+        return PruneDecision("keep", "unread")
     if not include_imported and _has_kind(store, scope, session_id, IMPORTED):
-        return Verdict("keep", "imported")
-    return Verdict("close")
+        return PruneDecision("keep", "imported")
+    return PruneDecision("close")
 
 
 def _has_unread(store: EventStore, scope: Scope, session_id: str) -> bool:
@@ -218,14 +218,16 @@ def _has_content(store: EventStore, scope: Scope, session_id: str) -> bool:
     return False
 
 
-def _put_away(session: Session, verdict: Verdict, seq: int) -> Verdict:
+def _put_away(session: Session, verdict: PruneDecision, seq: int) -> PruneDecision:
     """Close a session, told in an episode; only if it is still at ``seq``."""
     try:
         session.close(IDLE if verdict.deed == "close" else PRUNED, expected_seq=seq)
     except KeyMissing:
-        return Verdict("keep", "sealed")
+        return PruneDecision("keep", "sealed")
     except (Conflict, RunActive):
         if verdict.deed == "close":
-            return Verdict("leave")
-        return Verdict("keep", "running" if session.outline().state == "running" else "written")
+            return PruneDecision("leave")
+        return PruneDecision(
+            "keep", "running" if session.outline().state == "running" else "written"
+        )
     return verdict

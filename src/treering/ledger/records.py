@@ -161,7 +161,7 @@ def check_readable(record: Record) -> None:
             )
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class EventLocation(msgspec.Struct, frozen=True, gc=False):
     """Where an event stands, or stood before it was erased."""
 
     session_id: str
@@ -170,7 +170,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     """When it happened; 0 if that is not known any more."""
 
 
-class Cut(msgspec.Struct, frozen=True, kw_only=True):
+class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where a fork leaves its parent: up to ``seq`` their past is one."""
 
     parent: str
@@ -191,7 +191,7 @@ class SessionHead(msgspec.Struct, frozen=True, kw_only=True):
     head_seq: int
     updated_ms: int
     """When its last event was recorded."""
-    cut: Cut | None = None
+    cut: ForkPoint | None = None
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,7 +206,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     genesis: bytes
     head_seq: int
     head_link: bytes
-    cut: Cut | None = None
+    cut: ForkPoint | None = None
     """Where it was forked from, if it was."""
 
 
@@ -257,7 +257,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The session's name goes with the last of its events."""
 
 
-class Cover(msgspec.Struct, frozen=True, kw_only=True):
+class SessionErasure(msgspec.Struct, frozen=True, kw_only=True):
     """What one erasure took from one session; a chained event carries it and vouches for it."""
 
     session_id: str

@@ -23,7 +23,7 @@ from treering.model.search_queries import parse_search
 from treering.model.searches import (
     HITS_MAX,
     SEARCH_MODES,
-    Candidates,
+    SearchCandidates,
     SearchHit,
     SearchResult,
     SessionHits,
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
     from treering.derive.search_snippets import Sighting
     from treering.derive.search_texts import SearchText
-    from treering.ledger.ports import EventStore, Guard
+    from treering.ledger.ports import ContentGuard, EventStore
     from treering.memory.holding import Holding
     from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.model.search_queries import SearchQuery
-    from treering.model.searches import Candidate
+    from treering.model.searches import SearchCandidate
 
 Item = TypeVar("Item")
 
@@ -72,7 +72,7 @@ _OTHERS: Final = 0.3
 
 def search(
     store: EventStore,
-    guard: Guard,
+    guard: ContentGuard,
     text: str,
     scope: Scope,
     *,
@@ -117,7 +117,7 @@ def search(
         )
     query = with_whole_ids(store, parse_search(text, scope, now_ms=now_ms))
 
-    def look(query: SearchQuery) -> tuple[Candidates, list[Candidate], list[SearchHit]]:
+    def look(query: SearchQuery) -> tuple[SearchCandidates, list[SearchCandidate], list[SearchHit]]:
         found = _candidates(store, guard, query, limit, include_failed, progress)
         chosen = _chosen(found.items, limit, now_ms)
         return found, chosen, list(_hits(store, guard, query, chosen, now_ms))
@@ -147,7 +147,7 @@ def search(
 
 def catch_up(
     store: EventStore,
-    guard: Guard,
+    guard: ContentGuard,
     scope: Scope,
     progress: Callable[[int], None] | None = None,
 ) -> int:
@@ -167,12 +167,12 @@ def catch_up(
 
 def _candidates(
     store: EventStore,
-    guard: Guard,
+    guard: ContentGuard,
     query: SearchQuery,
     limit: int,
     include_failed: bool,  # noqa: FBT001
     progress: Callable[[int], None] | None,
-) -> Candidates:
+) -> SearchCandidates:
     for _ in range(ATTEMPTS_MAX):
         catch_up(store, guard, query.scope, progress)
         found = store.search(query, inside=False, include_failed=include_failed)
@@ -187,14 +187,14 @@ def _candidates(
             continue
         known = {(one.session_id, one.seq) for one in found.items}
         new = [one for one in more.items if (one.session_id, one.seq) not in known]
-        return Candidates([*found.items, *new], more=more.more)
+        return SearchCandidates([*found.items, *new], more=more.more)
     raise Busy("the search index is being made anew by others", hint="ask again")
 
 
-def _chosen(candidates: list[Candidate], limit: int, now_ms: int) -> list[Candidate]:
+def _chosen(candidates: list[SearchCandidate], limit: int, now_ms: int) -> list[SearchCandidate]:
     """Return those that are read: the best before anything is known of nearness."""
 
-    def score(one: Candidate) -> float:
+    def score(one: SearchCandidate) -> float:
         parts = _known_parts(one, now_ms)
         return sum(_WEIGHTS[name] * part for name, part in parts.items())
 
@@ -202,7 +202,7 @@ def _chosen(candidates: list[Candidate], limit: int, now_ms: int) -> list[Candid
     return list(_taken(best, max(READ_MAX, limit * READ_FACTOR), lambda one: one.session_id))
 
 
-def _known_parts(one: Candidate, now_ms: int) -> dict[str, float]:
+def _known_parts(one: SearchCandidate, now_ms: int) -> dict[str, float]:
     days = max(now_ms - one.ts_ms, 0) / _DAY_MS
     return {
         "words": one.words,
@@ -212,7 +212,11 @@ def _known_parts(one: Candidate, now_ms: int) -> dict[str, float]:
 
 
 def _hits(
-    store: EventStore, guard: Guard, query: SearchQuery, chosen: list[Candidate], now_ms: int
+    store: EventStore,
+    guard: ContentGuard,
+    query: SearchQuery,
+    chosen: list[SearchCandidate],
+    now_ms: int,
 ) -> Iterator[SearchHit]:
     """Return candidates as they are shown, without what is gone or only looked alike."""
     places = {(one.session_id, one.seq): one for one in chosen}
@@ -226,7 +230,7 @@ def _hits(
                 yield hit
 
 
-def _hit(event: Event, one: Candidate, query: SearchQuery, now_ms: int) -> SearchHit | None:
+def _hit(event: Event, one: SearchCandidate, query: SearchQuery, now_ms: int) -> SearchHit | None:
     text, sighting = _best_told(event, query)
     if one.is_inside and sighting.found < len(query.terms):
         return None
@@ -289,7 +293,7 @@ def _taken(items: list[Item], limit: int, session: Callable[[Item], str]) -> Ite
 
 def _grouped(
     store: EventStore,
-    guard: Guard,
+    guard: ContentGuard,
     scope: Scope,
     hits: Iterable[SearchHit],
     counts: Counter[str],
@@ -311,7 +315,7 @@ def _grouped(
     return sorted(groups, key=lambda group: (-group.best, -group.count, group.session_id))
 
 
-def _title(store: EventStore, guard: Guard, scope: Scope, session_id: str) -> str | None:
+def _title(store: EventStore, guard: ContentGuard, scope: Scope, session_id: str) -> str | None:
     query = Query(
         scope=scope, session_id=session_id, kinds=("session.titled",), limit=1, backwards=True
     )

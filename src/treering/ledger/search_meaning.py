@@ -17,7 +17,7 @@ from treering.derive.search_narrowing import admits
 from treering.derive.search_snippets import sight, snippet_of
 from treering.derive.search_texts import texts_of, tool_of
 from treering.errors import InvalidInput
-from treering.ledger.lineage import ENDLESS
+from treering.ledger.lineage import NO_END
 from treering.ledger.search_texts import masked
 from treering.model.kinds import RUN_ENDS
 from treering.model.search_queries import OPERATORS, SearchQuery, Term, parse_search
@@ -27,7 +27,7 @@ from treering.model.searches import SearchHit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering.ledger.ports import EventStore, Guard
+    from treering.ledger.ports import ContentGuard, EventStore
     from treering.memory.events_shelf import Blend, Ranked
     from treering.memory.holding import Holding
     from treering.model.events import Event
@@ -51,7 +51,7 @@ _OPERATION: Final = re.compile(rf"(?:^|(?<=\s))-?(?:{'|'.join(OPERATORS)}):(?:\"
 
 def search_by_meaning(
     store: EventStore,
-    guard: Guard,
+    guard: ContentGuard,
     holding: Holding,
     text: str,
     scope: Scope,
@@ -130,7 +130,7 @@ class _Runs:
             event.session_id,
             kinds={event.kind},
             before_seq=event.seq + 1,
-            until_seq=ENDLESS,
+            until_seq=NO_END,
             run_id=None,
             limit=1,
         )

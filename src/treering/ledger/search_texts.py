@@ -10,14 +10,14 @@ from treering.derive.search_texts import WIDE_CHARACTERS_MAX
 from treering.model.codec import content_of, encode
 
 if TYPE_CHECKING:
-    from treering.ledger.ports import Guard
+    from treering.ledger.ports import ContentGuard
     from treering.model.events import Event
 
 _CLIPPED: Final = 4 * WIDE_CHARACTERS_MAX
 """Of longer strings the beginning and the end are looked at."""
 
 
-def masked(guard: Guard, event: Event) -> Event:
+def masked(guard: ContentGuard, event: Event) -> Event:
     """Return an event with its secrets masked, whatever it was recorded with."""
     payload = event.payload
     if event.payload_bytes > _CLIPPED:

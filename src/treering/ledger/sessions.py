@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treering.errors import InvalidInput, NotFound, TreeringError
-from treering.ledger.amending import (
-    redone,
-    retell_later,
-    standing,
-    turn_back,
-    undone,
-)
 from treering.ledger.charters import check_title
 from treering.ledger.compaction import COMPACTED, KEEP_MESSAGES, as_run, compact
 from treering.ledger.contexts import DIALECT_DEFAULT
 from treering.ledger.episodes import ASKS_MAX, episode, told, told_and_closed
 from treering.ledger.forking import fork_name, forked, last_end, seq_of, turn_end_of
-from treering.ledger.handles import Handle
-from treering.ledger.turnings import redoable, undoable
+from treering.ledger.guarded_append import (
+    append_at_head,
+    append_text_later,
+    read_position,
+    redone,
+    undone,
+)
+from treering.ledger.turn_bounds import redoable, undoable
+from treering.ledger.writable_session import WritableSession
 from treering.memory.walls import is_walled
 from treering.model.arguments import checks_arguments
 from treering.model.codec import canonical
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @checks_arguments
-class Session(Handle):
+class Session(WritableSession):
     """A handle on one timeline. Making one writes nothing."""
 
     # Writing.
@@ -277,7 +277,7 @@ class Session(Handle):
         built-in one needs no model. A summary stands behind the one before it. What is undone or
         erased while it writes is in no summary: then there is none, either.
         """
-        read, begun = standing(self._lineage), time.monotonic()
+        read, begun = read_position(self._lineage), time.monotonic()
         found = compact(
             self._lineage,
             self._kernel.results.policy,
@@ -289,7 +289,7 @@ class Session(Handle):
         if found is None:
             return None
         lasted_ms = int((time.monotonic() - begun) * 1_000)
-        return retell_later(
+        return append_text_later(
             self._lineage,
             found.entries(),
             read,
@@ -366,7 +366,7 @@ class Session(Handle):
         return seq
 
     def _turn_back(self, verb: str, make: Callable[[], RunEntry]) -> Header:
-        return turn_back(
+        return append_at_head(
             self._lineage,
             make,
             append=self._append_behind,

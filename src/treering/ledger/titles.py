@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import KeyMissing
-from treering.model.queries import PAGE_ITEMS_MAX, Place, Query
+from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,9 @@ class Titles:
         """Return pages of events, the latest first; each of them reads forwards."""
         while page := self._store.events(query):
             yield page
-            query = msgspec.structs.replace(query, after=Place(page[0].ts_ms, page[0].position))
+            query = msgspec.structs.replace(
+                query, after=TimelinePoint(page[0].ts_ms, page[0].position)
+            )
 
 
 def _title_of(event: Event) -> str | None:

@@ -13,14 +13,14 @@ import msgspec
 from treering.ledger.people import MAIN_PREFIX, OPENINGS
 from treering.ledger.verification import is_whole
 from treering.model.codec import decode, encode
-from treering.model.queries import PAGE_ITEMS_MAX, Place, Query
+from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
 from treering.model.sessions import GROUP_PREFIX, Charter, charter_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Cut, Share
+    from treering.ledger.records import ForkPoint, Share
     from treering.model.events import Event
     from treering.model.scopes import Scope
 
@@ -99,7 +99,7 @@ class _Survey:
         for event in _events(store, scope, OPENINGS):
             opening = _Opening(event.event_id, event.user_id, charter_of(event.payload))
             self.openings.setdefault(event.session_id, opening)
-        self.cuts: dict[str, Cut] = {}
+        self.cuts: dict[str, ForkPoint] = {}
         self._named: set[str] = set()
         for session in store.session_records(scope):
             if session.cut is not None:
@@ -191,4 +191,6 @@ def _events(store: EventStore, scope: Scope, kinds: tuple[str, ...]) -> Iterator
     query = Query(scope=scope, kinds=kinds, limit=PAGE_ITEMS_MAX)
     while page := store.events(query):
         yield from page
-        query = msgspec.structs.replace(query, after=Place(page[-1].ts_ms, page[-1].position))
+        query = msgspec.structs.replace(
+            query, after=TimelinePoint(page[-1].ts_ms, page[-1].position)
+        )

@@ -13,7 +13,7 @@ from treering.derive.schedules import SCHEDULES
 from treering.derive.snapshots import Fold, decode_snapshot, encode_snapshot
 from treering.derive.turns import INPUT, Division, LaterEnds
 from treering.errors import InvalidInput
-from treering.ledger.stretches import PAGE
+from treering.ledger.pages import PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -21,7 +21,7 @@ from treering.context.texts import (
 )
 from treering.context.thoughts import is_thought
 from treering.derive.visible import Hidden
-from treering.ledger.lineage import ENDLESS
+from treering.ledger.lineage import NO_END
 from treering.model.codec import encode
 from treering.model.parts import ContextAssembled, UsageReported, safe_part
 
@@ -74,7 +74,7 @@ def read_window(
     ``tokens``, so that no more of these are read than could be shown.
     """
     wanted = None if tokens is None else tokens * CHARACTERS_PER_TOKEN + SPARE_CHARACTERS
-    reading = _Reading(wanted, events, past, media_tokens)
+    reading = _WindowScan(wanted, events, past, media_tokens)
     reading.floor = after_seq
     kinds = WHOLE_KINDS if past == "whole" else SHOWN_KINDS
     # Others may write while it is read, page by page: what they write is not there yet.
@@ -87,7 +87,7 @@ def read_window(
         if not page:
             break
         reading.take(page)
-        before = min(page[0].seq, reading.hidden.before or ENDLESS)
+        before = min(page[0].seq, reading.hidden.before or NO_END)
         # A page that is not full ends with its session; its parent's may be long.
         limit = min(limit * 2, PAGE_LAST) if len(page) == limit else limit
     cut = reading.enough and before > reading.floor + 1
@@ -105,7 +105,7 @@ def read_window(
 
 
 def _opening(
-    lineage: Lineage, reading: _Reading, before: int, *, until_seq: int, run_id: str | None
+    lineage: Lineage, reading: _WindowScan, before: int, *, until_seq: int, run_id: str | None
 ) -> Event | None:
     """Return the words that began a turn of which only the end was read.
 
@@ -123,11 +123,11 @@ def _opening(
             if event.kind == "conversation.user":
                 opening, kinds = event, kinds - {event.kind}
             reading.restart(event)
-        before = min(event.seq, reading.hidden.before or ENDLESS)
+        before = min(event.seq, reading.hidden.before or NO_END)
     return opening
 
 
-class _Reading:
+class _WindowScan:
     """What was found so far, from the end backwards."""
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from treering.context.budgets import MESSAGE_TOKENS
 from treering.context.tokens import MARGIN, estimate
 from treering.model.parts import UsageReported, safe_part
-from treering.model.queries import Place
+from treering.model.queries import TimelinePoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +37,7 @@ class Allowance:
         self._scope = scope
         self._budget = budget_tokens
         self._month_ms = -1
-        self._after: Place | None = None
+        self._after: TimelinePoint | None = None
         self._spent = 0
         self._ratio = 1.0
         """What a model counted to one token of ours, at most."""
@@ -60,7 +60,7 @@ class Allowance:
             self._month_ms, self._after, self._spent = month_ms, None, 0
         while page := self._recorder.usage(self._scope, since_ms=month_ms, after=self._after):
             self._spent += sum(tokens_of(header) for header in page if header.origin == ORIGIN)
-            self._after = Place(page[-1].ts_ms, page[-1].position)
+            self._after = TimelinePoint(page[-1].ts_ms, page[-1].position)
         return self._spent
 
 

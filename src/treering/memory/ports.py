@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from treering.memory.model_reading import Extraction
     from treering.memory.records import Document, Entry, Holdings, Row, Rows, Shelf
     from treering.model.events import Event, Header, NewEvent
-    from treering.model.followers import Mark, Step, Stretch
-    from treering.model.queries import Place
+    from treering.model.followers import FollowedEvents, FollowStep, Mark
+    from treering.model.queries import TimelinePoint
     from treering.model.scopes import Scope
     from treering.model.sessions import Attribution, Charter
 
@@ -69,7 +69,7 @@ class MemoryStore(Protocol):
     def end(self, scope: Scope) -> Mark:
         """Return the mark of the last event of the scope that can be followed by now."""
 
-    def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
+    def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events of REMEMBERED_KINDS, and headers of erasures as events without payload.
 
         They come in the order they are followed, behind ``mark``; an empty mark is the beginning.
@@ -96,7 +96,7 @@ class MemoryStore(Protocol):
         read: Callable[[Sequence[Event]], Sequence[Entry]],
         *,
         embedder: str,
-    ) -> Step:
+    ) -> FollowStep:
         """Have a shelf follow the next stretch of its events, as ``read`` tells them."""
 
     def documents(
@@ -179,7 +179,7 @@ class Recorder(Protocol):
     def note_read(self, scope: Scope, session_id: str, seq: int) -> None:
         """Keep durably up to which seq a session was read for facts."""
 
-    def usage(self, scope: Scope, *, since_ms: int, after: Place | None) -> list[Header]:
+    def usage(self, scope: Scope, *, since_ms: int, after: TimelinePoint | None) -> list[Header]:
         """Return a page of what was reported as used since a time, behind ``after``, in order."""
 
 

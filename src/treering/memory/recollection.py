@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from treering.memory.ports import Attributed, MemoryStore
     from treering.model.events import Event
-    from treering.model.followers import Mark, Stretch
+    from treering.model.followers import FollowedEvents, Mark
     from treering.model.scopes import Scope
 
 STRETCH_EVENTS: Final = 2_000
@@ -108,7 +108,7 @@ class Recollection:
         ]
         return [event.event_id for event in self.tellings(positions).values()]
 
-    def _take(self, stretch: Stretch[Event]) -> bool:
+    def _take(self, stretch: FollowedEvents[Event]) -> bool:
         """Fold events; return False if all has to be folded anew."""
         events, marks = stretch.items, stretch.marks
         ids = [event.event_id for event in events]

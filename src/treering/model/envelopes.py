@@ -23,7 +23,7 @@ ENVELOPE_SOURCES: Final[frozenset[str]] = frozenset(get_args(EnvelopeSource))
 Phase = Literal["start", "end"]
 
 
-class _Spelled(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class _CamelCased(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A value with one JSON spelling for each field; what is None is left out."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -36,14 +36,14 @@ class _Spelled(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
         return found
 
 
-class Truncated(_Spelled, frozen=True, kw_only=True):
+class Truncated(_CamelCased, frozen=True, kw_only=True):
     """A mark on a line of a trace that was too long, and lost its private content."""
 
     bytes: int
     """The size that the line had."""
 
 
-class Payload(_Spelled, frozen=True, kw_only=True):
+class Payload(_CamelCased, frozen=True, kw_only=True):
     """What an envelope says of its event."""
 
     truncated: Truncated | None = None
@@ -219,7 +219,7 @@ CompactionPayload = TypeVar("CompactionPayload", CompactionFacts, CompactionCont
 WarningPayload = TypeVar("WarningPayload", WarningFacts, WarningContent)
 
 
-class Envelope(_Spelled, frozen=True, kw_only=True, tag_field="kind"):
+class Envelope(_CamelCased, frozen=True, kw_only=True, tag_field="kind"):
     """The fields that every envelope has. Use one of the types below, one for each kind."""
 
     version: Literal[1]
@@ -515,5 +515,5 @@ def _names(kind: str) -> dict[str, str]:
 
 
 @cache
-def _spellings(value: type[_Spelled]) -> tuple[tuple[str, str], ...]:
+def _spellings(value: type[_CamelCased]) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(value))

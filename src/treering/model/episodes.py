@@ -56,7 +56,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """What of a model's summary could not be traced to what was said, or was left out."""
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True):
+class _EpisodePayload(msgspec.Struct, frozen=True, kw_only=True):
     """What an episode's event may hold."""
 
     user: str | None = None
@@ -82,7 +82,7 @@ def episode_of(event: Event) -> Episode | None:
     payload = event.payload
     if event.kind != EPISODE or event.redacted or not isinstance(payload, dict):
         return None
-    told = msgspec.convert(sound_fields(_Told, payload), _Told)
+    told = msgspec.convert(sound_fields(_EpisodePayload, payload), _EpisodePayload)
     if not told.summary.strip():
         return None
     from_ms = event.ts_ms if told.started_ms is None else told.started_ms

@@ -12,7 +12,7 @@ Mark = tuple[int, ...]
 Item = TypeVar("Item")
 
 
-class Step(msgspec.Struct, frozen=True):
+class FollowStep(msgspec.Struct, frozen=True):
     """How far one step of catching up came."""
 
     events: int
@@ -21,7 +21,7 @@ class Step(msgspec.Struct, frozen=True):
     """There is more to look at: take another."""
 
 
-class Stretch(msgspec.Struct, Generic[Item], frozen=True, gc=False):
+class FollowedEvents(msgspec.Struct, Generic[Item], frozen=True, gc=False):
     """Events as they are followed, each with its mark."""
 
     items: list[Item]

@@ -86,7 +86,7 @@ class ToolReturned(SafePart, frozen=True, kw_only=True):
     """Of a late one: the run of its call, which takes no more events."""
 
 
-class CompactionPhase(SafePart, frozen=True, kw_only=True):
+class CompactionReported(SafePart, frozen=True, kw_only=True):
     """A compaction began or ended."""
 
     will_retry: bool | None = None
@@ -242,8 +242,8 @@ PARTS: Final[dict[str, type[SafePart]]] = {
     "assistant.delta": Said,
     "tool.call": ToolCalled,
     "tool.result": ToolReturned,
-    "compaction.started": CompactionPhase,
-    "compaction.ended": CompactionPhase,
+    "compaction.started": CompactionReported,
+    "compaction.ended": CompactionReported,
     "ops.alert": Noted,
     "ops.warning": Noted,
     "ops.error": Noted,

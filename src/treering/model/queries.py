@@ -32,11 +32,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = PAGE_ITEMS_DEFAULT
     backwards: bool = False
     """Take the latest instead of the earliest; pages still read forwards."""
-    after: Place | None = None
+    after: TimelinePoint | None = None
     """Go on from here, in the direction of the query."""
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class TimelinePoint(msgspec.Struct, frozen=True, array_like=True):
     """A point in the time order of a scope."""
 
     ts_ms: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -70,14 +70,14 @@ def check_query(query: Query) -> Query:
     return query
 
 
-def make_cursor(query: Query, place: Place) -> str:
+def make_cursor(query: Query, place: TimelinePoint) -> str:
     """Return an opaque cursor that continues ``query`` behind ``place``."""
     return pack((_fingerprint(query), place))
 
 
-def read_cursor(query: Query, cursor: str) -> Place:
+def read_cursor(query: Query, cursor: str) -> TimelinePoint:
     """Return the place in ``cursor``. Raises InvalidCursor if another query made it."""
-    fingerprint, place = unpack(cursor, tuple[bytes, Place])
+    fingerprint, place = unpack(cursor, tuple[bytes, TimelinePoint])
     if fingerprint != _fingerprint(query):
         raise InvalidCursor(
             "the cursor belongs to another query",

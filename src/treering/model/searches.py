@@ -77,7 +77,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(every, key=lambda hit: (-hit.score, -hit.ts_ms, hit.event_id))
 
 
-class Candidate(msgspec.Struct, frozen=True, gc=False):
+class SearchCandidate(msgspec.Struct, frozen=True, gc=False):
     """One event that matches, before it is read."""
 
     session_id: str
@@ -90,9 +90,9 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
     """Something was found as part of a name only, and has to be looked at again."""
 
 
-class Candidates(msgspec.Struct, frozen=True):
+class SearchCandidates(msgspec.Struct, frozen=True):
     """The newest events that match."""
 
-    items: list[Candidate]
+    items: list[SearchCandidate]
     more: bool
     """There are older ones that were not looked at."""

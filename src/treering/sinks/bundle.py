@@ -32,7 +32,7 @@ from treering.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from treering.ledger.ports import Guard
+    from treering.ledger.ports import ContentGuard
     from treering.model.carried import Carried, PrivateEvent, SafeEvent
     from treering.sinks.bundle_files import BundleFiles
     from treering.sinks.capped import Caps
@@ -266,7 +266,9 @@ class PrivateBundle(Bundle):
 
     visibility = "private"
 
-    def __init__(self, files: BundleFiles, *, caps: Caps, about: About, guard: Guard) -> None:
+    def __init__(
+        self, files: BundleFiles, *, caps: Caps, about: About, guard: ContentGuard
+    ) -> None:
         super().__init__(files, caps=caps, about=about)
         self._guard = guard
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from treering.ledger.ports import Guard
+    from treering.ledger.ports import ContentGuard
     from treering.model.carried import Carried, PrivateEvent, SafeEvent
 
 KEEP_DAYS: Final = 30
@@ -89,7 +89,7 @@ class PrivateTraceSink:
         self,
         folder: str | os.PathLike[str],
         *,
-        guard: Guard,
+        guard: ContentGuard,
         keep_days: float | None = KEEP_DAYS,
         keep_bytes: int | None = KEEP_BYTES,
         caps: Caps = _DEFAULT_CAPS,

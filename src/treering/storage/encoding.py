@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from uuid_utils import UUID
 
-from treering.ledger.records import Cut, SessionRecord, forgotten_name
+from treering.ledger.records import ForkPoint, SessionRecord, forgotten_name
 from treering.model.codec import SPILL_BYTES_MAX, decode, encode
 from treering.model.events import REDACTED
 from treering.model.upcast import upcast
@@ -195,7 +195,7 @@ def cut_of(
     genesis: bytes | None = None,
     seq: int | None = None,
     link: bytes | None = None,
-) -> Cut | None:
+) -> ForkPoint | None:
     """Return where a session was forked, None if it was not: it then has no ``seq``.
 
     Raises ValidationError if a column makes no sense. A parent that is gone has no genesis.
@@ -209,5 +209,5 @@ def cut_of(
             "seq": seq,
             "link": link or b"",
         },
-        Cut,
+        ForkPoint,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.ledger.records import Cover, Erasure
+from treering.ledger.records import Erasure, SessionErasure
 
 if TYPE_CHECKING:
     from treering.ledger.records import Record, SessionRecord
@@ -21,9 +21,9 @@ _VOUCHED: Final = {
 """How content is erased that an event of each kind vouches for."""
 
 
-def cover_of(session_id: str, erased: list[tuple[int, bytes]]) -> Cover:
+def cover_of(session_id: str, erased: list[tuple[int, bytes]]) -> SessionErasure:
     """Return what an erasure takes from a session: seq and link of each event, in order."""
-    return Cover(
+    return SessionErasure(
         session_id=session_id,
         count=len(erased),
         ranges=_ranges([seq for seq, _ in erased]),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from treering.capture.intake.pasts import Pasts
     from treering.capture.intake.sessions import Sessions
     from treering.formats.telling import Teller
-    from treering.ledger.records import Place
+    from treering.ledger.records import EventLocation
     from treering.model.scopes import Scope
 
 NO_TIME_MS: Final = 1
@@ -75,7 +75,7 @@ class Identities:
         """Return those that are not known yet; note what a session shares with others."""
         candidates = [self._ids(scope, told) for _, told in pairs]
         every = dict.fromkeys(one for ids in candidates for one in ids)
-        known: dict[str, Place | None] = {**self._pasts.known(scope, list(every))}
+        known: dict[str, EventLocation | None] = {**self._pasts.known(scope, list(every))}
         if self._pasts.has_legacy_ids:
             self._take_up(scope, self._legacy(scope, pairs, candidates, known), known)
         self._take_up(scope, self._former(pairs, candidates, known), known)
@@ -97,7 +97,7 @@ class Identities:
         scope: Scope,
         pairs: Sequence[tuple[Waiting, Told]],
         candidates: list[list[str]],
-        known: dict[str, Place | None],
+        known: dict[str, EventLocation | None],
     ) -> list[_Earlier]:
         """Return the ids by which an earlier version may have recorded events."""
         return [
@@ -111,7 +111,7 @@ class Identities:
         self,
         pairs: Sequence[tuple[Waiting, Told]],
         candidates: list[list[str]],
-        known: dict[str, Place | None],
+        known: dict[str, EventLocation | None],
     ) -> list[_Earlier]:
         """Return the ids of the former keys of events; others may have these."""
         return [
@@ -126,7 +126,7 @@ class Identities:
         ]
 
     def _take_up(
-        self, scope: Scope, earlier: Sequence[_Earlier], known: dict[str, Place | None]
+        self, scope: Scope, earlier: Sequence[_Earlier], known: dict[str, EventLocation | None]
     ) -> None:
         """Have events go by the ids that they have, if it is they that have these."""
         every = list(dict.fromkeys(one.event_id for one in earlier))
@@ -142,7 +142,7 @@ class Identities:
         scope: Scope,
         pairs: Sequence[tuple[Waiting, Told]],
         candidates: list[list[str]],
-        known: dict[str, Place | None],
+        known: dict[str, EventLocation | None],
     ) -> None:
         """Give ids of their own to words that a session repeats too late: its fork is settled."""
         if self._form in _ROWS:
@@ -160,7 +160,7 @@ class Identities:
         scope: Scope,
         pairs: Sequence[tuple[Waiting, Told]],
         candidates: list[list[str]],
-        known: dict[str, Place | None],
+        known: dict[str, EventLocation | None],
     ) -> None:
         """Give ids of their own to words that stand under an id of others.
 
@@ -171,7 +171,7 @@ class Identities:
             return
         told_ms: dict[str, int] = {}
         apart: list[str] = []
-        repeats: list[tuple[Waiting, Told, list[str], Place]] = []
+        repeats: list[tuple[Waiting, Told, list[str], EventLocation]] = []
         for (waiting, told), ids in zip(pairs, candidates, strict=True):
             if not _is_timed(told):
                 continue
@@ -191,8 +191,8 @@ class Identities:
     def _tell_words_apart(
         self,
         scope: Scope,
-        repeats: Sequence[tuple[Waiting, Told, list[str], Place]],
-        known: dict[str, Place | None],
+        repeats: Sequence[tuple[Waiting, Told, list[str], EventLocation]],
+        known: dict[str, EventLocation | None],
     ) -> None:
         """Give ids of their own to words that are not those of the event that has their id."""
         asked = [(ids[0], place, told.payload) for _, told, ids, place in repeats]
@@ -243,7 +243,7 @@ class Identities:
         return self._made.named(session, key) if session else self._made.everywhere(key)
 
     def _is_inherited(
-        self, scope: Scope, told: Told, ids: Sequence[str], known: dict[str, Place | None]
+        self, scope: Scope, told: Told, ids: Sequence[str], known: dict[str, EventLocation | None]
     ) -> bool:
         """Whether a fork repeats here what its parent has told: its own words come after that."""
         if not ids:
@@ -256,7 +256,7 @@ class Identities:
         self._sessions.end_replay(scope, told.session)
         return False
 
-    def place(self, scope: Scope, session: str, key: str) -> Place | None:
+    def place(self, scope: Scope, session: str, key: str) -> EventLocation | None:
         """Return where an earlier event of a session stands, in its own part or its parents'."""
         # What the session had to tell again itself goes before what it repeats.
         homes = [session, ""]

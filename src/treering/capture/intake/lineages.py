@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from treering.capture.intake.event_ids import EventIds
     from treering.capture.intake.pasts import Pasts
-    from treering.ledger.records import Place
+    from treering.ledger.records import EventLocation
     from treering.model.scopes import Scope
 
 ROOTS_MAX: Final = 50
@@ -37,7 +37,7 @@ class Lineages:
                 ahead.append(self._before(scope, one))
         return tuple(found)
 
-    def holds(self, scope: Scope, session: str, place: Place) -> bool:
+    def holds(self, scope: Scope, session: str, place: EventLocation) -> bool:
         """Whether an event is of a session or of its past, which has to be settled by now."""
         stems = self._stems.get((scope, session))
         if stems is None:
@@ -54,7 +54,7 @@ class Lineages:
             one, until = line.parent, min(until, line.forked_seq or 0)
         return found
 
-    def skips_words(self, scope: Scope, before: Place | None, place: Place) -> bool:
+    def skips_words(self, scope: Scope, before: EventLocation | None, place: EventLocation) -> bool:
         """Whether something was said between two events of another's past.
 
         A fork that repeats both would repeat that as well: it says the second one itself.
@@ -100,6 +100,6 @@ class Lineages:
     def _has_come(self, scope: Scope, session: str) -> bool:
         return self._pasts.line(scope, self._ids.session(session)).head > 0
 
-    def _stand_in(self, scope: Scope, session: str) -> Place | None:
+    def _stand_in(self, scope: Scope, session: str) -> EventLocation | None:
         event_id = self._stand_in_id(session)
         return self._pasts.known(scope, [event_id]).get(event_id)

@@ -10,7 +10,7 @@ import msgspec
 
 from treering.capture.intake.wordings import holds, lines_of
 from treering.errors import KeyMissing
-from treering.ledger.records import Place
+from treering.ledger.records import EventLocation
 from treering.model.queries import make_seq_cursor
 from treering.model.scopes import parse_scope
 
@@ -50,12 +50,12 @@ class Pasts:
         self._ledger = ledger
         self.dry_run = dry_run
         self._lines: dict[tuple[Scope, str], Line] = {}
-        self._places: dict[tuple[Scope, str], Place] = {}
+        self._places: dict[tuple[Scope, str], EventLocation] = {}
         self._words: dict[tuple[Scope, str], list[int]] = {}
         self._said: dict[tuple[Scope, str], int] = {}
         """A hash of what each of them would say."""
 
-    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
+    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids stand, as far as there are such."""
         found = self._ledger.known(scope, event_ids)
         if self._places:
@@ -63,7 +63,9 @@ class Pasts:
             found |= {one: place for one, place in places if place is not None}
         return found
 
-    def differing(self, scope: Scope, told: Sequence[tuple[str, Place, Any]]) -> list[bool | None]:
+    def differing(
+        self, scope: Scope, told: Sequence[tuple[str, EventLocation, Any]]
+    ) -> list[bool | None]:
         """Return whether payloads have words that the known event of their id has not.
 
         None if nobody can tell: of what was erased, or is sealed under a key that is not here.
@@ -131,7 +133,7 @@ class Pasts:
     # A dry run.
 
     def foresee_opening(
-        self, scope: Scope, session: str, shared: Place | None, marks: Sequence[str]
+        self, scope: Scope, session: str, shared: EventLocation | None, marks: Sequence[str]
     ) -> None:
         """Remember that a session would be opened, as a fork behind the event at ``shared``.
 
@@ -145,14 +147,16 @@ class Pasts:
         # Two events tell that it was opened, and from where.
         self._lines[scope, session] = Line(head + 2, parent, head or None)
         for mark in marks[:1]:
-            self._places[scope, mark] = Place(session, head + 2)
+            self._places[scope, mark] = EventLocation(session, head + 2)
 
     def foresee(self, event: NewEvent) -> None:
         """Remember that an event would be recorded."""
         scope, session = parse_scope(event.scope), event.session_id
         line = self._lines[scope, session] = self.line(scope, session)
         line.head += 1
-        self._places[scope, event.event_id or ""] = Place(session, line.head, event.ts_ms or 0)
+        self._places[scope, event.event_id or ""] = EventLocation(
+            session, line.head, event.ts_ms or 0
+        )
         self._said[scope, event.event_id or ""] = hash(lines_of(event.payload))
         if event.kind.startswith(_WORDS):
             self._words.setdefault((scope, session), []).append(line.head)

@@ -14,7 +14,7 @@ from treering.capture.intake.homes import Homes
 from treering.capture.intake.lineages import Lineages
 from treering.errors import Conflict, DuplicateEvent, NotFound
 from treering.formats.telling import Told, is_of_words, unmarked
-from treering.ledger.records import Place
+from treering.ledger.records import EventLocation
 from treering.model.parts import SessionImported
 from treering.model.scopes import Scope
 
@@ -41,7 +41,7 @@ class _Known(msgspec.Struct):
     """All those whose events it may repeat at its beginning."""
     replaying: bool = True
     """It may still repeat them."""
-    shared: tuple[str, Place] | None = None
+    shared: tuple[str, EventLocation] | None = None
     """The last event that it shares with another session."""
     last: Told | None = None
     """What it says there."""
@@ -134,7 +134,7 @@ class Sessions:
         """Return the last seq of a session; 0 if it has no past."""
         return self._pasts.line(scope, self.name(session)).head
 
-    def inherits(self, scope: Scope, session: str, place: Place) -> bool:
+    def inherits(self, scope: Scope, session: str, place: EventLocation) -> bool:
         """Whether an event of another session is part of this one's past."""
         known = self._find(scope, session)
         if known.has_past:
@@ -142,7 +142,7 @@ class Sessions:
         before = None if known.shared is None else known.shared[1]
         return known.replaying and not self._lineages.skips_words(scope, before, place)
 
-    def lacks(self, scope: Scope, session: str, place: Place) -> bool:
+    def lacks(self, scope: Scope, session: str, place: EventLocation) -> bool:
         """Whether an event stands in another session, past which this one has gone on."""
         known = self._find(scope, session)
         if not known.has_past and (scope, session) not in self._open:
@@ -153,7 +153,7 @@ class Sessions:
         """Note that what comes from now on are the session's own words."""
         self._find(scope, session).replaying = False
 
-    def share(self, scope: Scope, told: Told, event_id: str, place: Place | None) -> None:
+    def share(self, scope: Scope, told: Told, event_id: str, place: EventLocation | None) -> None:
         """Note that a session repeats an event that stands in another."""
         if place is None or place.session_id == self.name(told.session):
             return
@@ -240,7 +240,7 @@ class Sessions:
 
     def _leaves(
         self, scope: Scope, session: str, opening: Opening | None, after: str | None
-    ) -> tuple[str, Place] | None:
+    ) -> tuple[str, EventLocation] | None:
         """Return the last event that a new session shares with another."""
         if opening is not None and opening.parent is not None:
             return None
@@ -255,7 +255,7 @@ class Sessions:
         scope: Scope,
         session: str,
         opening: Opening | None,
-        shared: tuple[str, Place],
+        shared: tuple[str, EventLocation],
         ts_ms: int,
     ) -> bool:
         event_id, place = shared

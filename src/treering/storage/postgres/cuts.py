@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.errors import NotFound
-from treering.ledger.admission import without_parent
-from treering.ledger.records import FORGOTTEN, Cut
+from treering.ledger.record_checks import without_parent
+from treering.ledger.records import FORGOTTEN, ForkPoint
 from treering.storage.encoding import cut_of, name_key
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ class Parent(msgspec.Struct, frozen=True):
     """A session that another is forked from, and where."""
 
     session: int
-    cut: Cut
+    cut: ForkPoint
 
 
-def find_cut(connection: Connection, scope: Scope, session: int) -> Cut | None:
+def find_cut(connection: Connection, scope: Scope, session: int) -> ForkPoint | None:
     """Return where a session was forked, if it was."""
     row = connection.execute(CUT_OF, (scope, session), binary=True).fetchone()
     return cut_of(*row or ())
@@ -70,7 +70,7 @@ def find_parent(
     if found is None:
         raise no_such_seq(scope, name, seq)
     session, genesis, link = found
-    return Parent(session, Cut(parent=name, genesis=genesis, seq=seq, link=link))
+    return Parent(session, ForkPoint(parent=name, genesis=genesis, seq=seq, link=link))
 
 
 def no_such_seq(scope: str, name: str, seq: int) -> NotFound:
@@ -81,7 +81,9 @@ def no_such_seq(scope: str, name: str, seq: int) -> NotFound:
     )
 
 
-def copied_parent(connection: Connection, scope: Scope, session: SessionRecord, cut: Cut) -> Parent:
+def copied_parent(
+    connection: Connection, scope: Scope, session: SessionRecord, cut: ForkPoint
+) -> Parent:
     """Return the parent of a fork that is copied. Raises InvalidInput if that is not here."""
     place = {"scope": scope, "genesis": cut.genesis, "seq": cut.seq}
     found = _find(connection, PARENT_BY_GENESIS, place)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Cover, Draft, Erasure, Selection
+    from treering.ledger.records import Draft, Erasure, Selection, SessionErasure
     from treering.model.receipts import Physical
     from treering.model.scopes import Scope
     from treering.storage.postgres.batch import Batch
@@ -188,12 +188,12 @@ class Eraser:
         *,
         erasure: Erasure,
         limit: int,
-        vouch: Callable[[Cover], Draft],
+        vouch: Callable[[SessionErasure], Draft],
     ) -> Erased:
         """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
         last = _Attempt()
 
-        def vouching(cover: Cover) -> Draft:
+        def vouching(cover: SessionErasure) -> Draft:
             draft = vouch(cover)
             last.voucher = draft.made_id
             return draft
@@ -212,7 +212,7 @@ class Eraser:
         selection: Selection,
         erasure: Erasure,
         limit: int,
-        vouch: Callable[[Cover], Draft],
+        vouch: Callable[[SessionErasure], Draft],
         attempt: _Attempt,
     ) -> Erased:
         known, scope = self._writer.known, selection.scope

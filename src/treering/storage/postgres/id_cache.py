@@ -13,7 +13,7 @@ from treering.storage.postgres.cuts import find_cut, session_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from treering.ledger.records import Cut
+    from treering.ledger.records import ForkPoint
     from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.cuts import Parent
@@ -40,7 +40,7 @@ class IdCache:
         self.places: dict[tuple[str, str], tuple[int, int, bytes, bytes]] = {}
         """Lock, session id, scope key and session key by the names of scope and session."""
         self._run_seqs: dict[tuple[str, str, str], tuple[int, int]] = {}
-        self._cuts: dict[tuple[str, str], Cut | None] = {}
+        self._cuts: dict[tuple[str, str], ForkPoint | None] = {}
 
     def lock_of(self, scope: str, session_id: str) -> int:
         """Return the number of the advisory lock that orders a session's appends.
@@ -88,7 +88,7 @@ class IdCache:
             self._run_seqs = {}
         self._run_seqs[scope, session_id, run_id] = (number, seq)
 
-    def cut(self, connection: Connection, scope: Scope, session_id: str) -> Cut | None:
+    def cut(self, connection: Connection, scope: Scope, session_id: str) -> ForkPoint | None:
         """Return where a session was forked; None if it was not, or is not there."""
         known = self._cuts
         if (scope, session_id) in known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.model.followers import Step
+from treering.model.followers import FollowStep
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.postgres import memory_neighbours, memory_rows, memory_shelves
 from treering.storage.postgres.eraser import SCRUB_BYTES_MAX, scrub
@@ -60,12 +60,12 @@ class MemoryKeeper(MemoryReader):
         read: Callable[[Sequence[Event]], Sequence[Entry]],
         *,
         embedder: str,
-    ) -> Step:
+    ) -> FollowStep:
         """Have a shelf follow the next stretch of its events, as ``read`` tells them."""
         if self._server.read_only:
-            return Step(0, more=False)
+            return FollowStep(0, more=False)
 
-        def work(connection: Connection, _: bool) -> Step:  # noqa: FBT001
+        def work(connection: Connection, _: bool) -> FollowStep:  # noqa: FBT001
             where, known = (scope, shelf), self._known
             return memory_shelves.follow(connection, known, where, self._to_events, read, embedder)
 

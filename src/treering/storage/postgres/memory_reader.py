@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.errors import InvalidCursor
-from treering.model.followers import Stretch
+from treering.model.followers import FollowedEvents
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE, bounded
 from treering.storage.memory_shelves import FOLDED_KINDS, MEMORIES
@@ -88,20 +88,20 @@ CROSS JOIN LATERAL (
 class MemoryReader(SessionReader):
     """Answers what the memory asks of the events."""
 
-    def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
+    def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events that what is remembered is folded from, and what vouches for erasures.
 
         Behind the last that have settled come those that others may still overtake.
         """
 
-        def look(connection: Connection) -> Stretch[Event]:
+        def look(connection: Connection) -> FollowedEvents[Event]:
             rows, more = stretch(connection, scope, mark, REMEMBERED, limit=limit)
             last = mark_of(rows[-1]) if rows else mark
             if not more:
                 # No horizon here: it has moved on since the settled ones were read.
                 rows += unsettled(connection, scope, last, REMEMBERED)
             events = self._to_events(connection, scope, rows)
-            return Stretch(events, [mark_of(row) for row in rows], last, more)
+            return FollowedEvents(events, [mark_of(row) for row in rows], last, more)
 
         with corrupt_on_error(self._server.address.shown):
             return self._server.read(look, scope)

@@ -11,7 +11,7 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from treering.memory.records import REMEMBERED_KINDS, Document, Holdings
-from treering.model.followers import Step
+from treering.model.followers import FollowStep
 from treering.storage.memory_shelves import STEP_EVENTS, entries
 from treering.storage.postgres import memory_rows
 from treering.storage.postgres.memory_reader import (
@@ -97,12 +97,12 @@ def follow(
     to_events: Callable[[Connection, Scope, list[Row]], list[Event]],
     read: Callable[[Sequence[Event]], Sequence[Entry]],
     embedder: str,
-) -> Step:
+) -> FollowStep:
     """Enter the next stretch of a shelf's events, in a transaction."""
     scope, shelf = where
     which = SHELVED[shelf]
     if not unsettled(connection, scope, _state(connection, *where)[0], which, limit=1):
-        return Step(0, more=False)
+        return FollowStep(0, more=False)
     with connection.transaction():
         lock(connection, known, scope)
         mark, newest, count, generation = _state(connection, *where)
@@ -126,7 +126,7 @@ def follow(
         epoch, xid, position = last or (0, 0, 0)
         total = newest + len(documents), count + len(documents)
         connection.execute(_NOTE, (*where, epoch, str(xid), position, *total, generation))
-    return Step(len(rows) + len(waiting), more=more)
+    return FollowStep(len(rows) + len(waiting), more=more)
 
 
 def page(

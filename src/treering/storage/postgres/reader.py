@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treering.errors import InvalidCursor
-from treering.ledger.records import HIDDEN_IDS, Place
-from treering.model.followers import Mark, Stretch
+from treering.ledger.records import HIDDEN_IDS, EventLocation
+from treering.model.followers import FollowedEvents, Mark
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import (
@@ -293,10 +293,10 @@ class Reader:
         """Return when the ledger was rid of ids that words can be guessed from; None if never."""
         return self._server.rekeyed_ms
 
-    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
+    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids stand, as far as there are such, erased or not."""
 
-        def look(connection: Connection) -> dict[str, Place]:
+        def look(connection: Connection) -> dict[str, EventLocation]:
             scope_key = self._known.scope_key(connection, scope)
             if scope_key is None or not event_ids:
                 return {}
@@ -306,16 +306,17 @@ class Reader:
             sessions = {row[1] for row in found}
             names = self._known.session_names(connection, scope, sessions)
             return {
-                keys[bytes(key)]: Place(names[at], seq, ts_ms or 0) for key, at, seq, ts_ms in found
+                keys[bytes(key)]: EventLocation(names[at], seq, ts_ms or 0)
+                for key, at, seq, ts_ms in found
             }
 
         return self._server.read(look, scope)
 
-    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
+    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
         """Return headers of the scope behind ``mark``, in the order they are followed."""
         return self._followed(scope, mark, limit, LIVE_HEADERS, self._to_headers)
 
-    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
+    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events of the scope behind ``mark``, in the order they are followed."""
         return self._followed(scope, mark, limit, LIVE_EVENTS, self._to_events)
 
@@ -335,15 +336,15 @@ class Reader:
         limit: int,
         statement: str,
         build: Callable[[Connection, Scope, list[Row]], list[Item]],
-    ) -> Stretch[Item]:
-        def look(connection: Connection) -> Stretch[Item]:
+    ) -> FollowedEvents[Item]:
+        def look(connection: Connection) -> FollowedEvents[Item]:
             found = _fetch(connection, statement, _place(scope, mark, limit))
             kept = bounded(found, PAYLOAD_BYTES)
             if kept:
                 _await_durable(connection)
             marks = [(*row[-2:], row[0]) for row in kept]
             more = len(found) == limit or len(kept) < len(found)
-            return Stretch(
+            return FollowedEvents(
                 build(connection, scope, kept), marks, marks[-1] if marks else mark, more
             )
 

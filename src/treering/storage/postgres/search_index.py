@@ -14,8 +14,8 @@ import msgspec
 
 from treering.derive.search_texts import is_searchable
 from treering.model.events import Event
-from treering.model.followers import Mark, Step
-from treering.model.searches import Candidate, Candidates
+from treering.model.followers import FollowStep, Mark
+from treering.model.searches import SearchCandidate, SearchCandidates
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE, bounded
 from treering.storage.postgres.connections import enter_scope
@@ -141,12 +141,14 @@ class SearchIndex:
         self._to_headers = to_headers
         self._to_events = to_events
 
-    def follow(self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool) -> Step:
+    def follow(
+        self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
+    ) -> FollowStep:
         """Enter the next stretch of a scope's events, as ``read`` tells them."""
         if self._server.read_only:
-            return Step(0, more=False)
+            return FollowStep(0, more=False)
 
-        def work(connection: Connection, _: bool) -> Step:  # noqa: FBT001
+        def work(connection: Connection, _: bool) -> FollowStep:  # noqa: FBT001
             return self._follow(connection, scope, read, sealed=sealed)
 
         with corrupt_on_error(self._server.address.shown):
@@ -159,13 +161,13 @@ class SearchIndex:
         read: Callable[[Event], SearchText],
         *,
         sealed: bool,
-    ) -> Step:
+    ) -> FollowStep:
         if self._known.scope_key(connection, scope) is None:
-            return Step(0, more=False)
+            return FollowStep(0, more=False)
         marked = _marked(connection, scope)
         place = _place(scope, (0, 0, 0) if _is_outdated(marked) else marked[:3], 1)
         if not _fetch(connection, f"SELECT 1 {_BEHIND} {_IN_ORDER}", place):
-            return Step(0, more=False)
+            return FollowStep(0, more=False)
         with connection.transaction():
             lock(connection, self._known, scope)
             *mark, number = _renewed(connection, scope)
@@ -180,7 +182,7 @@ class SearchIndex:
             if rows or waiting:
                 epoch, xid, position = last
                 connection.execute(_NOTE, (scope, epoch, str(xid), position, number))
-        return Step(len(rows) + len(waiting), more=more)
+        return FollowStep(len(rows) + len(waiting), more=more)
 
     def compare(
         self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
@@ -279,7 +281,7 @@ class SearchIndex:
         headers = self._to_headers(connection, scope, rows)
         return [Event(*msgspec.structs.astuple(header)) for header in headers]
 
-    def search(self, query: SearchQuery, *, inside: bool, include_failed: bool) -> Candidates:
+    def search(self, query: SearchQuery, *, inside: bool, include_failed: bool) -> SearchCandidates:
         """Return the newest matches."""
         return self._server.read(
             lambda c: self._search(c, query, inside=inside, include_failed=include_failed),
@@ -288,9 +290,9 @@ class SearchIndex:
 
     def _search(
         self, connection: Connection, query: SearchQuery, *, inside: bool, include_failed: bool
-    ) -> Candidates:
+    ) -> SearchCandidates:
         enter_scope(connection, query.scope)
-        found: list[Candidate] = []
+        found: list[SearchCandidate] = []
         scanned = 0
         started = time.monotonic()
         for within in windows(query.scope, _marked(connection, query.scope)[3]):
@@ -298,7 +300,7 @@ class SearchIndex:
             if asked is None:
                 break
             if time.monotonic() - started > PATIENCE_S:
-                return Candidates(found, more=True)
+                return SearchCandidates(found, more=True)
             behind = _LAST
             while True:
                 limit = CANDIDATES_MAX + 1 - len(found)
@@ -310,11 +312,11 @@ class SearchIndex:
                     connection, query.scope, rows, include_failed=include_failed, is_inside=inside
                 )
                 if len(found) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
-                    return Candidates(found[:CANDIDATES_MAX], more=True)
+                    return SearchCandidates(found[:CANDIDATES_MAX], more=True)
                 if len(rows) < limit:
                     break
                 behind = rows[-1][2]
-        return Candidates(found, more=False)
+        return SearchCandidates(found, more=False)
 
     def _told(
         self,
@@ -324,7 +326,7 @@ class SearchIndex:
         *,
         include_failed: bool,
         is_inside: bool,
-    ) -> list[Candidate]:
+    ) -> list[SearchCandidate]:
         if not rows:
             return []
         ranks = {(row[0], row[1]): row[3] for row in rows}
@@ -332,13 +334,15 @@ class SearchIndex:
         told = _fetch(connection, _FOUND, (scope, sessions, seqs))
         names = self._known.session_names(connection, scope, sessions)
         return [
-            Candidate(names[session], seq, ts_ms, kind, _graded(ranks[session, seq]), is_inside)
+            SearchCandidate(
+                names[session], seq, ts_ms, kind, _graded(ranks[session, seq]), is_inside
+            )
             for session, seq, ts_ms, kind, state in told
             if include_failed or state not in _FAILED
         ]
 
     def found_events(
-        self, scope: Scope, found: Sequence[Candidate], *, sealed: bool
+        self, scope: Scope, found: Sequence[SearchCandidate], *, sealed: bool
     ) -> list[Event]:
         """Return what was found, as far as it is there."""
 

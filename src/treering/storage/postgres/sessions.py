@@ -15,7 +15,7 @@ from treering.storage.runs import state_after
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from treering.ledger.records import Cut, SessionRecord
+    from treering.ledger.records import ForkPoint, SessionRecord
     from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
@@ -165,7 +165,7 @@ class SessionReader(Reader):
                 for name, position, seq, recorded_ms, *cut in found
             ]
 
-    def cut(self, scope: Scope, session_id: str) -> Cut | None:
+    def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
         """Return where a session was forked; None if it was not, or is not there."""
         with corrupt_on_error(self._server.address.shown):
             return self._server.read(lambda c: self._known.cut(c, scope, session_id), scope)

@@ -44,21 +44,21 @@ if TYPE_CHECKING:
     from treering.derive.search_texts import SearchText
     from treering.ledger.ports import Vault
     from treering.ledger.records import (
-        Cover,
         Draft,
         Erased,
         Erasure,
         Record,
         Selection,
+        SessionErasure,
         SessionRecord,
         Share,
     )
     from treering.model.events import Event, Header
-    from treering.model.followers import Mark, Step
+    from treering.model.followers import FollowStep, Mark
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
     from treering.model.search_queries import SearchQuery
-    from treering.model.searches import Candidate, Candidates
+    from treering.model.searches import SearchCandidate, SearchCandidates
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.server import Server
@@ -185,7 +185,7 @@ class PostgresStore(MemoryKeeper):
         *,
         erasure: Erasure,
         limit: int,
-        vouch: Callable[[Cover], Draft],
+        vouch: Callable[[SessionErasure], Draft],
     ) -> Erased:
         """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
         erased = self._eraser.erase(selection, erasure=erasure, limit=limit, vouch=vouch)
@@ -278,7 +278,7 @@ class PostgresStore(MemoryKeeper):
 
         return self._server.read(look, scope)
 
-    def follow_tools(self, scope: Scope) -> Step:
+    def follow_tools(self, scope: Scope) -> FollowStep:
         """Have the tool records of a scope follow the next stretch of its events."""
         return self._tools.follow(scope)
 
@@ -300,17 +300,17 @@ class PostgresStore(MemoryKeeper):
         """Return what is known of each tool, the most called first."""
         return self._tools.statistics(query)
 
-    def follow_search(self, scope: Scope, read: Callable[[Event], SearchText]) -> Step:
+    def follow_search(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
         """Have the search index follow the next stretch of a scope's events."""
         return self._search.follow(scope, read, sealed=self.is_sealed(scope))
 
     def search(
         self, query: SearchQuery, *, inside: bool, include_failed: bool
-    ) -> Candidates | None:
+    ) -> SearchCandidates | None:
         """Return the newest events that match; None if the index was lost and is to be followed."""
         return self._search.search(query, inside=inside, include_failed=include_failed)
 
-    def found_events(self, scope: Scope, found: Sequence[Candidate]) -> list[Event]:
+    def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
         """Return what was found, as far as it is there; of a sealed scope without payloads."""
         return self._search.found_events(scope, found, sealed=self.is_sealed(scope))
 

@@ -8,7 +8,7 @@ import msgspec
 
 from treering.derive.tool_calls import links, record_of, runs_of
 from treering.errors import Busy
-from treering.model.followers import Step
+from treering.model.followers import FollowStep
 from treering.storage import tool_table
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE
@@ -67,16 +67,16 @@ class ToolRecords:
         self._private: dict[str, PrivateTable] = {}
         """Stand in for the table where that is behind and may not be written."""
 
-    def follow(self, scope: Scope) -> Step:
+    def follow(self, scope: Scope) -> FollowStep:
         """Enter the next stretch of a scope's events."""
         if self._server.read_only:
             return self._server.read(lambda c: self._follow_privately(c, scope), scope)
         return self._server.write(lambda c, _: self._follow(c, scope), scope)
 
-    def _follow(self, connection: Connection, scope: Scope) -> Step:
+    def _follow(self, connection: Connection, scope: Scope) -> FollowStep:
         key = self._known.scope_key(connection, scope)
         if key is None or not tool_calls.is_behind(connection, scope):
-            return Step(0, more=False)
+            return FollowStep(0, more=False)
         with connection.transaction(), corrupt_on_error(self._server.address.shown):
             lock(connection, self._known, scope)
             news = tool_calls.settled(connection, scope, key, tool_calls.mark(connection, scope))
@@ -86,13 +86,13 @@ class ToolRecords:
             if not news.more:
                 waiting = tool_calls.unsettled(connection, scope, key, news.last)
                 tool_calls.enter(connection, scope, waiting)
-        return Step(news.events, more=news.more)
+        return FollowStep(news.events, more=news.more)
 
-    def _follow_privately(self, connection: Connection, scope: Scope) -> Step:
+    def _follow_privately(self, connection: Connection, scope: Scope) -> FollowStep:
         key = self._known.scope_key(connection, scope)
         # Once the table was behind, we go on with our own.
         if key is None or not (scope in self._private or tool_calls.is_behind(connection, scope)):
-            return Step(0, more=False)
+            return FollowStep(0, more=False)
         private = self._table_of(scope)
         erasures = tool_calls.erasures(connection, scope)
         with private.using() as table, corrupt_on_error(self._server.address.shown):
@@ -105,7 +105,7 @@ class ToolRecords:
             private.seen = news.last
             if not news.more:
                 tool_table.take(table, 0, tool_calls.unsettled(connection, scope, key, news.last))
-        return Step(news.events, more=news.more)
+        return FollowStep(news.events, more=news.more)
 
     def _table_of(self, scope: Scope) -> PrivateTable:
         from treering.storage.private_tools import PrivateTable  # noqa: PLC0415  (it brings SQLite with it)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
-from treering.ledger.admission import without_parent
 from treering.ledger.drafts import compressed
+from treering.ledger.record_checks import without_parent
 from treering.ledger.records import arriving, check_readable
 from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.model.kinds import ERASURE_KINDS
@@ -28,7 +28,7 @@ from treering.storage.sqlite.sql import fetch_all, fetch_value
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from treering.ledger.records import Cut, Record, SessionRecord
+    from treering.ledger.records import ForkPoint, Record, SessionRecord
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.writer import Writer
 
@@ -142,7 +142,7 @@ class _Copy:
             )
         return scope, number
 
-    def _check_parent(self, scope: tuple[int, bytes], session: SessionRecord) -> Cut | None:
+    def _check_parent(self, scope: tuple[int, bytes], session: SessionRecord) -> ForkPoint | None:
         """Return where a fork leaves what it was forked from, as that is called here.
 
         Raises InvalidInput unless that is here.

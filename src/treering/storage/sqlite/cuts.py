@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, NotFound
-from treering.ledger.records import Cut
+from treering.ledger.records import ForkPoint
 from treering.storage.repeats import taken
 from treering.storage.sqlite.sql import fetch_all, fetch_one, session_name
 
@@ -58,12 +58,12 @@ def open_fork(batch: Batch, known: IdCache, draft: Draft, *, parent: str, seq: i
     return header
 
 
-def find_cut(connection: apsw.Connection, session: int, name: str, seq: int) -> Cut | None:
+def find_cut(connection: apsw.Connection, session: int, name: str, seq: int) -> ForkPoint | None:
     """Return where a fork of ``session`` at ``seq`` leaves it; None if it has no such event."""
     found = fetch_one(connection, _AT, (session, seq))
     if found is None:
         return None
-    return Cut(parent=name, genesis=found[0], seq=seq, link=found[1])
+    return ForkPoint(parent=name, genesis=found[0], seq=seq, link=found[1])
 
 
 def cut_row(connection: apsw.Connection, session: int) -> Row:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import apsw
 
 from treering.errors import Busy
-from treering.ledger.records import Cover, Erased, Erasure
+from treering.ledger.records import Erased, Erasure, SessionErasure
 from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.storage import encoding
@@ -83,7 +83,7 @@ class Eraser:
         *,
         erasure: Erasure,
         limit: int,
-        vouch: Callable[[Cover], Draft],
+        vouch: Callable[[SessionErasure], Draft],
     ) -> Erased:
         """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
         result = Erased(by_kind={}, sessions=[], blobs_erased=0, blobs_shared=0, more=False)
@@ -250,7 +250,7 @@ class Eraser:
         return sorted(found)
 
     def _cover(
-        self, batch: Batch, found: list[_Found], vouch: Callable[[Cover], Draft]
+        self, batch: Batch, found: list[_Found], vouch: Callable[[SessionErasure], Draft]
     ) -> list[str]:
         names: list[str] = []
         for session, group in groupby(found, key=lambda row: row[0]):

@@ -25,7 +25,7 @@ from treering.storage.sqlite.timeline import timed_position
 if TYPE_CHECKING:
     import apsw
 
-    from treering.ledger.records import Cut
+    from treering.ledger.records import ForkPoint
     from treering.storage.sealing import Opener
     from treering.storage.sqlite.database import Database
 
@@ -178,7 +178,7 @@ class IdCache:
         scope_name: str,
         name: str,
         salt: bytes | None = None,
-        cut: Cut | None = None,
+        cut: ForkPoint | None = None,
         *,
         forgotten: bytes | None = None,
     ) -> int:

@@ -8,7 +8,7 @@ import apsw
 
 from treering.errors import StorageError
 from treering.memory.records import REMEMBERED_KINDS, Holdings
-from treering.model.followers import Step
+from treering.model.followers import FollowStep
 from treering.storage.sqlite import memory_rows, memory_shelves
 from treering.storage.sqlite.erasure_events import unseen_erasures
 from treering.storage.sqlite.memory_file import MemoryFile
@@ -77,13 +77,13 @@ class MemoryKeeper(MemoryReader):
         read: Callable[[Sequence[Event]], Sequence[Entry]],
         *,
         embedder: str,
-    ) -> Step:
+    ) -> FollowStep:
         """Have a shelf follow the next stretch of its events, as ``read`` tells them."""
         number = self._scope_number(scope)
         if not number or self._memory.is_frozen or self._is_up(number, shelf):
-            return Step(0, more=False)
+            return FollowStep(0, more=False)
 
-        def work(connection: apsw.Connection) -> Step:
+        def work(connection: apsw.Connection) -> FollowStep:
             self._apply_erasures(connection)
             place = (scope, number, shelf)
             return memory_shelves.follow(self._memory, connection, self, place, read, embedder)

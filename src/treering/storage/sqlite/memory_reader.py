@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.model.codec import encode
-from treering.model.followers import Stretch
+from treering.model.followers import FollowedEvents
 from treering.storage.encoding import GONE, bounded, name_key
 from treering.storage.memory_shelves import FOLDED_KINDS, MEMORIES
 from treering.storage.runs import state_after
@@ -68,10 +68,10 @@ WHERE e.scope = ? AND e.flags & {GONE} = 0
 class MemoryReader(SessionReader):
     """Answers what the memory asks of the events."""
 
-    def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
+    def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events that what is remembered is folded from, and what vouches for erasures."""
         found, last, more = self._of_kinds(REMEMBERED, scope, position_of(mark), limit)
-        return Stretch(self._to_events(found), [row[:1] for row in found], (last,), more)
+        return FollowedEvents(self._to_events(found), [row[:1] for row in found], (last,), more)
 
     def shelved_after(
         self, scope: Scope, shelf: Shelf, position: int, *, limit: int

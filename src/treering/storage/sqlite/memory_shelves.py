@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.memory.records import Document, Holdings
 from treering.model.codec import encode
-from treering.model.followers import Step
+from treering.model.followers import FollowStep
 from treering.storage.memory_shelves import STEP_EVENTS, entries
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
@@ -62,7 +62,7 @@ def follow(
     place: tuple[Scope, int, Shelf],
     read: Callable[[Sequence[Event]], Sequence[Entry]],
     embedder: str,
-) -> Step:
+) -> FollowStep:
     """Enter the next stretch of a shelf's events. Call inside a write transaction."""
     scope, number, shelf = place
     after = followed(file, connection, number, shelf)
@@ -90,7 +90,7 @@ def follow(
             "documents": len(found),
         }
         connection.execute(_NOTE, noted)
-    return Step(len(told), more=more)
+    return FollowStep(len(told), more=more)
 
 
 def followed(file: MemoryFile, connection: apsw.Connection, scope: int, shelf: Shelf) -> int:

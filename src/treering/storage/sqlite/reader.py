@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from treering.errors import InvalidCursor
-from treering.ledger.records import HIDDEN_IDS, Place
+from treering.ledger.records import HIDDEN_IDS, EventLocation
 from treering.model.codec import encode
 from treering.model.events import REDACTED
-from treering.model.followers import Mark, Stretch
+from treering.model.followers import FollowedEvents, Mark
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
 from treering.storage.corruption import corrupt_on_error
@@ -305,7 +305,7 @@ class Reader:
             )
         return found
 
-    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, Place]:
+    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids stand, as far as there are such, erased or not."""
         with self._database.reading() as connection:
             number, scope_key = find_scope(connection, scope)
@@ -323,17 +323,17 @@ class Reader:
                     f" WHERE e.scope = ? AND e.event_id IN ({', '.join('?' * len(some))})",
                     (number, *some),
                 )
-        return {keys[key]: Place(name, seq, ts_ms or 0) for key, name, seq, ts_ms in found}
+        return {keys[key]: EventLocation(name, seq, ts_ms or 0) for key, name, seq, ts_ms in found}
 
-    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Header]:
+    def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
         """Return headers of the scope behind ``mark``, in the order they are followed."""
         found, last, more = self._by_position(scope, _position(mark), limit, LIVE_HEADERS)
-        return Stretch(self._to_headers(found), [row[:1] for row in found], (last,), more)
+        return FollowedEvents(self._to_headers(found), [row[:1] for row in found], (last,), more)
 
-    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> Stretch[Event]:
+    def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events of the scope behind ``mark``, in the order they are followed."""
         found, last, more = self._by_position(scope, _position(mark), limit, LIVE_EVENTS)
-        return Stretch(self._to_events(found), [row[:1] for row in found], (last,), more)
+        return FollowedEvents(self._to_events(found), [row[:1] for row in found], (last,), more)
 
     def end(self, scope: Scope) -> Mark:  # noqa: ARG002  (all scopes have one order)
         """Return the mark of the last event of the scope that can be followed by now."""

@@ -11,8 +11,8 @@ from treering.derive.search_texts import is_searchable
 from treering.errors import StorageError
 from treering.model.codec import encode
 from treering.model.events import Event
-from treering.model.followers import Step
-from treering.model.searches import Candidate, Candidates
+from treering.model.followers import FollowStep
+from treering.model.searches import SearchCandidate, SearchCandidates
 from treering.storage.encoding import GONE
 from treering.storage.search_marks import marks_of
 from treering.storage.sqlite import search_queries, search_shards
@@ -71,10 +71,12 @@ class SearchIndex:
         self._file = SearchFile(database)
         database.companions.append(self._file)
 
-    def follow(self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool) -> Step:
+    def follow(
+        self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
+    ) -> FollowStep:
         """Enter the next stretch of a scope's events, as ``read`` tells them."""
         if self._file.is_frozen:
-            return Step(0, more=False)
+            return FollowStep(0, more=False)
         # Apart: what was written anew is read by whoever opens it next.
         self._file.write(self._apply_erasures)
         return self._file.write(lambda index: self._follow(index, scope, read, sealed=sealed))
@@ -86,11 +88,11 @@ class SearchIndex:
         read: Callable[[Event], SearchText],
         *,
         sealed: bool,
-    ) -> Step:
+    ) -> FollowStep:
         with self._database.reading() as ledger:
             number = find_scope(ledger, scope)[0]
         if not number:
-            return Step(0, more=False)
+            return FollowStep(0, more=False)
         after = self._followed(index, number)
         events, last, more = self._stretch(scope, after, sealed=sealed)
         search_shards.enter(index, number, _documents(events, read))
@@ -99,7 +101,7 @@ class SearchIndex:
                 "INSERT OR REPLACE INTO followed (scope, position, link) VALUES (?, ?, ?)",
                 (number, last, self._file.link_at(last)),
             )
-        return Step(len(events), more=more)
+        return FollowStep(len(events), more=more)
 
     def _stretch(self, scope: Scope, after: int, *, sealed: bool) -> tuple[list[Event], int, bool]:
         """Return the next events of a scope, where to go on, and whether to."""
@@ -159,24 +161,24 @@ class SearchIndex:
 
     def search(
         self, query: SearchQuery, *, inside: bool, include_failed: bool
-    ) -> Candidates | None:
+    ) -> SearchCandidates | None:
         """Return the newest matches; None if the index has to be caught up with first."""
         if not self._file.exists and not self._database.read_only:
-            return Candidates([], more=False)
+            return SearchCandidates([], more=False)
         return self._file.read(
             lambda index: self._search(index, query, inside=inside, include_failed=include_failed)
         )
 
     def _search(
         self, index: apsw.Connection, query: SearchQuery, *, inside: bool, include_failed: bool
-    ) -> Candidates:
+    ) -> SearchCandidates:
         insides = search_queries.by_insides(query) if inside else None
         if inside and insides is None:
-            return Candidates([], more=False)
+            return SearchCandidates([], more=False)
         words = search_queries.by_words(query)
         with self._database.reading() as ledger:
             scope = find_scope(ledger, query.scope)[0]
-        found: list[Candidate] = []
+        found: list[SearchCandidate] = []
         scanned = 0
         for shard in search_shards.newest_first(index, scope):
             if insides is None:
@@ -192,11 +194,11 @@ class SearchIndex:
                     query, scope, rows, include_failed=include_failed, is_inside=inside
                 )
                 if len(found) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
-                    return Candidates(found[:CANDIDATES_MAX], more=True)
+                    return SearchCandidates(found[:CANDIDATES_MAX], more=True)
                 if len(rows) < limit:
                     break
                 before = rows[-1][0]
-        return Candidates(found, more=False)
+        return SearchCandidates(found, more=False)
 
     def _told(
         self,
@@ -206,7 +208,7 @@ class SearchIndex:
         *,
         include_failed: bool,
         is_inside: bool,
-    ) -> list[Candidate]:
+    ) -> list[SearchCandidate]:
         if not rows:
             return []
         scores = dict(rows)
@@ -220,7 +222,7 @@ class SearchIndex:
             told = fetch_all(ledger, _FOUND, asked)
         sessions, names = self._sessions, self._names
         return [
-            Candidate(
+            SearchCandidate(
                 sessions[session][1], seq, ts_ms, names[kind], _graded(scores[position]), is_inside
             )
             for position, session, seq, ts_ms, kind, state in told
@@ -228,7 +230,7 @@ class SearchIndex:
         ]
 
     def found_events(
-        self, scope: Scope, found: Sequence[Candidate], *, sealed: bool
+        self, scope: Scope, found: Sequence[SearchCandidate], *, sealed: bool
     ) -> list[Event]:
         """Return what was found, as far as it is there."""
         by_session: dict[str, list[int]] = {}

@@ -15,7 +15,7 @@ from treering.storage.sqlite.sql import fetch_all, fetch_value, session_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.ledger.records import Cut, SessionRecord
+    from treering.ledger.records import ForkPoint, SessionRecord
     from treering.model.scopes import Scope
 
 SESSIONS_PAGE: Final = 1_000
@@ -135,7 +135,7 @@ class SessionReader(Reader):
                 for name, position, seq, recorded_ms, *cut in found
             ]
 
-    def cut(self, scope: Scope, session_id: str) -> Cut | None:
+    def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
         """Return where a session was forked; None if it was not, or is not there."""
         with self._database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from treering.derive.tool_calls import links, record_of, runs_of
 from treering.errors import Busy
 from treering.model.codec import encode
-from treering.model.followers import Step
+from treering.model.followers import FollowStep
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import tool_table
 from treering.storage.corruption import corrupt_on_error
@@ -58,17 +58,17 @@ class ToolRecords:
         self._private: PrivateTable | None = None
         """Stands in for the table where that is behind and may not be written."""
 
-    def follow(self) -> Step:
+    def follow(self) -> FollowStep:
         """Enter the next stretch of events."""
         if self._private is not None:
             return self._follow_privately(self._private)
         with self._database.reading() as connection, connection:
             if not tool_calls.is_behind(connection):
-                return Step(0, more=False)
+                return FollowStep(0, more=False)
         if self._database.read_only:
             self._private = PrivateTable()
-            return Step(0, more=True)
-        step = Step(0, more=False)
+            return FollowStep(0, more=True)
+        step = FollowStep(0, more=False)
 
         def work(batch: Batch, _: None) -> None:
             nonlocal step
@@ -79,12 +79,12 @@ class ToolRecords:
             if end > start:
                 tool_calls.note_seen(connection, end)
                 batch.dirty = True
-            step = Step(end - start, more=end < newest)
+            step = FollowStep(end - start, more=end < newest)
 
         self._writer.transact(work, None)
         return step
 
-    def _follow_privately(self, private: PrivateTable) -> Step:
+    def _follow_privately(self, private: PrivateTable) -> FollowStep:
         with self._database.reading() as source, source, private.using() as table:
             newest = tool_calls.newest(source)
             if tool_calls.has_any(source, private.sound_until, newest, ERASURE_KINDS):
@@ -96,7 +96,7 @@ class ToolRecords:
             with corrupt_on_error(self._database.path):
                 end, newest = tool_calls.enter(source, table, start)
             private.seen = (end,)
-        return Step(end - start, more=end < newest)
+        return FollowStep(end - start, more=end < newest)
 
     def compare(self, scope: Scope) -> tuple[int, str | None]:
         """Derive the table of a scope again, as far as it has come; say what differs."""

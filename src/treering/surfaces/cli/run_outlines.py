@@ -8,7 +8,7 @@ import msgspec
 
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import RunEnded, RunStarted, safe_part
-from treering.model.queries import Place, Query, make_cursor
+from treering.model.queries import Query, TimelinePoint, make_cursor
 from treering.spine.closing import BEYOND_DELTAS
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Starts:
 
     def cursor_behind(self, started: Header) -> str:
         """Return where to go on behind ``started``."""
-        return make_cursor(self._query, Place(started.ts_ms, started.position))
+        return make_cursor(self._query, TimelinePoint(started.ts_ms, started.position))
 
 
 def recent_runs(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.ledger.ledger import Ledger
-    from treering.ledger.ports import Guard
+    from treering.ledger.ports import ContentGuard
     from treering.model.carried import SafeEvent
     from treering.model.events import Header
     from treering.sinks.bundle import Erasure
@@ -56,7 +56,7 @@ def write_safe_trace(ledger: Ledger, started: Header, files: BundleFiles) -> Run
 
 
 def write_private_trace(
-    ledger: Ledger, started: Header, files: BundleFiles, guard: Guard
+    ledger: Ledger, started: Header, files: BundleFiles, guard: ContentGuard
 ) -> RunTrace:
     """Make the trace of a run with private content, its secrets masked."""
     bundle = PrivateBundle(files, caps=_CAPS, about=_ABOUT, guard=guard)

@@ -25,7 +25,7 @@ PAGE: Final = 500
 _MESSAGE_KINDS: Final = ("conversation.user", "conversation.assistant", "tool.result")
 
 
-class Pasts:
+class SinkHistory:
     """The past of events in a store, without a text of it."""
 
     def __init__(self, store: EventStore, charter: Callable[[Scope, str], Charter | None]) -> None:
@@ -61,7 +61,7 @@ class Pasts:
         return max(count, 0)
 
 
-class PrivatePasts(Pasts):
+class PrivatePasts(SinkHistory):
     """The past of events in a store, texts included."""
 
     def messages(

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.drafts import Drafter
+    from treering.ledger.memory_factory import MemoryFactory
     from treering.ledger.ports import Clock, EventStore
-    from treering.ledger.records import Place
-    from treering.ledger.remembering import Remembering
+    from treering.ledger.records import EventLocation
     from treering.model.events import Event, Header
     from treering.model.queries import Page
     from treering.model.searches import SearchResult
     from treering.model.tool_records import Order, ToolRecord, ToolStatistics
 
 
-class Archive:
+class ReadableLedger:
     """What a ledger holds. Reading it writes nothing that is not derived."""
 
     def __init__(
-        self, store: EventStore, *, drafter: Drafter, clock: Clock, remembering: Remembering
+        self, store: EventStore, *, drafter: Drafter, clock: Clock, remembering: MemoryFactory
     ) -> None:
         self._store = store
         self._remembering = remembering
@@ -104,7 +104,7 @@ class Archive:
             raise NotFound(f"no event {event_id} in scope {scope}", hint="check id and scope")
         return found
 
-    def known(self, scope: str, event_ids: Sequence[str]) -> dict[str, Place]:
+    def known(self, scope: str, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids stand, as far as the scope has ever had such.
 
         Ids of redacted and expired events are known, too: they do not come back.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput, TreeringError
-from treering.ledger.admission import check_record, check_session, without_parent
+from treering.ledger.record_checks import check_record, check_session, without_parent
 from treering.ledger.records import ID_NOTES, arriving, forgotten_name, shared_seq
 from treering.ledger.verification import link_of, verify
 from treering.model.scopes import Scope
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from treering.ledger.ports import EventStore
-    from treering.ledger.records import Cut, Record, SessionRecord
+    from treering.ledger.records import ForkPoint, Record, SessionRecord
     from treering.model.receipts import Broken
 
     Refuse: TypeAlias = Callable[[str], None]
@@ -25,7 +25,7 @@ PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Payloads that wait to be stored together; one alone may be larger."""
 
 
-class Arrivals:
+class RecordRestorer:
     """Takes records into one store, in order; one session's fault costs no other."""
 
     def __init__(self, store: EventStore) -> None:
@@ -63,14 +63,14 @@ class Arrivals:
         self._links[key] = (shared_seq(session), session.genesis)
         self._refused.pop(key, None)
 
-    def _has_parent(self, scope: str, cut: Cut) -> bool:
+    def _has_parent(self, scope: str, cut: ForkPoint) -> bool:
         """Whether the store has what a fork leaves, or did as soon as it had what waits."""
         if self._finds(Scope(scope), cut):
             return True
         self.flush()
         return self._finds(Scope(scope), cut)
 
-    def _finds(self, scope: Scope, cut: Cut) -> bool:
+    def _finds(self, scope: Scope, cut: ForkPoint) -> bool:
         if self._store.link_at(scope, cut.genesis, cut.seq) != cut.link:
             return False
         gone = forgotten_name(cut.genesis)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import Conflict
-from treering.ledger import retellings
+from treering.ledger import derived_texts
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.parts import SessionRedone, SessionUndone
 from treering.spine.run_entries import RunEntry
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from treering.derive.visible import Undone
     from treering.ledger.lineage import Lineage
-    from treering.ledger.turnings import Undoing
+    from treering.ledger.turn_bounds import Undoing
     from treering.model.events import Header
 
     Append = Callable[[Sequence[RunEntry], int], list[Header]]
@@ -31,22 +31,22 @@ _REWRITING: Final = ERASURE_KINDS | {"session.undone", "session.redone"}
 """What makes a summary wrong that was written without it."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ReadPosition(msgspec.Struct, frozen=True):
     """How far a session, and those that it was forked from, had come when they were read."""
 
     seq: int
     ancestors: dict[str, int]
 
 
-def standing(lineage: Lineage) -> Standing:
+def read_position(lineage: Lineage) -> ReadPosition:
     """Return how far a session has come. Ask before it is read."""
-    return Standing(lineage.head_seq(), lineage.ancestors())
+    return ReadPosition(lineage.head_seq(), lineage.ancestors())
 
 
-def retell(
+def append_text(
     lineage: Lineage,
     entries: Sequence[RunEntry],
-    read: Standing,
+    read: ReadPosition,
     *,
     append: Append,
     redact: Callable[[str], object],
@@ -58,7 +58,7 @@ def retell(
     if lineage.erased_since(read.ancestors):
         return None
     headers = append(entries, read.seq)
-    told = next(header for header in headers if header.kind in retellings.KINDS)
+    told = next(header for header in headers if header.kind in derived_texts.KINDS)
     if lineage.erased_since(read.ancestors):
         # The erasure may have looked for retellings before this one was there. One that comes
         # later finds it.
@@ -67,10 +67,10 @@ def retell(
     return told
 
 
-def retell_later(
+def append_text_later(
     lineage: Lineage,
     entries: Sequence[RunEntry],
-    read: Standing,
+    read: ReadPosition,
     *,
     append: Append,
     redact: Callable[[str], object],
@@ -82,11 +82,11 @@ def retell_later(
                 return None
             read = msgspec.structs.replace(read, seq=page[-1].seq)
         with contextlib.suppress(Conflict):
-            return retell(lineage, entries, read, append=append, redact=redact)
+            return append_text(lineage, entries, read, append=append, redact=redact)
     return None
 
 
-def turn_back(
+def append_at_head(
     lineage: Lineage, make: Callable[[], RunEntry], *, append: Append, check: Callable[[], None]
 ) -> Header:
     """Record what is made of a session as it stands; if others write meanwhile, again."""

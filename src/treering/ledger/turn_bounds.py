@@ -9,7 +9,7 @@ import msgspec
 from treering.derive.turns import is_compaction
 from treering.derive.visible import Hidden, redone_by, undone_by
 from treering.errors import InvalidInput, NotFound
-from treering.ledger.lineage import ENDLESS
+from treering.ledger.lineage import NO_END
 from treering.model.kinds import RUN_ENDS
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _visible_before(lineage: Lineage) -> Iterator[Event]:
 
 def _events_before(lineage: Lineage) -> Iterator[Event]:
     """Return what counts of a session for its turns, from its end backwards."""
-    seq, limit = ENDLESS, FIRST_PAGE
+    seq, limit = NO_END, FIRST_PAGE
     while page := lineage.committed_before(seq, kinds=_TURN_KINDS, limit=limit):
         yield from reversed(page)
         seq, limit = page[0].seq, min(2 * limit, PAGE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.model.queries import PAGE_ITEMS_MAX, Place, Query
+from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,17 +20,17 @@ KINDS: Final = ("context.compacted", "episode.written")
 """Their refs say up to which seq, and from where on, they tell what happened."""
 
 
-def retellings(
+def derived_texts(
     store: EventStore, scope: Scope, session_id: str, *, first_seq: int, last_seq: int
 ) -> Iterator[str]:
     """Return the ids of events that retell what a session recorded from ``first_seq`` on.
 
     Those of sessions that were forked from it behind that are among them.
     """
-    return retellings_of(store, scope, session_id, [(first_seq, last_seq)])
+    return derived_texts_of(store, scope, session_id, [(first_seq, last_seq)])
 
 
-def retellings_of(
+def derived_texts_of(
     store: EventStore, scope: Scope, session_id: str, stretches: Sequence[tuple[int, int]]
 ) -> Iterator[str]:
     """Return the same for several stretches of a session, given by first and last seq, in order."""
@@ -62,4 +62,6 @@ def _all(store: EventStore, scope: Scope, session_id: str) -> Iterator[Header]:
     query = Query(scope=scope, session_id=session_id, kinds=KINDS, limit=PAGE_ITEMS_MAX)
     while page := store.headers(query):
         yield from page
-        query = msgspec.structs.replace(query, after=Place(page[-1].ts_ms, page[-1].position))
+        query = msgspec.structs.replace(
+            query, after=TimelinePoint(page[-1].ts_ms, page[-1].position)
+        )

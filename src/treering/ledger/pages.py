@@ -16,7 +16,7 @@ PAGE: Final = 1_000
 Item = TypeVar("Item", bound="Header")
 
 
-def stretch(
+def read_pages(
     after: Callable[[int, int], list[Item]],
     before: Callable[[int | None, int], list[Item]],
     first: int | None,

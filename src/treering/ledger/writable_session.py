@@ -9,7 +9,7 @@ import msgspec
 from treering.errors import Conflict, InvalidInput, RunActive
 from treering.ledger.charters import agree, opening, stated
 from treering.ledger.inbox import Inbox
-from treering.ledger.pasts import Past
+from treering.ledger.readable_session import ReadableSession
 from treering.model.events import NewEvent
 from treering.model.fields import check_events, check_id, check_list, check_name, check_text
 from treering.model.scopes import parse_scope
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.ledger.journal import LedgerJournal
-    from treering.ledger.people import Person
+    from treering.ledger.people import ChannelPerson
     from treering.ledger.ports import EventStore
     from treering.model.events import Header
     from treering.model.runs import OpenRun
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from treering.spine.run_entries import RunEntry
 
 
-class Handle(Past):
+class WritableSession(ReadableSession):
     """A session that events can be added to. Making one writes nothing."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Handle(Past):
         title: str | None = None,
         spawned_by: str | None = None,
         spawned_call: str | None = None,
-        person: Person | None = None,
+        person: ChannelPerson | None = None,
     ) -> None:
         super().__init__(kernel, store, parse_scope(scope), check_name(session_id, "session_id"))
         self._spine = Spine(kernel)

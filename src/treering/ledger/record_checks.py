@@ -13,7 +13,7 @@ from treering.model.fields import COUNT_MAX, check_id, check_name, check_summary
 from treering.model.kinds import KINDS, SOURCES, VISIBILITIES
 
 if TYPE_CHECKING:
-    from treering.ledger.records import Cut, Record, SessionRecord
+    from treering.ledger.records import ForkPoint, Record, SessionRecord
 
 _KEY_BYTES: Final = 32
 _DIGEST_BYTES: Final = 32
@@ -47,7 +47,7 @@ def check_session(session: SessionRecord) -> None:
         )
 
 
-def without_parent(session: SessionRecord, cut: Cut) -> InvalidInput:
+def without_parent(session: SessionRecord, cut: ForkPoint) -> InvalidInput:
     """Return the error for a fork that comes without what it was forked from."""
     return InvalidInput(
         f"session {session.session_id} was forked from {cut.parent} at seq {cut.seq}, and that is"
@@ -56,7 +56,7 @@ def without_parent(session: SessionRecord, cut: Cut) -> InvalidInput:
     )
 
 
-def _check_cut(name: str, cut: Cut) -> None:
+def _check_cut(name: str, cut: ForkPoint) -> None:
     check_name(cut.parent, "session_id")
     if not 0 < cut.seq <= SEQ_MAX or {len(cut.genesis), len(cut.link)} != {_DIGEST_BYTES}:
         raise InvalidInput(f"session {name} cannot have been forked there", hint=_UNCHANGED)

@@ -13,21 +13,21 @@ from treering.context.dialects import render
 from treering.context.pairing import pair
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.contexts import Contexts
-from treering.ledger.lineage import ENDLESS, Lineage
+from treering.ledger.lineage import NO_END, Lineage
 from treering.ledger.outlines import Sketch, head_of
+from treering.ledger.pages import read_pages
 from treering.ledger.paging import parse_kinds
-from treering.ledger.stretches import stretch
 from treering.ledger.tool_calls import last_tool_calls, session_tool_calls
 from treering.ledger.views import Views
 from treering.ledger.windows import read_window
 from treering.model.fields import check_count, check_name
-from treering.model.queries import PAGE_ITEMS_MAX, Place, Query
+from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.contexts import Shown
-    from treering.ledger.lineage import Stem
+    from treering.ledger.lineage import Segment
     from treering.ledger.ports import EventStore
     from treering.model.events import Event, Header
     from treering.model.scopes import Scope
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from treering.spine.engine import Engine
 
 
-class Past:
+class ReadableSession:
     """A session as far as it has come. Reading writes nothing that is not derived."""
 
     def __init__(self, kernel: Engine, store: EventStore, scope: Scope, session_id: str) -> None:
@@ -64,7 +64,7 @@ class Past:
         ``kinds`` and ``turn_id`` keep to events of these kinds, and of one turn.
         """
         lineage, keep = self._lineage, _filter(kinds, turn_id)
-        return stretch(lineage.headers_after, lineage.headers_before, first, last, keep)
+        return read_pages(lineage.headers_after, lineage.headers_before, first, last, keep)
 
     def events(
         self,
@@ -76,7 +76,7 @@ class Past:
     ) -> Iterator[Event]:
         """Return the same as ``headers``, with payloads."""
         lineage, keep = self._lineage, _filter(kinds, turn_id)
-        return stretch(lineage.events_after, lineage.events_before, first, last, keep)
+        return read_pages(lineage.events_after, lineage.events_before, first, last, keep)
 
     def history(self, *, last: int | None = None) -> list[dict[str, Any]]:
         """Return the conversation as messages that a model takes: user, assistant, tool.
@@ -195,7 +195,7 @@ class Past:
             found += islice(self._assembled_backwards(stem, count), count - len(found))
         return found[::-1]
 
-    def _assembled_backwards(self, stem: Stem, count: int) -> Iterator[Event]:
+    def _assembled_backwards(self, stem: Segment, count: int) -> Iterator[Event]:
         query = Query(
             scope=self.scope,
             session_id=stem.session_id,
@@ -206,7 +206,9 @@ class Past:
         while page := self._store.events(query):
             # A session may have gone on after it was forked.
             yield from (event for event in reversed(page) if stem.holds(event.seq))
-            query = msgspec.structs.replace(query, after=Place(page[0].ts_ms, page[0].position))
+            query = msgspec.structs.replace(
+                query, after=TimelinePoint(page[0].ts_ms, page[0].position)
+            )
 
     def _calls(self) -> Iterator[ToolRecord]:
         for stem in reversed(list(self._lineage.stems())):
@@ -226,10 +228,10 @@ class Past:
             found += islice(own, count - len(found))
         return found[::-1]
 
-    def _end_of(self, stem: Stem) -> int:
+    def _end_of(self, stem: Segment) -> int:
         """Return the position of the last event of a part of the lineage."""
-        if stem.until_seq == ENDLESS:
-            return ENDLESS
+        if stem.until_seq == NO_END:
+            return NO_END
         last = self._store.last_headers(
             self.scope, stem.session_id, before_seq=stem.until_seq + 1, limit=1
         )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from treering.memory.memory import Memory
     from treering.memory.ports import Embedder
     from treering.model.events import Event, Header, NewEvent
-    from treering.model.queries import Place
+    from treering.model.queries import TimelinePoint
     from treering.model.scopes import Scope
     from treering.model.sessions import Attribution, Charter
     from treering.spine.engine import Engine
@@ -128,7 +128,7 @@ class LedgerRecorder:
         if follower is not None:
             self._store.set_cursor(scope, follower, str(seq))
 
-    def usage(self, scope: Scope, *, since_ms: int, after: Place | None) -> list[Header]:
+    def usage(self, scope: Scope, *, since_ms: int, after: TimelinePoint | None) -> list[Header]:
         """Return a page of what was reported as used since a time, behind ``after``, in order."""
         query = Query(
             scope=scope,
@@ -146,7 +146,7 @@ class LedgerRecorder:
         return None
 
 
-class Remembering:
+class MemoryFactory:
     """Makes memories of scopes that share what is held."""
 
     def __init__(
