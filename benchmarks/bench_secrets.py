@@ -7,7 +7,7 @@ from typing import Final
 
 import blind_sets
 import secrets_corpus
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 
 MIXED_CHARS: Final = 1_000_000
 CLEAN_BYTES: Final = 500
@@ -26,7 +26,7 @@ see https://example.com/docs/storage?page=2#events and the file /srv/app/main.py
 
 
 def run() -> dict[str, float]:
-    guard = Guard(key=b"benchmark")
+    guard = SecretGuard(key=b"benchmark")
     mended_with, held_out = secrets_corpus.unseen_positives()
     mixed = secrets_corpus.mixed_text(MIXED_CHARS)
     clean = _CLEAN[:CLEAN_BYTES]
@@ -58,7 +58,7 @@ def _blind_lines() -> list[list[tuple[str, str]]]:
     ]
 
 
-def _recall(guard: Guard, positives: list[tuple[str, str]]) -> float:
+def _recall(guard: SecretGuard, positives: list[tuple[str, str]]) -> float:
     found = sum(
         secrets_corpus.covered(
             [(hit.start, hit.end) for hit in guard.find_text(line)], line, secret
@@ -68,7 +68,7 @@ def _recall(guard: Guard, positives: list[tuple[str, str]]) -> float:
     return found / len(positives)
 
 
-def _false_rate(guard: Guard, negatives: list[str]) -> float:
+def _false_rate(guard: SecretGuard, negatives: list[str]) -> float:
     return sum(bool(guard.find_text(line)) for line in negatives) / len(negatives)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from report import Row, Section, at_most
 from treering.capture.hooks.spool import drain
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from workload import Effort
 
 WAIT_MS_MAX: Final = 50
@@ -81,7 +81,7 @@ def _drained(spool: Path) -> float:
     line = next(text for text in _file(spool).read_text().splitlines() if text)
     _file(spool).write_text(f"{line}\n" * LINES)
     began = time.perf_counter()
-    receipt = drain(spool, take=list, note=lambda _: None, guard=Guard(key=b"k" * 32))
+    receipt = drain(spool, take=list, note=lambda _: None, guard=SecretGuard(key=b"k" * 32))
     took = time.perf_counter() - began
     assert receipt.lines == LINES
     return LINES / took

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from treering.capture.secrets import Guard
+    from treering.capture.secrets import SecretGuard
     from treering.context.summaries import Summariser
     from treering.ledger.drafts import GuardMode
     from treering.ledger.ports import EventStore
@@ -236,17 +236,17 @@ def _embedder(chosen: Embedder | str | None) -> Embedder | None:
     return embedder_named(chosen or os.environ.get(EMBEDDER_VARIABLE))
 
 
-def new_guard(*, personal: bool = False) -> Guard:
+def new_guard(*, personal: bool = False) -> SecretGuard:
     """Return a guard that masks with the user's own key, which it asks for at the first mask."""
     return copy(_built_guard(personal=personal))
 
 
 @lru_cache(maxsize=2)
-def _built_guard(*, personal: bool) -> Guard:
+def _built_guard(*, personal: bool) -> SecretGuard:
     """Build what all guards of a process share, for that takes longer than ten appends."""
-    from treering.capture.secrets import Guard  # noqa: PLC0415  (only when something is recorded)
+    from treering.capture.secrets import SecretGuard  # noqa: PLC0415  (only when something is recorded)
 
-    return Guard(key=mask_key, personal=personal)
+    return SecretGuard(key=mask_key, personal=personal)
 
 
 def now_ms() -> int:

@@ -213,10 +213,10 @@ def _mask(line: dict[str, object]) -> None:
     exits = signal.signal(signal.SIGALRM, stop)
     content = line["content"]
     try:
-        from treering.capture.secrets import Guard  # noqa: PLC0415  (for these calls alone)
+        from treering.capture.secrets import SecretGuard  # noqa: PLC0415  (for these calls alone)
         from treering.config import mask_key  # noqa: PLC0415
 
-        guard = Guard(key=mask_key)
+        guard = SecretGuard(key=mask_key)
         for name in ("session_id", "cwd"):
             if isinstance(line[name], str):
                 line[name] = guard.mask_text(str(line[name]))

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.config import mask_key
 from treering.errors import InvalidInput, InvalidScope, TreeringError
 from treering.model.codec import encode, parse_json
@@ -142,8 +142,8 @@ def bind(ledger: ReadableLedger, scope: str) -> BoundQuery:
 
 
 @cache
-def _guard() -> Guard:
-    return Guard(key=mask_key)
+def _guard() -> SecretGuard:
+    return SecretGuard(key=mask_key)
 
 
 class _Asked:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ahocorasick_rs import BytesAhoCorasick
 
 from treering.app import now_ms
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.ledger.drafts import Drafter, compressed
 from treering.ledger.ledger import Ledger
 from treering.model.codec import PAYLOAD_BYTES_MAX, encode
@@ -47,7 +47,7 @@ def open_ledger(
     if autocheckpoint_pages is not None:
         database.writer().wal_autocheckpoint(autocheckpoint_pages)
     drafter = Drafter(
-        guard=lambda: Guard(key=b"tests"), mode="off", clock=now_ms, seals=lambda _: False
+        guard=lambda: SecretGuard(key=b"tests"), mode="off", clock=now_ms, seals=lambda _: False
     )
     return Ledger(store, drafter=drafter, clock=now_ms)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
-from treering.capture.episodes.extraction import Extracted, Extraction
+from treering.capture.episodes.extraction import Extracted, SpoolExtractor
 from treering.capture.episodes.extraction_text import cleaned, payload_of, summary_of
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.model.codec import encode
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class Desk:
         self.sessions.mkdir(parents=True)
         self.spool = folder / "memory" / "spool.jsonl"
         given: dict[str, Any] = {"payload_cap": 4_096, "summary_characters": 220, **settings}
-        self.extraction = Extraction(
+        self.extraction = SpoolExtractor(
             self.root,
             self.spool,
             folder / "state.json",
-            guard=Guard(key=bytes(32), personal=True),
+            guard=SecretGuard(key=bytes(32), personal=True),
             key=lambda: bytes(32),
             **given,
         )

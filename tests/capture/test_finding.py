@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from treering.capture.intake import finding
-from treering.capture.intake.finding import find_files
+from treering.capture.intake import log_search
+from treering.capture.intake.log_search import find_files
 from treering.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def test_a_path_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 def test_more_files_than_can_be_held_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding, "FILES_MAX", 3)
+    monkeypatch.setattr(log_search, "FILES_MAX", 3)
     made(tmp_path, *(f"{n}.jsonl" for n in range(4)))
 
     with pytest.raises(InvalidInput, match="more than 3 files"):

@@ -17,8 +17,8 @@ import pytest
 import treering
 from capture.intake_logs import every_event
 from treering.app import import_logs
-from treering.capture.episodes.bounds import Caps
-from treering.capture.episodes.extraction import Extracted, Extraction
+from treering.capture.episodes.bounds import EventLimits
+from treering.capture.episodes.extraction import Extracted, SpoolExtractor
 from treering.capture.episodes.ingest import Ingest
 from treering.capture.hooks.spool import drain
 from treering.capture.hooks.spool_notes import note_decision
@@ -29,7 +29,7 @@ from treering.capture.quarantine import (
     quarantined,
     read_quarantine,
 )
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.errors import Busy
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from treering import Ledger
 
-GUARD: Final = Guard(key=bytes(32), personal=True)
+GUARD: Final = SecretGuard(key=bytes(32), personal=True)
 SECRET: Final = "sk-ant-api03-" + "Zq9Wx7Kp3T" * 9 + "AA"
 """Looks like a key, and is none."""
 NOON: Final = 1_772_000_000_000
@@ -208,7 +208,7 @@ class Episodes(Lane):
             spool,
             self.folder / "state.json",
             guard=GUARD,
-            caps=Caps(),
+            caps=EventLimits(),
             place="here",
             quarantine=quarantine_of(spool, GUARD),
         ).once()
@@ -240,7 +240,7 @@ class Transcripts(Lane):
             stream.write(body)
 
     def read(self) -> None:
-        Extraction(
+        SpoolExtractor(
             self.folder / "agents",
             self.folder / "spool.jsonl",
             self.folder / "extract.json",

@@ -15,11 +15,11 @@ import treering
 from builders import said
 from treering.capture.episodes import files as episode_files
 from treering.capture.episodes import ingest, ingest_upkeep
-from treering.capture.episodes.bounds import Caps
+from treering.capture.episodes.bounds import EventLimits
 from treering.capture.episodes.files import locked
 from treering.capture.episodes.ingest import Ingest
 from treering.capture.episodes.ingest_follow import Follow, FollowPlan
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.model.kinds import EPISODE_KINDS
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ def spool(tmp_path: Path) -> Path:
 
 
 def ingest_of(ledger: Ledger, spool: Path, **settings: Any) -> Ingest:
-    given: dict[str, Any] = {"caps": Caps(), "place": "here", **settings}
+    given: dict[str, Any] = {"caps": EventLimits(), "place": "here", **settings}
     state = spool.with_name("state.json")
-    return Ingest(ledger, spool, state, guard=Guard(key=KEY, personal=True), **given)
+    return Ingest(ledger, spool, state, guard=SecretGuard(key=KEY, personal=True), **given)
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def test_secrets_and_personal_details_are_masked_and_times_are_not(
 
 def test_a_secret_that_a_cut_would_have_halved_is_masked_first(here: Ledger, spool: Path) -> None:
     spool.write_bytes(line(payload={"t": "x" * 250 + TOKEN + "y" * 300}))
-    work = ingest_of(here, spool, caps=Caps.within(payload=1, conversation=1, refs=1))
+    work = ingest_of(here, spool, caps=EventLimits.within(payload=1, conversation=1, refs=1))
 
     work.once()
 

@@ -18,7 +18,7 @@ from treering.capture.hooks.installing import AGENTS, carry_out, diff, plan_inst
 from treering.capture.hooks.settings import HOOKED, with_hooks, without_hooks
 from treering.capture.hooks.settings_text import insert, parse, remove
 from treering.capture.hooks.spool import drain
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.errors import InvalidInput, NotFound, StorageError
 
 PROGRAM: Final = Path("/opt/tree ring/bin/treering-hook")
@@ -457,7 +457,7 @@ def test_the_plugin_tells_the_spool_which_session_moved_on(home: Home, tmp_path:
         check=False,
     )
     found: list[Path] = []
-    receipt = drain(home.path / "spool", take=found.extend, note=print, guard=Guard(key=b"k"))
+    receipt = drain(home.path / "spool", take=found.extend, note=print, guard=SecretGuard(key=b"k"))
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (receipt.lines, receipt.unread) == (4, 0)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from treering.app import import_logs
-from treering.capture.episodes.bounds import Caps
-from treering.capture.episodes.extraction import Extracted, Extraction
+from treering.capture.episodes.bounds import EventLimits
+from treering.capture.episodes.extraction import Extracted, SpoolExtractor
 from treering.capture.episodes.ingest import Ingest
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.formats.openclaw_mem import COLUMNS, ROW_SCHEMA, SPOOL_SCHEMA, TABLE
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from treering import Ledger
 
-GUARD: Final = Guard(key=bytes(32))
+GUARD: Final = SecretGuard(key=bytes(32))
 NOON: Final = 1_772_000_000_000
 
 
@@ -116,7 +116,7 @@ def test_an_agent_has_one_name_in_every_lane(ledger: Ledger, tmp_path: Path, way
         )
     else:
         if way == "extract":
-            Extraction(
+            SpoolExtractor(
                 tmp_path / "agents",
                 spool,
                 tmp_path / "extract.json",
@@ -128,7 +128,7 @@ def test_an_agent_has_one_name_in_every_lane(ledger: Ledger, tmp_path: Path, way
         else:
             spool.write_text(json.dumps(line) + "\n")
         state = tmp_path / "state.json"
-        Ingest(ledger, spool, state, guard=GUARD, caps=Caps(), place="here").once()
+        Ingest(ledger, spool, state, guard=GUARD, caps=EventLimits(), place="here").once()
 
     said = ledger.query(scope, kinds=["conversation.user"]).items
     assert [(one.agent_id, one.session_id) for one in said] == [("lyria", "s1")]

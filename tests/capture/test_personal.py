@@ -4,12 +4,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import secrets_corpus
-from treering.capture.secrets import Finding, Guard
+from treering.capture.secrets import SecretGuard, SecretMatch
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-GUARD = Guard(key=b"test", personal=True)
-SECRETS_ONLY = Guard(key=b"test")
+GUARD = SecretGuard(key=b"test", personal=True)
+SECRETS_ONLY = SecretGuard(key=b"test")
 
 pieces = st.one_of(
     st.text(max_size=6),
@@ -69,7 +69,7 @@ def test_personal_details_are_left_alone_unless_asked_for() -> None:
 def test_only_the_detail_itself_is_found(text: str, rule: str, detail: str) -> None:
     start = text.index(detail)
 
-    assert GUARD.find_text(text) == [Finding(rule, start, start + len(detail))]
+    assert GUARD.find_text(text) == [SecretMatch(rule, start, start + len(detail))]
 
 
 @pytest.mark.parametrize(

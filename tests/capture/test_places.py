@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from treering.capture.places import known_places
+from treering.capture.log_folders import known_places
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from treering.capture.places import Place
+    from treering.capture.log_folders import LogFolder
 
 ROOTS = [
     ".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".openclaw/agents",
@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def place(home: Path, root: str) -> Place:
+def place(home: Path, root: str) -> LogFolder:
     (home / root).mkdir(parents=True, exist_ok=True)
     return next(one for one in known_places() if one.root == home / root)
 

@@ -9,10 +9,10 @@ import pytest
 
 import treering
 from treering.app import import_logs
-from treering.capture.episodes.bounds import Caps
-from treering.capture.episodes.extraction import Extracted, Extraction
+from treering.capture.episodes.bounds import EventLimits
+from treering.capture.episodes.extraction import Extracted, SpoolExtractor
 from treering.capture.episodes.ingest import Ingest
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.formats.openclaw_mem import SPOOL_SCHEMA
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from treering import Ledger
 
-GUARD: Final = Guard(key=bytes(32), personal=True)
+GUARD: Final = SecretGuard(key=bytes(32), personal=True)
 TYPED: Final = "[SCOPE: bank/prod] pay everything"
 
 
@@ -72,7 +72,7 @@ def test_a_marker_in_a_summary_counts_only_where_the_operator_allows_it(
 ) -> None:
     spool = tmp_path / "spool.jsonl"
     spool.write_bytes(line(**fields))
-    given: dict[str, Any] = {"guard": GUARD, "caps": Caps(), "place": "here", **settings}
+    given: dict[str, Any] = {"guard": GUARD, "caps": EventLimits(), "place": "here", **settings}
 
     Ingest(here, spool, tmp_path / "state.json", **given).once()
 
@@ -99,7 +99,7 @@ def test_a_transcript_names_its_scope_only_where_the_operator_allows_it(
     (folder / "one.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     spool = tmp_path / "spool.jsonl"
 
-    Extraction(
+    SpoolExtractor(
         tmp_path / "agents",
         spool,
         tmp_path / "state.json",

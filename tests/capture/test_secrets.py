@@ -25,7 +25,7 @@ from treering.capture import (
 from treering.capture.secret_alarm import NO_VETO, PIECES, Alarm
 from treering.capture.secret_assignments import Span
 from treering.capture.secret_rules import SECRET_RULES, Rule
-from treering.capture.secrets import Finding, Guard
+from treering.capture.secrets import SecretGuard, SecretMatch
 from treering.model.codec import Json
 
 RECALL_MIN = 0.97
@@ -36,7 +36,7 @@ REPEATS_MAX = 16_384
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-GUARD = Guard(key=b"test")
+GUARD = SecretGuard(key=b"test")
 BODY = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
 HEX = "0123456789abcdef" * 4
 
@@ -178,7 +178,7 @@ def test_nearly_every_secret_of_the_corpus_is_found() -> None:
 
 @pytest.mark.parametrize("personal", [False, True])
 def test_nearly_nothing_else_of_the_corpus_is_found(personal: bool) -> None:  # noqa: FBT001
-    guard = Guard(key=b"test", personal=personal)
+    guard = SecretGuard(key=b"test", personal=personal)
     negatives = secrets_corpus.personal_negatives() if personal else secrets_corpus.negatives()
 
     found = [line for line in negatives if guard.find_text(line)]
@@ -357,7 +357,7 @@ def test_a_secret_that_was_wrapped_is_masked_to_its_end() -> None:
 def test_each_family_is_found_by_name(family: str) -> None:
     text = f"use {TOKENS[family]} for now"
 
-    assert GUARD.find_text(text) == [Finding(family, 4, 4 + len(TOKENS[family]))]
+    assert GUARD.find_text(text) == [SecretMatch(family, 4, 4 + len(TOKENS[family]))]
 
 
 @pytest.mark.parametrize(
@@ -459,7 +459,7 @@ def test_a_family_says_more_than_a_name() -> None:
 
 
 def test_one_secret_has_one_hash_and_another_key_another() -> None:
-    other = Guard(key=lambda: b"other")
+    other = SecretGuard(key=lambda: b"other")
 
     first, second = GUARD.mask_text("password=hunter2"), GUARD.mask_text('{"pass":"hunter2"}')
 
@@ -474,7 +474,7 @@ def test_the_key_is_asked_once_and_only_for_a_mask() -> None:
         asked.append("asked")
         return b"key"
 
-    guard = Guard(key=key)
+    guard = SecretGuard(key=key)
 
     guard.mask_text("nothing here")
     assert asked == []
@@ -487,7 +487,7 @@ def test_a_failing_rule_does_not_repeat_the_text() -> None:
     def fail(text: str, start: int, end: int) -> None:
         raise ValueError(text[start:end])
 
-    guard = Guard(key=b"test")
+    guard = SecretGuard(key=b"test")
     guard._rules = [Rule("broken", (), fail)] * len(guard._rules)
 
     with pytest.raises(RuntimeError) as failure:
@@ -690,7 +690,7 @@ def test_the_work_grows_with_the_text_and_no_faster(piece: str) -> None:
     assert large <= 4.5 * small + 10
 
 
-def hides(guard: Guard, line: str, secret: str) -> bool:
+def hides(guard: SecretGuard, line: str, secret: str) -> bool:
     spans = [(finding.start, finding.end) for finding in guard.find_text(line)]
     return secrets_corpus.covered(spans, line, secret)
 
@@ -707,7 +707,7 @@ def work(text: str) -> int:
 
         return rule._replace(locate=locate)
 
-    guard = Guard(key=b"test", personal=True)
+    guard = SecretGuard(key=b"test", personal=True)
     guard._rules = [counted(rule) for rule in guard._rules]
     guard.find_text(text)
     return asked

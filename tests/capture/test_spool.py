@@ -16,16 +16,16 @@ from effort import PATIENCE_S
 from treering import hook
 from treering.capture.hooks.spool import DrainReceipt, default_spool, drain, is_waiting
 from treering.capture.quarantine import read_quarantine
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.errors import Busy, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from treering.capture.hooks.spool_lines import Decision
+    from treering.capture.hooks.spool_lines import PermissionDecision
 
-GUARD = Guard(key=b"k" * 32)
+GUARD = SecretGuard(key=b"k" * 32)
 SECRET = "sk-ant-api03-" + "Zq9Wx7Kp3T" * 9 + "AA"
 """Looks like a key, and is none."""
 
@@ -35,13 +35,13 @@ class Taken:
 
     def __init__(self) -> None:
         self.paths: list[Path] = []
-        self.decisions: list[Decision] = []
+        self.decisions: list[PermissionDecision] = []
 
     def take(self, paths: Sequence[Path]) -> int:
         self.paths += paths
         return len(paths)
 
-    def note(self, decision: Decision) -> None:
+    def note(self, decision: PermissionDecision) -> None:
         self.decisions.append(decision)
 
     def drain(self, folder: Path, **more: Any) -> DrainReceipt:

@@ -12,7 +12,7 @@ import pytest
 import treering
 from builders import HERE
 from sinks.carried_events import private, safe
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.model.kinds import KINDS
 from treering.sinks.log import LogSink
 from treering.sinks.trace import PrivateTraceSink, TraceSink
@@ -159,7 +159,7 @@ def test_what_it_hears_twice_does_not_trouble_it(sink: SafeSink, folder: Path) -
 
 
 def test_a_private_sink_says_so_and_masks_what_it_is_given(folder: Path) -> None:
-    sink = PrivateTraceSink(folder, guard=Guard(key=b"k" * 32))
+    sink = PrivateTraceSink(folder, guard=SecretGuard(key=b"k" * 32))
     secret = "sk-ant-" + "api03-" + "Ab1Cd2Ef3Gh4" * 8
 
     for seq, kind in enumerate(("run.started", *KINDS, "run.ended"), start=1):
@@ -181,7 +181,7 @@ def every_sink(folder: Path) -> list[Sink]:
         TranscriptSink(folder / "live"),
         TranscriptSink(folder / "durable", durable=True, name="durable"),
         TraceSink(folder / "safe"),
-        PrivateTraceSink(folder / "private", guard=Guard(key=b"k" * 32)),
+        PrivateTraceSink(folder / "private", guard=SecretGuard(key=b"k" * 32)),
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from builders import DAY, HERE, NOON, said
 from clocks import Clock
 from treering import InvalidInput, Ledger
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.ledger.drafts import Drafter
 
 
@@ -20,7 +20,7 @@ def clock() -> Clock:
 def dated(ledger: Ledger, clock: Clock) -> Ledger:
     """Return a ledger whose clock the test sets, with one event of today."""
     drafter = Drafter(
-        guard=lambda: Guard(key=b"tests"), mode="off", clock=clock, seals=lambda _: False
+        guard=lambda: SecretGuard(key=b"tests"), mode="off", clock=clock, seals=lambda _: False
     )
     made = Ledger(ledger._store, drafter=drafter, clock=clock)
     made.append([said("one", ts_ms=NOON)])

@@ -12,7 +12,7 @@ from broken.ledgers import marked as marked_event
 from broken.ledgers import raw_bytes, shown
 from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
 from treering import Conflict, InvalidInput, RunActive
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.ledger.drafts import Drafter
 from treering.ledger.erasure import AGENT, expire_session
 from treering.ledger.ledger import Ledger
@@ -55,7 +55,7 @@ def calendar() -> Calendar:
 def ledger(ledger: Ledger, calendar: Calendar) -> Ledger:
     """Return an empty ledger whose time is the calendar's."""
     drafter = Drafter(
-        guard=lambda: Guard(key=b"tests"), mode="off", clock=calendar, seals=lambda _: False
+        guard=lambda: SecretGuard(key=b"tests"), mode="off", clock=calendar, seals=lambda _: False
     )
     return Ledger(ledger._store, drafter=drafter, clock=calendar)
 

@@ -15,7 +15,7 @@ import treering
 from builders import HERE
 from sinks.carried_events import called, lines, private, returned, safe
 from treering import InvalidInput
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.sinks.bundle import About
 from treering.sinks.bundle_files import FILES
 from treering.sinks.capped import Caps
@@ -32,8 +32,8 @@ DAY_S: Final = 86_400
 SMALL: Final = Caps(line_bytes_max=8 * 1024, file_bytes_max=64 * 1024)
 
 
-def guard() -> Guard:
-    return Guard(key=b"k" * 32)
+def guard() -> SecretGuard:
+    return SecretGuard(key=b"k" * 32)
 
 
 def about(folder: Path) -> dict[str, Any]:

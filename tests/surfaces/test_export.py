@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 import treering
 from builders import HERE
 from surfaces.talks import IN, LAUNCH, NEIGHBOUR, TOKEN, record_talk
-from treering.capture.secrets import Guard
+from treering.capture.secrets import SecretGuard
 from treering.formats.claude_code import ClaudeCodeReader, score
 from treering.formats.telling import Record
 from treering.surfaces.cli.export import FORMATS
@@ -104,7 +104,7 @@ def test_secrets_are_masked_and_counted(talk: CommandLine, form: str, tmp_path: 
     assert "[redacted:github:" in text
     assert receipt["masked"] >= 2
     assert receipt["withheld"] == 0
-    assert Guard(key=b"test").find_text(text) == []
+    assert SecretGuard(key=b"test").find_text(text) == []
 
 
 @pytest.mark.parametrize("form", ["jsonl", "markdown", "html"])

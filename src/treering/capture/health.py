@@ -10,7 +10,7 @@ import msgspec
 
 from treering.capture.intake import BOOKMARK_SCOPE
 from treering.capture.intake.bookmarks import read_bookmark
-from treering.capture.intake.finding import find_files, look_through
+from treering.capture.intake.log_search import find_files, look_through
 from treering.capture.intake.surveys import survey
 from treering.errors import TreeringError
 from treering.formats.sources import Source, fingerprint, is_torn, open_source, tail_print

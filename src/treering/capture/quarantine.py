@@ -28,7 +28,7 @@ from treering.model.times import instant
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from treering.capture.secrets import Guard
+    from treering.capture.secrets import SecretGuard
     from treering.model.intakes import SourceReceipt
 
 EXCERPT_CHARACTERS: Final = 2_048
@@ -43,7 +43,7 @@ _SUFFIX: Final = ".log"
 _ESCAPE: Final = re.compile(r'\\(?:u00([0-7][0-9a-fA-F])|(["\\/]))')
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line that was set aside, or several for the same reason."""
 
     reason: str
@@ -60,11 +60,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Quarantine:
     """Keeps the lines of one source that could not be recorded, in a file for the owner alone."""
 
-    def __init__(self, path: Path, *, guard: Guard, source: str | None = None) -> None:
+    def __init__(self, path: Path, *, guard: SecretGuard, source: str | None = None) -> None:
         self.path = path
         self._guard = guard
         self._source = source
-        self._entries: list[Entry] = []
+        self._entries: list[QuarantineEntry] = []
         self._more: Counter[str] = Counter()
 
     def add(
@@ -82,7 +82,7 @@ class Quarantine:
             self._more[told if is_counted else "other reasons"] += 1
             return
         self._entries.append(
-            Entry(
+            QuarantineEntry(
                 reason=told,
                 at=_now(),
                 source=source or self._source,
@@ -101,7 +101,7 @@ class Quarantine:
         self._entries, self._more = [], Counter()
         at = _now()
         entries += [
-            Entry(reason=reason, at=at, source=self._source, lines=lines)
+            QuarantineEntry(reason=reason, at=at, source=self._source, lines=lines)
             for reason, lines in more.items()
             if lines > 0
         ]
@@ -113,7 +113,9 @@ class Quarantine:
         )
         with os.fdopen(descriptor, "ab") as stream:
             if os.fstat(descriptor).st_size > FILE_BYTES_MAX:
-                entries = [Entry(reason="the file is full", at=at, lines=_counted(entries))]
+                entries = [
+                    QuarantineEntry(reason="the file is full", at=at, lines=_counted(entries))
+                ]
             stream.writelines(msgspec.json.encode(entry) + b"\n" for entry in entries)
 
     def clear(self) -> None:
@@ -122,7 +124,7 @@ class Quarantine:
         self.path.unlink(missing_ok=True)
 
 
-def quarantine_of(source: Path, guard: Guard) -> Quarantine:
+def quarantine_of(source: Path, guard: SecretGuard) -> Quarantine:
     """Return the quarantine of a file that stays where it is, in the user's state folder."""
     real = os.path.realpath(source)
     name = sha256(os.fsencode(real)).hexdigest()[:16]
@@ -131,7 +133,7 @@ def quarantine_of(source: Path, guard: Guard) -> Quarantine:
     )
 
 
-def note_faults(sources: Iterable[SourceReceipt], guard: Guard) -> None:
+def note_faults(sources: Iterable[SourceReceipt], guard: SecretGuard) -> None:
     """Set aside which lines of imported logs could not be recorded; the logs keep the lines."""
     for source in sources:
         if source.state not in {"read", "grown"}:
@@ -152,7 +154,7 @@ def quarantine_folder() -> Path:
     return Path(state_folder()) / "quarantine"
 
 
-def quarantined(folder: Path) -> Iterator[tuple[Path, list[Entry]]]:
+def quarantined(folder: Path) -> Iterator[tuple[Path, list[QuarantineEntry]]]:
     """Give each quarantine in ``folder`` and what is in it."""
     try:
         paths = sorted(folder.glob(f"*{_SUFFIX}"))
@@ -164,20 +166,20 @@ def quarantined(folder: Path) -> Iterator[tuple[Path, list[Entry]]]:
             yield path, entries
 
 
-def read_quarantine(path: Path) -> list[Entry]:
+def read_quarantine(path: Path) -> list[QuarantineEntry]:
     """Return what was set aside in ``path``; a line of another program counts as one."""
     try:
         with path.open("rb") as stream:
             lines = stream.read(2 * FILE_BYTES_MAX).splitlines()
     except OSError:
         return []
-    decode = msgspec.json.Decoder(Entry).decode
+    decode = msgspec.json.Decoder(QuarantineEntry).decode
     entries = []
     for line in lines:
         try:
             entries.append(decode(line))
         except ValueError:
-            entries.append(Entry(reason="written by another program"))
+            entries.append(QuarantineEntry(reason="written by another program"))
     return entries
 
 
@@ -212,7 +214,7 @@ def reason_of(error: BaseException) -> str:
     return str(error)[:REASON_CHARACTERS] if foreseen else f"unexpected {type(error).__name__}"
 
 
-def excerpt(guard: Guard, line: bytes) -> str:
+def excerpt(guard: SecretGuard, line: bytes) -> str:
     """Return the beginning of a line with its secrets masked."""
     if len(line) <= EXCERPT_CHARACTERS:
         # It is quarantined because something chokes on it, and this may, too.
@@ -224,7 +226,7 @@ def excerpt(guard: Guard, line: bytes) -> str:
     return _masked(guard, text)[:EXCERPT_CHARACTERS]
 
 
-def _masked(guard: Guard, text: str) -> str:
+def _masked(guard: SecretGuard, text: str) -> str:
     try:
         return guard.mask_text(text)
     except Exception:  # noqa: BLE001  (what cannot be masked is not kept)
@@ -236,7 +238,7 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(lambda found: found[2] or chr(int(found[1], 16)), text)
 
 
-def _counted(entries: list[Entry]) -> int:
+def _counted(entries: list[QuarantineEntry]) -> int:
     return sum(entry.lines for entry in entries)
 
 

@@ -58,7 +58,7 @@ class GuardFailed(RuntimeError):
     """A rule failed on a text, so the text cannot be masked."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class SecretMatch(msgspec.Struct, frozen=True):
     """Where a secret stands in a text; never the secret itself."""
 
     rule: str
@@ -66,7 +66,7 @@ class Finding(msgspec.Struct, frozen=True):
     end: int
 
 
-class Guard:
+class SecretGuard:
     """Finds and masks secrets, and with ``personal`` e-mail addresses and phone numbers too.
 
     ``key`` makes the hashes in the masks; as a function it is asked once, at the first mask.
@@ -92,9 +92,9 @@ class Guard:
             [(word, rule.is_called, rule.veto) for word, rule in called if rule is not _MASKED]
         )
 
-    def find_text(self, text: str) -> list[Finding]:
+    def find_text(self, text: str) -> list[SecretMatch]:
         """Find every secret in ``text``, in order and without overlaps."""
-        return [Finding(*span) for span in self._spans(text)]
+        return [SecretMatch(*span) for span in self._spans(text)]
 
     def mask_text(self, text: str) -> str:
         """Mask every secret in ``text``; a clean text comes back as it is."""

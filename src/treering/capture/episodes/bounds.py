@@ -10,7 +10,7 @@ import msgspec
 from treering.model.codec import PAYLOAD_BYTES_MAX, REFS_BYTES_MAX, Json, canonical, encode
 
 if TYPE_CHECKING:
-    from treering.capture.secrets import Guard
+    from treering.capture.secrets import SecretGuard
 
 PAYLOAD_CAP_MIN: Final = 256
 REFS_CAP_MIN: Final = 128
@@ -31,7 +31,7 @@ _DUMPS: Final = (
 _RECORD_OF_TOOL: Final = re.compile(r'"(?:stdout|stderr|exitCode|command|tool)"')
 
 
-class Caps(msgspec.Struct, frozen=True, kw_only=True):
+class EventLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How many bytes of canonical JSON an event may carry."""
 
     payload: int = PAYLOAD_BYTES_MAX
@@ -39,7 +39,7 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
     refs: int = REFS_BYTES_MAX
 
     @classmethod
-    def within(cls, *, payload: int, conversation: int, refs: int) -> Caps:
+    def within(cls, *, payload: int, conversation: int, refs: int) -> EventLimits:
         """Return these caps, brought within what a ledger takes and a mark needs."""
         return cls(
             payload=min(max(PAYLOAD_CAP_MIN, payload), PAYLOAD_BYTES_MAX),
@@ -60,7 +60,7 @@ class Bounded(msgspec.Struct, frozen=True):
     was_cut: bool
 
 
-def bound(value: Json, *, cap: int, reason: str, guard: Guard | None) -> Bounded:
+def bound(value: Json, *, cap: int, reason: str, guard: SecretGuard | None) -> Bounded:
     """Return ``value`` masked and within ``cap`` bytes; what is cut away is marked.
 
     Masked first: half a secret would not be found any more. Without a ``guard`` it is known to be

@@ -37,7 +37,7 @@ from treering.capture.episodes.files import (
 from treering.capture.episodes.lines import (
     ID_DIGITS,
     SPOOL_SCHEMA,
-    NotJson,
+    NotJsonObject,
     read_object,
     split_scope,
     storable,
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from treering.capture.episodes.extraction_sources import Owner
-    from treering.capture.episodes.files import Line
+    from treering.capture.episodes.extraction_sources import TranscriptOwner
+    from treering.capture.episodes.files import FileLine
     from treering.capture.quarantine import Quarantine
-    from treering.capture.secrets import Guard
+    from treering.capture.secrets import SecretGuard
     from treering.model.scopes import Scope
 
 BATCH_LINES_MAX: Final = 500
@@ -94,7 +94,7 @@ class Extracted(msgspec.Struct, kw_only=True):
             self.errors_sample.append(f"{place}:{reason}")
 
 
-class Extraction:
+class SpoolExtractor:
     """Brings what was said below ``root`` to a spool; ``key`` hides what its state remembers."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Extraction:
         spool: Path,
         state: Path,
         *,
-        guard: Guard,
+        guard: SecretGuard,
         key: Callable[[], bytes],
         payload_cap: int,
         summary_characters: int,
@@ -161,7 +161,7 @@ class Extraction:
             known.updated_at = instant(time.time_ns() // 1_000_000)
             save_state(self._state, known)
 
-    def _read(self, path: Path, place: FileState, owner: Owner, done: Extracted) -> None:
+    def _read(self, path: Path, place: FileState, owner: TranscriptOwner, done: Extracted) -> None:
         with open_plain(path) as stream:
             place.settle(stream, self._key)
             status = os.fstat(stream.fileno())
@@ -186,7 +186,7 @@ class Extraction:
                 place.reached(stream, lines.offset, now, key=self._key())
 
     def _spooled(
-        self, path: Path, line: Line, place: FileState, owner: Owner, done: Extracted
+        self, path: Path, line: FileLine, place: FileState, owner: TranscriptOwner, done: Extracted
     ) -> bytes | None:
         """Return the line of the spool for one of a transcript, None if there is none."""
         if not line.too_long and not line.body.strip():
@@ -201,7 +201,7 @@ class Extraction:
             raise
         except Exception as error:  # noqa: BLE001  (one line must not hold up those behind it)
             done.invalid_json += 1
-            reason = str(error) if isinstance(error, NotJson) else reason_of(error)
+            reason = str(error) if isinstance(error, NotJsonObject) else reason_of(error)
             done.fault(plain(f"{path}@{line.start}"), self._guard.mask_text(reason))
             if self._quarantine is not None:
                 self._quarantine.add(reason, line.body, place=line.start, source=plain(str(path)))
@@ -212,10 +212,10 @@ class Extraction:
     def _told(
         self,
         path: Path,
-        line: Line,
+        line: FileLine,
         row: dict[str, Any],
         place: FileState,
-        owner: Owner,
+        owner: TranscriptOwner,
         done: Extracted,
     ) -> dict[str, Any] | None:
         place.last_ts_ms = _time(row) or place.last_ts_ms
@@ -247,7 +247,7 @@ class Extraction:
         }
         return told | self._content(kind, text, done)
 
-    def _scoped(self, row: dict[str, Any], text: str, owner: Owner) -> tuple[str, str]:
+    def _scoped(self, row: dict[str, Any], text: str, owner: TranscriptOwner) -> tuple[str, str]:
         """Return the scope of a row, and its text: only the operator lets a row name its own."""
         if not self._allows_markers:
             return owner.scope, text
@@ -291,7 +291,7 @@ class Extraction:
         return len(lines)
 
 
-def _event_id(path: Path, line: Line, row: dict[str, Any], session: str, kind: str) -> str:
+def _event_id(path: Path, line: FileLine, row: dict[str, Any], session: str, kind: str) -> str:
     # A row's own id outlasts that its file is moved, or written anew after a compaction, and is
     # that under which an import of the same log knows it.
     own = _named(row, "id")

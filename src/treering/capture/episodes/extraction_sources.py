@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.capture.episodes.files import Print, print_of
-from treering.capture.places import openclaw_home
+from treering.capture.log_folders import openclaw_home
 from treering.errors import InvalidScope
 from treering.model.scopes import GLOBAL, Scope, parse_scope
 
@@ -84,7 +84,7 @@ def transcripts(root: Path) -> tuple[list[Path], int]:
     return found, ignored
 
 
-class Owner(msgspec.Struct, frozen=True, kw_only=True):
+class TranscriptOwner(msgspec.Struct, frozen=True, kw_only=True):
     """Whose a transcript is, as far as its place and the store of sessions beside it tell."""
 
     session: str
@@ -100,7 +100,7 @@ class Owners:
         self._scope = scope
         self._stores: dict[Path, dict[str, dict[str, Any]]] = {}
 
-    def of(self, path: Path) -> Owner:
+    def of(self, path: Path) -> TranscriptOwner:
         """Return whose the transcript at ``path`` is."""
         stem = path.name.partition(".jsonl")[0]
         entry = self._store(path.parent).get(stem.partition("-topic-")[0], {})
@@ -112,7 +112,7 @@ class Owners:
             if isinstance(value, str) and value
         }
         scope = self._scope or _scope_of(agent)
-        return Owner(session=stem, agent=agent, scope=scope, links=links)
+        return TranscriptOwner(session=stem, agent=agent, scope=scope, links=links)
 
     def _store(self, folder: Path) -> dict[str, dict[str, Any]]:
         found = self._stores.get(folder)

@@ -56,7 +56,7 @@ def open_plain(path: Path) -> IO[bytes]:
     return stream
 
 
-class Line(msgspec.Struct, frozen=True, gc=False):
+class FileLine(msgspec.Struct, frozen=True, gc=False):
     """One whole line of a file."""
 
     start: int
@@ -89,7 +89,7 @@ class WholeLines:
         """Return the hash of all whole lines, once they were all given."""
         return self._sure.hexdigest()
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[FileLine]:
         self._stream.seek(self.offset)
         held = bytearray()
         too_long = False
@@ -104,7 +104,7 @@ class WholeLines:
                     too_long = len(held) > LINE_BYTES_MAX
                 start, self.offset = self.offset, self._read + len(piece) + 1
                 self._read = self.offset
-                yield Line(start, b"" if too_long else bytes(held), too_long)
+                yield FileLine(start, b"" if too_long else bytes(held), too_long)
                 held.clear()
                 too_long = False
             if pieces:

@@ -21,25 +21,25 @@ from treering.capture.episodes.ingest_receipts import (
     OTHER_LEDGER,
     Bounds,
     IngestReceipt,
-    Lines,
+    LineCounts,
     Maintenance,
-    Source,
+    SpoolSource,
 )
 from treering.capture.episodes.ingest_state import IngestState
 from treering.capture.episodes.ingest_upkeep import keep_up, refusal
-from treering.capture.episodes.lines import LineReader, NotJson
+from treering.capture.episodes.lines import LineReader, NotJsonObject
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import DuplicateEvent, NotFound, TreeringError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from treering.capture.episodes.bounds import Caps
-    from treering.capture.episodes.files import Line
+    from treering.capture.episodes.bounds import EventLimits
+    from treering.capture.episodes.files import FileLine
     from treering.capture.episodes.ingest_receipts import Upkeep
-    from treering.capture.episodes.lines import Taken
+    from treering.capture.episodes.lines import EventOfLine
     from treering.capture.quarantine import Quarantine
-    from treering.capture.secrets import Guard
+    from treering.capture.secrets import SecretGuard
     from treering.ledger.ledger import Ledger
     from treering.model.events import NewEvent
     from treering.model.scopes import Scope
@@ -58,8 +58,8 @@ class Ingest:
         spool: Path,
         state: Path,
         *,
-        guard: Guard,
-        caps: Caps,
+        guard: SecretGuard,
+        caps: EventLimits,
         place: str,
         scope: Scope | None = None,
         allows_markers: bool = False,
@@ -146,7 +146,7 @@ class Ingest:
         source, status = receipt.source, os.fstat(stream.fileno())
         source.snapshot_size = status.st_size
         lines = WholeLines(stream, state.offset, status.st_size)
-        batch: list[tuple[Line, Taken]] = []
+        batch: list[tuple[FileLine, EventOfLine]] = []
         # A spool that has told no time yet was written when its file says so.
         time_ms = state.last_ts_ms or max(1, status.st_mtime_ns // _BLANK_MS)
         for line in lines:
@@ -173,8 +173,8 @@ class Ingest:
         save_state(self._state, state)
 
     def _taken(
-        self, line: Line, state: IngestState, receipt: IngestReceipt, ts_ms: int
-    ) -> Taken | None:
+        self, line: FileLine, state: IngestState, receipt: IngestReceipt, ts_ms: int
+    ) -> EventOfLine | None:
         counts = receipt.lines
         if not line.too_long and not line.body.strip():
             counts.blank += 1
@@ -182,7 +182,7 @@ class Ingest:
         counts.total += 1
         try:
             taken = self._reader.read(line, generation=state.generation, ts_ms=ts_ms)
-        except NotJson as error:
+        except NotJsonObject as error:
             counts.invalid_json += 1
             self._reject(line, state, receipt, str(error))
         except (OSError, MemoryError):
@@ -197,14 +197,16 @@ class Ingest:
             return taken
         return None
 
-    def _reject(self, line: Line, state: IngestState, receipt: IngestReceipt, reason: str) -> None:
+    def _reject(
+        self, line: FileLine, state: IngestState, receipt: IngestReceipt, reason: str
+    ) -> None:
         receipt.fault(line.start, self._guard.mask_text(reason))
         state.rejected += 1
         if self._quarantine is not None:
             self._quarantine.add(reason, line.body, place=line.start)
 
     def _record(
-        self, batch: list[tuple[Line, Taken]], state: IngestState, receipt: IngestReceipt
+        self, batch: list[tuple[FileLine, EventOfLine]], state: IngestState, receipt: IngestReceipt
     ) -> None:
         """Record what is new of ``batch``: all at once, or each by itself if one is refused."""
         if not batch:
@@ -219,7 +221,9 @@ class Ingest:
             receipt.lines.invalid_event += 1
             self._reject(batch[0][0], state, receipt, reason_of(error))
 
-    def _record_new(self, batch: list[tuple[Line, Taken]], receipt: IngestReceipt) -> None:
+    def _record_new(
+        self, batch: list[tuple[FileLine, EventOfLine]], receipt: IngestReceipt
+    ) -> None:
         fresh = self._fresh(batch)
         try:
             self._ledger.append([taken.event for taken in fresh])
@@ -235,9 +239,9 @@ class Ingest:
         bounds.summary_truncated += sum(taken.summary_cut for taken in fresh)
         bounds.redacted_late += sum(taken.redacted for taken in fresh)
 
-    def _fresh(self, batch: list[tuple[Line, Taken]]) -> list[Taken]:
+    def _fresh(self, batch: list[tuple[FileLine, EventOfLine]]) -> list[EventOfLine]:
         """Return what of ``batch`` is not in the ledger, each event once."""
-        by_scope: dict[str, dict[str, Taken]] = defaultdict(dict)
+        by_scope: dict[str, dict[str, EventOfLine]] = defaultdict(dict)
         for _, taken in batch:
             by_scope[taken.event.scope].setdefault(_id(taken.event), taken)
         known = {scope: self._ledger.known(scope, list(some)) for scope, some in by_scope.items()}
@@ -251,8 +255,8 @@ class Ingest:
     def blank(self, upkeep: Upkeep = "none") -> IngestReceipt:
         """Return the receipt of a pass that found nothing."""
         return IngestReceipt(
-            source=Source(file=str(self.spool), state=str(self._state)),
-            lines=Lines(),
+            source=SpoolSource(file=str(self.spool), state=str(self._state)),
+            lines=LineCounts(),
             bounded=Bounds(
                 payload_cap_bytes=self._caps.payload,
                 conversation_payload_cap_bytes=self._caps.conversation,

@@ -10,10 +10,10 @@ import msgspec
 
 from treering.capture.episodes.ingest_receipts import (
     Aggregate,
-    Following,
     FollowReceipt,
+    FollowReport,
     IdleRotation,
-    Lines,
+    LineCounts,
 )
 from treering.errors import Busy, NotFound
 
@@ -48,9 +48,9 @@ class Follow:
         self._plan = plan
         self._pause = pause
         self._last: IngestReceipt | None = None
-        self._aggregate = Aggregate(lines=Lines())
+        self._aggregate = Aggregate(lines=LineCounts())
         self._rotation = IdleRotation(enabled=plan.rotate_idle_s > 0)
-        self._following = Following(
+        self._following = FollowReport(
             poll_interval_ms=max(POLL_MS_MIN, plan.poll_ms), idle_exit_seconds=plan.idle_exit_s
         )
 

@@ -23,7 +23,7 @@ Recovery = Literal[
 OTHER_LEDGER: Final = "reset_to_zero_other_ledger"
 
 
-class Source(msgspec.Struct, kw_only=True):
+class SpoolSource(msgspec.Struct, kw_only=True):
     """What was read, and how far."""
 
     file: str
@@ -38,7 +38,7 @@ class Source(msgspec.Struct, kw_only=True):
     spool_schema: str = SPOOL_SCHEMA
 
 
-class Lines(msgspec.Struct, kw_only=True):
+class LineCounts(msgspec.Struct, kw_only=True):
     """What became of the lines."""
 
     total: int = 0
@@ -77,8 +77,8 @@ class Maintenance(msgspec.Struct, kw_only=True):
 class IngestReceipt(msgspec.Struct, kw_only=True):
     """What one pass over a spool did: lines are inserted, duplicates or invalid."""
 
-    source: Source
-    lines: Lines
+    source: SpoolSource
+    lines: LineCounts
     inserted: int = 0
     bounded: Bounds
     maintenance: Maintenance
@@ -94,7 +94,7 @@ class Aggregate(msgspec.Struct, kw_only=True):
     """All passes over a spool that was followed, together."""
 
     passes: int = 0
-    lines: Lines
+    lines: LineCounts
     inserted: int = 0
     payload_truncated: int = 0
     refs_truncated: int = 0
@@ -105,13 +105,13 @@ class Aggregate(msgspec.Struct, kw_only=True):
         """Count a further pass."""
         self.passes += 1
         self.inserted += receipt.inserted
-        for name in Lines.__struct_fields__:
+        for name in LineCounts.__struct_fields__:
             setattr(self.lines, name, getattr(self.lines, name) + getattr(receipt.lines, name))
         for name in ("payload_truncated", "refs_truncated", "summary_truncated", "redacted_late"):
             setattr(self, name, getattr(self, name) + getattr(receipt.bounded, name))
 
 
-class Following(msgspec.Struct, kw_only=True):
+class FollowReport(msgspec.Struct, kw_only=True):
     """How a spool was followed."""
 
     enabled: bool = True
@@ -132,6 +132,6 @@ class IdleRotation(msgspec.Struct, kw_only=True):
 class FollowReceipt(IngestReceipt, kw_only=True):
     """The last pass over a spool that was followed, and all of them together."""
 
-    follow: Following
+    follow: FollowReport
     aggregate: Aggregate
     rotate_on_idle: IdleRotation

@@ -22,9 +22,9 @@ from treering.model.scopes import GLOBAL, PUNCTUATION, parse_scope
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering.capture.episodes.bounds import Caps
-    from treering.capture.episodes.files import Line
-    from treering.capture.secrets import Guard
+    from treering.capture.episodes.bounds import EventLimits
+    from treering.capture.episodes.files import FileLine
+    from treering.capture.secrets import SecretGuard
     from treering.model.scopes import Scope
 
 SPOOL_SCHEMA: Final = "openclaw-mem.episodes.spool.v0"
@@ -38,7 +38,7 @@ _TAG: Final = re.compile(r"\s*\[\s*SCOPE\s*:\s*([^\]]+)\]\s*(.*)", re.IGNORECASE
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class EventOfLine(msgspec.Struct, frozen=True, kw_only=True):
     """An event of a line, and what had to be done to it."""
 
     event: NewEvent
@@ -60,8 +60,8 @@ class LineReader:
     def __init__(
         self,
         *,
-        guard: Guard,
-        caps: Caps,
+        guard: SecretGuard,
+        caps: EventLimits,
         scope: Scope | None,
         id_key: Callable[[str], bytes],
         allows_markers: bool = False,
@@ -72,7 +72,7 @@ class LineReader:
         self._allows_markers = allows_markers
         self._id_key = cache(id_key)
 
-    def read(self, line: Line, *, generation: int, ts_ms: int) -> Taken:
+    def read(self, line: FileLine, *, generation: int, ts_ms: int) -> EventOfLine:
         """Return the event of ``line``; ``ts_ms`` is its time if it has none of its own.
 
         Raises NotJson if it is no object, and InvalidInput if it is no event.
@@ -110,7 +110,7 @@ class LineReader:
             probe = said.get("text") if isinstance(said, dict) else said
             if is_dump(f"{summary}\n{probe if isinstance(probe, str) else ''}"):
                 kept, redacted = None, True
-        return Taken(
+        return EventOfLine(
             event=NewEvent(
                 scope=scope,
                 session_id=session_id,
@@ -141,7 +141,7 @@ class LineReader:
         named = _text(stated.get("scope"))
         return parse_scope(named) if named else marked or GLOBAL, told
 
-    def _made_id(self, line: Line, generation: int, scope: Scope) -> str:
+    def _made_id(self, line: FileLine, generation: int, scope: Scope) -> str:
         # A spool that was emptied begins anew: the same line in the same place is another event.
         place = f"{generation}:{line.start}:" if generation else f"{line.start}:"
         digest = hmac.digest(self._id_key(scope), place.encode() + line.body, "sha256")
@@ -154,7 +154,7 @@ class LineReader:
             return True
 
 
-class NotJson(ValueError):
+class NotJsonObject(ValueError):
     """The line is no JSON object."""
 
 
@@ -180,14 +180,14 @@ def storable(value: Any) -> Any:
     return [storable(item) for item in value] if isinstance(value, list) else value
 
 
-def read_object(line: Line) -> tuple[dict[str, Any], bool]:
+def read_object(line: FileLine) -> tuple[dict[str, Any], bool]:
     """Return the JSON object that a line is, and whether it had to be mended.
 
     Bytes that are not UTF-8 become replacement characters, and so do lone surrogates; numbers that
     JSON does not have become text. Raises NotJson, with the reason.
     """
     if line.too_long:
-        raise NotJson("too_long")
+        raise NotJsonObject("too_long")
     value: Any
     is_mended = False
     try:
@@ -197,10 +197,10 @@ def read_object(line: Line) -> tuple[dict[str, Any], bool]:
             value, mended = read_value(line.body)
         except Unreadable as error:
             is_deep = str(error) == TOO_DEEP
-            raise NotJson("nested_too_deeply" if is_deep else "invalid_json") from error
+            raise NotJsonObject("nested_too_deeply" if is_deep else "invalid_json") from error
         is_mended = bool(mended)
     if not isinstance(value, dict):
-        raise NotJson("invalid_json")
+        raise NotJsonObject("invalid_json")
     # Each level opens one bracket, so few brackets settle it without a walk.
     if line.body.count(b"{") + line.body.count(b"[") > LEVELS_MAX:
         value = {key: shallow(item) for key, item in value.items()}

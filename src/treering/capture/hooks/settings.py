@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.capture.hooks.settings_text import Node, insert, parse, remove
+from treering.capture.hooks.settings_text import JsonNode, insert, parse, remove
 from treering.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _hook(hooked: Hooked, program: Path) -> dict[str, Any]:
     return {**named, "type": "command", "command": command, **rest}
 
 
-def _hooks(text: str) -> Node | None:
+def _hooks(text: str) -> JsonNode | None:
     """Return the hooks of settings, None if they have none. Raises if they are of another shape."""
     root = parse(text)
     if root.members is None:
@@ -187,7 +187,9 @@ def _hooks(text: str) -> Node | None:
     return hooks
 
 
-def _ours(hooks: Node | None, hooked: Hooked) -> Iterator[tuple[str, Node, Node, Node]]:
+def _ours(
+    hooks: JsonNode | None, hooked: Hooked
+) -> Iterator[tuple[str, JsonNode, JsonNode, JsonNode]]:
     """Give our entries: the event, the group, its list of hooks and the hook."""
     known = {*hooked.events, *hooked.decisions}
     for event, groups in ((hooks.members or {}) if hooks else {}).items():

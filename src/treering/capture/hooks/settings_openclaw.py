@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from treering.capture.hooks.settings_text import Node, insert, parse, remove
+from treering.capture.hooks.settings_text import JsonNode, insert, parse, remove
 from treering.errors import InvalidInput
 from treering.hook import SCHEMA, SUFFIX
 from treering.version import __version__
@@ -126,14 +126,14 @@ def remarks(text: str) -> list[str]:
     return []
 
 
-def _plugins(text: str) -> Node | None:
+def _plugins(text: str) -> JsonNode | None:
     root = parse(text)
     if root.members is None:
         raise InvalidInput("it holds no object", hint="mend it, then run it again")
     return _member(root, "plugins")
 
 
-def _member(node: Node | None, name: str) -> Node | None:
+def _member(node: JsonNode | None, name: str) -> JsonNode | None:
     if node is None:
         return None
     if node.members is None:
@@ -143,6 +143,6 @@ def _member(node: Node | None, name: str) -> Node | None:
     return node.members.get(name)
 
 
-def _names(plugins: Node | None, name: str) -> list[Any]:
+def _names(plugins: JsonNode | None, name: str) -> list[Any]:
     node = _member(plugins, name)
     return [item.value for item in (node.items or [])] if node else []

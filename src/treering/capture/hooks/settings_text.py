@@ -20,20 +20,20 @@ _BLANKS: Final = " \t\r\n"
 _SCALAR: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null")
 
 
-class Node(msgspec.Struct):
+class JsonNode(msgspec.Struct):
     """One value of a JSON text, and where it stands."""
 
     start: int
     end: int
     value: Any = None
     """What it says, if it is neither an object nor an array."""
-    members: dict[str, Node] | None = None
-    items: list[Node] | None = None
+    members: dict[str, JsonNode] | None = None
+    items: list[JsonNode] | None = None
     place: int = 0
     """Where what holds the value begins: the name of a member, else the value itself."""
 
     @property
-    def children(self) -> list[Node]:
+    def children(self) -> list[JsonNode]:
         """Return the values inside, in their order."""
         return list((self.members or {}).values()) if self.items is None else self.items
 
@@ -44,7 +44,7 @@ class Node(msgspec.Struct):
         return self.value if self.items is None else [node.plain() for node in self.items]
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> JsonNode:
     """Return ``text`` as nodes. Raises InvalidInput if it is not exactly JSON."""
     at = _skip(text, 0)
     node = _value(text, at, 0)
@@ -53,7 +53,7 @@ def parse(text: str) -> Node:
     return node
 
 
-def insert(text: str, into: Node, value: Any, *, name: str | None = None) -> str:
+def insert(text: str, into: JsonNode, value: Any, *, name: str | None = None) -> str:
     """Return ``text`` with ``value`` put last into an object, as ``name``, or into an array."""
     newline = "\r\n" if "\r\n" in text else "\n"
     unit = _unit(text)
@@ -81,7 +81,7 @@ def insert(text: str, into: Node, value: Any, *, name: str | None = None) -> str
     return _spliced(text, into.start, into.end, whole)
 
 
-def remove(text: str, parent: Node, child: Node) -> str:
+def remove(text: str, parent: JsonNode, child: JsonNode) -> str:
     """Return ``text`` without a value of an object or array, and without its comma."""
     children = parent.children
     index = children.index(child)
@@ -92,7 +92,7 @@ def remove(text: str, parent: Node, child: Node) -> str:
     return _spliced(text, child.place, children[1].place, "")
 
 
-def _value(text: str, at: int, depth: int) -> Node:
+def _value(text: str, at: int, depth: int) -> JsonNode:
     if depth > NESTING_MAX:
         raise InvalidInput(f"it is nested deeper than {NESTING_MAX} levels", hint="edit it by hand")
     first = text[at : at + 1]
@@ -102,18 +102,18 @@ def _value(text: str, at: int, depth: int) -> Node:
         return _array(text, at, depth)
     if first == '"':
         value, end = _string(text, at)
-        return Node(at, end, value, place=at)
+        return JsonNode(at, end, value, place=at)
     found = _SCALAR.match(text, at)
     if not found:
         _refuse(text, at)
-    return Node(at, found.end(), json.loads(found[0]), place=at)
+    return JsonNode(at, found.end(), json.loads(found[0]), place=at)
 
 
-def _object(text: str, start: int, depth: int) -> Node:
-    members: dict[str, Node] = {}
+def _object(text: str, start: int, depth: int) -> JsonNode:
+    members: dict[str, JsonNode] = {}
     at = _skip(text, start + 1)
     if text[at : at + 1] == "}":
-        return Node(start, at + 1, members=members, place=start)
+        return JsonNode(start, at + 1, members=members, place=start)
     while True:
         if text[at : at + 1] != '"':
             _refuse(text, at)
@@ -132,22 +132,22 @@ def _object(text: str, start: int, depth: int) -> Node:
         members[name] = node
         at = _skip(text, node.end)
         if text[at : at + 1] == "}":
-            return Node(start, at + 1, members=members, place=start)
+            return JsonNode(start, at + 1, members=members, place=start)
         if text[at : at + 1] != ",":
             _refuse(text, at)
         at = _skip(text, at + 1)
 
 
-def _array(text: str, start: int, depth: int) -> Node:
-    items: list[Node] = []
+def _array(text: str, start: int, depth: int) -> JsonNode:
+    items: list[JsonNode] = []
     at = _skip(text, start + 1)
     if text[at : at + 1] == "]":
-        return Node(start, at + 1, items=items, place=start)
+        return JsonNode(start, at + 1, items=items, place=start)
     while True:
         items.append(_value(text, at, depth + 1))
         at = _skip(text, items[-1].end)
         if text[at : at + 1] == "]":
-            return Node(start, at + 1, items=items, place=start)
+            return JsonNode(start, at + 1, items=items, place=start)
         if text[at : at + 1] != ",":
             _refuse(text, at)
         at = _skip(text, at + 1)

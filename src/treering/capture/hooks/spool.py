@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.capture.hooks.spool_lines import (
-    Decision,
+    PermissionDecision,
     decision,
     read_wake,
     side_file,
@@ -31,7 +31,7 @@ from treering.hook import SIDE_FOLDER, SUFFIX, spool_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.capture.secrets import Guard
+    from treering.capture.secrets import SecretGuard
 
 LOCK: Final = "drain.lock"
 UNREAD: Final = "unread.log"
@@ -96,8 +96,8 @@ def drain(
     folder: Path,
     *,
     take: Callable[[Sequence[Path]], Any],
-    note: Callable[[Decision], Any],
-    guard: Guard,
+    note: Callable[[PermissionDecision], Any],
+    guard: SecretGuard,
 ) -> DrainReceipt:
     """Act on all that is in the spool, then remove it.
 
@@ -161,12 +161,12 @@ def _act(
     folder: Path,
     parts: list[Path],
     take: Callable[[Sequence[Path]], Any],
-    note: Callable[[Decision], Any],
-    guard: Guard,
+    note: Callable[[PermissionDecision], Any],
+    guard: SecretGuard,
 ) -> DrainReceipt:
     lines = 0
     named: dict[Path, None] = {}
-    noted: list[tuple[Decision, bytes]] = []
+    noted: list[tuple[PermissionDecision, bytes]] = []
     beside: list[Path] = []
     aside = Quarantine(folder / UNREAD, guard=guard)
     unread = 0

@@ -18,7 +18,7 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.capture.secrets import Guard
+    from treering.capture.secrets import SecretGuard
 
 LINE_BYTES_MAX: Final = 8_388_608
 SIDE_BYTES_MAX: Final = 16_777_216
@@ -43,7 +43,7 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
     """What was wrong with what the hook was given."""
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class PermissionDecision(msgspec.Struct, frozen=True, kw_only=True):
     """That a permission was asked for or denied, which no transcript tells."""
 
     opening: Opening
@@ -52,11 +52,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The session's own, which says where the session belongs."""
 
 
-class _Line(Wake, frozen=True, kw_only=True):
+class _SpoolLine(Wake, frozen=True, kw_only=True):
     schema: str
 
 
-_DECODER: Final = msgspec.json.Decoder(_Line)
+_DECODER: Final = msgspec.json.Decoder(_SpoolLine)
 
 
 def spooled_lines(path: Path) -> Iterator[bytes]:
@@ -91,10 +91,10 @@ def read_wake(line: bytes) -> Wake:
     return wake
 
 
-def _mended(line: bytes) -> _Line:
+def _mended(line: bytes) -> _SpoolLine:
     value, _ = read_value(line)
     try:
-        return msgspec.convert(value, _Line)
+        return msgspec.convert(value, _SpoolLine)
     except msgspec.ValidationError as error:
         raise InvalidInput(
             "not a line that a hook writes", hint="see docs/capture-hooks.md"
@@ -122,7 +122,7 @@ def side_file(wake: Wake, folder: Path) -> Path | None:
     return folder / SIDE_FOLDER / name if _SIDE_NAME.fullmatch(name) else None
 
 
-def decision(wake: Wake, folder: Path, guard: Guard) -> Decision | None:
+def decision(wake: Wake, folder: Path, guard: SecretGuard) -> PermissionDecision | None:
     """Return the decision that a call tells of, with its secrets masked; None if it is another."""
     if wake.event not in DECISIONS or not wake.session_id:
         return None
@@ -149,7 +149,7 @@ def decision(wake: Wake, folder: Path, guard: Guard) -> Decision | None:
     }
     session = guard.mask_text(wake.session_id)
     cwd = None if wake.cwd is None else guard.mask_text(wake.cwd)
-    return Decision(
+    return PermissionDecision(
         opening=Opening(session=session, agent=wake.agent, cwd=cwd),
         told=Told(
             session=session,

@@ -5,25 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.capture.intake import BOOKMARK_SCOPE
-from treering.capture.intake.pasts import Pasts
+from treering.capture.intake.ledger_view import LedgerView
 from treering.capture.intake.sessions import Sessions
 from treering.errors import DuplicateEvent
 from treering.formats.telling import of_words
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
-    from treering.capture.hooks.spool_lines import Decision
+    from treering.capture.hooks.spool_lines import PermissionDecision
     from treering.ledger.ledger import Ledger
 
 
-def note_decision(ledger: Ledger, decision: Decision, *, scope: str | None = None) -> None:
+def note_decision(
+    ledger: Ledger, decision: PermissionDecision, *, scope: str | None = None
+) -> None:
     """Record a decision, once, however often it is handed over."""
     opening, told = decision.opening, decision.told
     chosen = None if scope is None else parse_scope(scope)
     form = opening.agent
     # Where the session went is noted there: a hook may run in another folder than its own.
     notes = ledger.bookmarks(chosen or BOOKMARK_SCOPE)
-    pasts = Pasts(ledger, dry_run=False)
+    pasts = LedgerView(ledger, dry_run=False)
     sessions = Sessions(ledger, notes, pasts, scope=chosen, form=form)
     where = sessions.homes.find(told.session, opening)
     sessions.open(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from treering.capture.intake.finding import find_files
+from treering.capture.intake.log_search import find_files
 from treering.errors import (
     Busy,
     OutcomeUnknown,

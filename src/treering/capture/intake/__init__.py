@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from treering.capture.intake.finding import look_through
-from treering.capture.intake.homes import NotesInMind
-from treering.capture.intake.pasts import Pasts
-from treering.capture.intake.readings import Reading
+from treering.capture.intake.file_importer import FileImporter
+from treering.capture.intake.ledger_view import LedgerView
+from treering.capture.intake.line_counter import LineCounter, in_all
+from treering.capture.intake.log_search import look_through
+from treering.capture.intake.scope_resolver import DryRunNotes
 from treering.capture.intake.surveys import CUT_OFF, parents_first, survey
-from treering.capture.intake.tallies import Tally, in_all
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import NotFound
 from treering.formats.sources import source_at
@@ -25,8 +25,8 @@ from treering.model.scopes import parse_scope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.capture.intake.finding import Found
-    from treering.capture.intake.homes import Notes
+    from treering.capture.intake.log_search import LogCandidate
+    from treering.capture.intake.scope_resolver import LogNotes
     from treering.capture.intake.surveys import Survey
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import IntakeReceipt
@@ -35,7 +35,7 @@ BOOKMARK_SCOPE = "treering"
 """Where it is noted how far files were read whose sessions belong to scopes of their own."""
 
 
-class Rows(Protocol):
+class RowReader(Protocol):
     """Reads the rows of a table of somebody else's SQLite file."""
 
     def __call__(self, path: Path) -> Iterator[dict[str, Any]]:
@@ -55,7 +55,7 @@ def take_logs(
     again: bool = False,
     live: bool = False,
     parallel: bool = False,
-    rows: Rows | None = None,
+    rows: RowReader | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> IntakeReceipt:
     """Take in logs of agents: see ``treering.import_logs``."""
@@ -91,7 +91,7 @@ class Intake:
         again: bool,
         live: bool,
         parallel: bool,
-        rows: Rows | None,
+        rows: RowReader | None,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self._ledger = ledger.masking()
@@ -102,15 +102,15 @@ class Intake:
         self._parallel = parallel
         self._rows = rows
         self._progress = progress
-        kept: Notes = ledger.bookmarks(self._scope or BOOKMARK_SCOPE)
-        self._bookmarks = NotesInMind(kept) if dry_run else kept
-        self._pasts = Pasts(self._ledger, dry_run=dry_run)
+        kept: LogNotes = ledger.bookmarks(self._scope or BOOKMARK_SCOPE)
+        self._bookmarks = DryRunNotes(kept) if dry_run else kept
+        self._pasts = LedgerView(self._ledger, dry_run=dry_run)
         self._done = 0
         self._total = 0
         self.unreadable: list[str] = []
         """Files of which nothing can be read: damaged, or not allowed."""
 
-    def take(self, files: Sequence[Found], *, since_ms: int | None) -> IntakeReceipt:
+    def take(self, files: Sequence[LogCandidate], *, since_ms: int | None) -> IntakeReceipt:
         """Take in ``files``, those first that others may go on from."""
         receipts: list[SourceReceipt] = []
         surveys: list[Survey] = []
@@ -128,10 +128,17 @@ class Intake:
         subagents: set[tuple[str, str]] = set()
         by_scope: Counter[str] = Counter()
         for one in parents_first(surveys):
-            reading = Reading(
-                self._ledger, one, self._bookmarks, self._pasts, scope=self._scope,
-                live=self._live, apart=self._parallel, rows=self._rows, advance=self._advance,
-            )  # fmt: skip
+            reading = FileImporter(
+                self._ledger,
+                one,
+                self._bookmarks,
+                self._pasts,
+                scope=self._scope,
+                live=self._live,
+                apart=self._parallel,
+                rows=self._rows,
+                advance=self._advance,
+            )
             receipts.append(reading.take())
             sessions |= reading.sessions.seen
             opened |= reading.sessions.opened
@@ -146,9 +153,9 @@ class Intake:
             by_scope=dict(by_scope),
         )
 
-    def _look(self, found: Found, since_ms: int | None) -> SourceReceipt | Survey | None:
+    def _look(self, found: LogCandidate, since_ms: int | None) -> SourceReceipt | Survey | None:
         """Return what is to be read of a file; what became of it, if nothing is; None if old."""
-        tally = Tally(str(found.path), None)
+        tally = LineCounter(str(found.path), None)
         if found.left_out is not None:
             return tally.receipt("refused", found.left_out)
         try:
@@ -164,7 +171,7 @@ class Intake:
         except line_faults() as error:
             return self._refuse(tally, error)
 
-    def _refuse(self, tally: Tally, error: Exception) -> SourceReceipt:
+    def _refuse(self, tally: LineCounter, error: Exception) -> SourceReceipt:
         """Return that nothing is read of a file; one that is cut off counts as a line."""
         reason = _reason(error)
         if isinstance(error, OSError) or isinstance(error.__cause__, PermissionError):

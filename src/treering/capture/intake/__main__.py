@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treering.capture.intake.steps import main
+from treering.capture.intake.read_steps import main
 
 if __name__ == "__main__":
     main()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from treering.capture.intake.event_ids import EventIds
-    from treering.capture.intake.pasts import Pasts
+    from treering.capture.intake.ledger_view import LedgerView
     from treering.ledger.records import EventLocation
     from treering.model.scopes import Scope
 
@@ -18,7 +18,7 @@ ROOTS_MAX: Final = 50
 class Lineages:
     """Finds what the sessions of one format go on from."""
 
-    def __init__(self, pasts: Pasts, ids: EventIds) -> None:
+    def __init__(self, pasts: LedgerView, ids: EventIds) -> None:
         self._pasts = pasts
         self._ids = ids
         self._stems: dict[tuple[Scope, str], dict[str, float]] = {}

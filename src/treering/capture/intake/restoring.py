@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
+    from treering.capture.intake.line_counter import LineCounter
     from treering.capture.intake.sessions import Sessions
-    from treering.capture.intake.tallies import Tally
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
 
@@ -56,7 +56,7 @@ def restore(
     ledger: Ledger,
     path: Path,
     sessions: Sessions,
-    tally: Tally,
+    tally: LineCounter,
     *,
     scope: Scope | None,
     dry_run: bool,
@@ -93,7 +93,7 @@ def _count(tapped: _Tapped) -> int:
     return lines + is_open
 
 
-def _see(sessions: Sessions, tally: Tally, scope: Scope | None, session: str) -> None:
+def _see(sessions: Sessions, tally: LineCounter, scope: Scope | None, session: str) -> None:
     if scope is not None:
         tally.sessions[session] = None
         sessions.see_restored(scope, session)

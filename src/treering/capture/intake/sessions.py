@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treering.capture.intake.event_ids import EventIds, ledger_name
-from treering.capture.intake.homes import Homes
 from treering.capture.intake.lineages import Lineages
+from treering.capture.intake.scope_resolver import ScopeResolver
 from treering.errors import Conflict, DuplicateEvent, NotFound
 from treering.formats.telling import Told, is_of_words, unmarked
 from treering.ledger.records import EventLocation
@@ -19,8 +19,8 @@ from treering.model.parts import SessionImported
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from treering.capture.intake.homes import Notes
-    from treering.capture.intake.pasts import Pasts
+    from treering.capture.intake.ledger_view import LedgerView
+    from treering.capture.intake.scope_resolver import LogNotes
     from treering.formats.telling import Opening
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
@@ -53,8 +53,8 @@ class Sessions:
     def __init__(
         self,
         ledger: Ledger,
-        notes: Notes,
-        pasts: Pasts,
+        notes: LogNotes,
+        pasts: LedgerView,
         *,
         scope: Scope | None,
         form: str,
@@ -68,7 +68,7 @@ class Sessions:
         self._names: dict[str, str] = {}
         self._agents: dict[str, str] = {}
         self._open: set[_Key] = set()
-        self.homes = Homes(notes, scope=scope, form=form)
+        self.homes = ScopeResolver(notes, scope=scope, form=form)
         self.seen: set[_Key] = set()
         self.opened: set[_Key] = set()
         self.subagents: set[_Key] = set()

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from treering.capture.intake.bookmarks import Bookmark, read_bookmark
-from treering.capture.places import openclaw_home
+from treering.capture.log_folders import openclaw_home
 from treering.errors import InvalidInput
 from treering.formats import openclaw, pi
 from treering.formats.registry import NATIVE, find_format, is_native, named_format
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from treering.capture.secrets import Guard
+    from treering.capture.secrets import SecretGuard
     from treering.formats.registry import Format
     from treering.formats.telling import Opening
 
@@ -146,12 +146,12 @@ def _unknown(path: Path) -> InvalidInput:
 
 
 @cache
-def _guard() -> Guard:
+def _guard() -> SecretGuard:
     # Its rules take long to load, and most files are logs.
-    from treering.capture.secrets import Guard  # noqa: PLC0415
+    from treering.capture.secrets import SecretGuard  # noqa: PLC0415
 
     # Nobody compares these masks, so any key will do.
-    return Guard(key=os.urandom(32))
+    return SecretGuard(key=os.urandom(32))
 
 
 def _of_family(

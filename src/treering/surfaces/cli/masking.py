@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from treering.model.codec import encode
 
 if TYPE_CHECKING:
-    from treering.capture.secrets import Guard
+    from treering.capture.secrets import SecretGuard
 
 
 class Mask:
@@ -16,7 +16,7 @@ class Mask:
     def __init__(self) -> None:
         self.masked = 0
         """How many of the values that it was given held a secret."""
-        self._guard: Guard | None = None
+        self._guard: SecretGuard | None = None
 
     def text(self, text: str | None) -> str | None:
         """Return ``text`` with its secrets masked."""
@@ -35,7 +35,7 @@ class Mask:
         return clean
 
 
-def _guard() -> Guard:
+def _guard() -> SecretGuard:
     from treering.app import new_guard  # noqa: PLC0415  (only for private content)
 
     return new_guard()

@@ -22,7 +22,7 @@ from treering.surfaces.cli.streams import writing_output
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.capture.hooks.spool_lines import Decision
+    from treering.capture.hooks.spool_lines import PermissionDecision
     from treering.capture.hooks.watching import Followed, Round
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import SourceReceipt
@@ -184,7 +184,7 @@ class _Following:
         for one in receipt.refused:
             self._fail(one.path, one.error)
 
-    def _note(self, decision: Decision) -> None:
+    def _note(self, decision: PermissionDecision) -> None:
         from treering.capture.hooks.spool_notes import note_decision  # noqa: PLC0415
 
         note_decision(self._ledger.masking(), decision, scope=self._scope)
@@ -230,6 +230,6 @@ def _places(paths: Sequence[Path]) -> Callable[[], Sequence[Followed]]:
     if paths:
         fixed = [_Named(path.expanduser().absolute()) for path in paths]
         return lambda: fixed
-    from treering.capture.places import known_places  # noqa: PLC0415
+    from treering.capture.log_folders import known_places  # noqa: PLC0415
 
     return known_places

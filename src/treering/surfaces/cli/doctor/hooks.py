@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.capture.hooks.installing import Plan
-    from treering.capture.quarantine import Entry
+    from treering.capture.quarantine import QuarantineEntry
 
 WAITING_MS: Final = 3_600_000
 """What has waited for so long waits for a watch that does not run."""
@@ -78,7 +78,7 @@ def look_at_quarantine() -> Iterator[Finding]:
         yield _set_aside("lines_unread", f"of {next(iter(sources), '?')}{more}", path, entries)
 
 
-def _set_aside(code: str, whose: str, path: Path, entries: list[Entry]) -> Finding:
+def _set_aside(code: str, whose: str, path: Path, entries: list[QuarantineEntry]) -> Finding:
     reasons = Counter[str]()
     for entry in entries:
         reasons[entry.reason] += entry.lines

@@ -12,7 +12,7 @@ from treering.capture.health import (
     look_at,
     unreadable_folders,
 )
-from treering.capture.places import known_places
+from treering.capture.log_folders import known_places
 from treering.surfaces.cli.doctor.findings import Finding, some
 from treering.surfaces.cli.imports.survey import Outline, deleted_soon
 from treering.surfaces.cli.output import counted
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treering.capture.health import LogHealth
-    from treering.capture.places import Place
+    from treering.capture.log_folders import LogFolder
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
 
@@ -49,7 +49,7 @@ def look(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iterator[Fin
 
 
 def _agent(
-    agent: str, places: Sequence[Place], ledger: Ledger | None, scope: Scope | None, at_ms: int
+    agent: str, places: Sequence[LogFolder], ledger: Ledger | None, scope: Scope | None, at_ms: int
 ) -> Iterator[Finding]:
     forbidden = [folder for place in places for folder in unreadable_folders(place.root)]
     if forbidden:
@@ -123,7 +123,7 @@ def _taken_in(
 
 
 def _kept(
-    place: Place,
+    place: LogFolder,
     files: Sequence[tuple[Path, os.stat_result]],
     at_ms: int,
     *,

@@ -18,7 +18,7 @@ from treering.surfaces.cli.output import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.capture.episodes.extraction import Extracted, Extraction
+    from treering.capture.episodes.extraction import Extracted, SpoolExtractor
 
 STATE_SUFFIX: Final = ".treering-extract.json"
 POLL_MS_MIN: Final = 100
@@ -127,7 +127,7 @@ def extract_sessions(
 
 
 def _follow(
-    extraction: Extraction, done: Extracted, began: float, poll_ms: int, max_duration: float
+    extraction: SpoolExtractor, done: Extracted, began: float, poll_ms: int, max_duration: float
 ) -> StopReason:
     try:
         while True:
@@ -148,15 +148,15 @@ def _extraction(
     characters: int,
     *,
     allows_markers: bool,
-) -> Extraction:
+) -> SpoolExtractor:
     from treering.app import new_guard  # noqa: PLC0415
-    from treering.capture.episodes.extraction import Extraction  # noqa: PLC0415  (not for --help)
+    from treering.capture.episodes.extraction import SpoolExtractor  # noqa: PLC0415  (not for --help)
     from treering.capture.quarantine import quarantine_of  # noqa: PLC0415
     from treering.config import mask_key  # noqa: PLC0415
     from treering.model.scopes import parse_scope  # noqa: PLC0415
 
     guard = new_guard(personal=True)
-    return Extraction(
+    return SpoolExtractor(
         root,
         spool,
         state,

@@ -22,7 +22,7 @@ from treering.surfaces.cli.output import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from treering.capture.episodes.bounds import Caps
+    from treering.capture.episodes.bounds import EventLimits
     from treering.capture.episodes.ingest import Ingest
     from treering.capture.episodes.ingest_receipts import FollowReceipt, IngestReceipt
 
@@ -133,10 +133,10 @@ def ingest(
         )
     if rotate_on_idle and not follow:
         raise InvalidInput("--rotate-on-idle-seconds needs --follow", hint="use --rotate")
-    from treering.capture.episodes.bounds import Caps  # noqa: PLC0415  (not for --help)
+    from treering.capture.episodes.bounds import EventLimits  # noqa: PLC0415  (not for --help)
     from treering.capture.episodes.ingest_follow import Follow, FollowPlan  # noqa: PLC0415
 
-    caps = Caps.within(
+    caps = EventLimits.within(
         payload=payload_cap_bytes, conversation=conversation_payload_cap_bytes, refs=refs_cap_bytes
     )
     path = Path(spool).expanduser()
@@ -169,7 +169,7 @@ def _ingest(
     spool: Path,
     state: Path,
     scope: str | None,
-    caps: Caps,
+    caps: EventLimits,
     *,
     allows_markers: bool,
 ) -> Ingest:

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from treering.capture.intake.finding import repeats_others
+from treering.capture.intake.log_search import repeats_others
 from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.output import counted, note
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.capture.intake.finding import find_files
-from treering.capture.places import Place, known_places
+from treering.capture.intake.log_search import find_files
+from treering.capture.log_folders import LogFolder, known_places
 from treering.surfaces.cli.output import counted, note, say
 from treering.surfaces.cli.tables import Column, print_table
 from treering.surfaces.cli.times import ago
@@ -23,7 +23,7 @@ _DAY_MS: Final = 86_400_000
 class Outline(msgspec.Struct, frozen=True, kw_only=True):
     """The logs in one place."""
 
-    place: Place
+    place: LogFolder
     files: int
     bytes: int
     oldest_ms: int | None
@@ -86,7 +86,7 @@ def size(number: int) -> str:
     raise AssertionError
 
 
-def _outline(place: Place) -> Outline:
+def _outline(place: LogFolder) -> Outline:
     files = count = 0
     times: list[int] = []
     for found in find_files([place.root]):

@@ -32,7 +32,7 @@ _OURS: Final = re.compile(r"\.treering-(?:extract|state)\.json$|\.treering-backu
 """Files that Treering keeps beside the logs of others."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class LogCandidate(msgspec.Struct, frozen=True):
     """A file that may be a log."""
 
     path: Path
@@ -45,7 +45,7 @@ class Found(msgspec.Struct, frozen=True):
 class Files(msgspec.Struct, kw_only=True):
     """What is under some paths: files that may be logs, and those that are none by their names."""
 
-    found: dict[Path, Found] = {}
+    found: dict[Path, LogCandidate] = {}
     others: Counter[str] = msgspec.field(default_factory=Counter)
     """How many are none, by the endings of their names."""
     named: list[str] = []
@@ -60,7 +60,7 @@ class Files(msgspec.Struct, kw_only=True):
             self.named.append(str(Path(folder, name)))
 
 
-def find_files(paths: Sequence[Path]) -> list[Found]:
+def find_files(paths: Sequence[Path]) -> list[LogCandidate]:
     """Return the files that ``paths`` stand for; in a folder, those that may be logs.
 
     A file that is named itself is always among them. Raises InvalidInput if one is not there.
@@ -83,7 +83,7 @@ def look_through(paths: Sequence[Path]) -> Files:
         if path.is_dir():
             _look_inside(path, files)
         elif path.exists():
-            found[path] = Found(path, is_named=True)
+            found[path] = LogCandidate(path, is_named=True)
         else:
             raise InvalidInput(f"{path} is not there", hint="name a log, or a folder of logs")
         if len(found) > FILES_MAX:
@@ -108,8 +108,8 @@ def _look_inside(folder: Path, files: Files) -> None:
             path = Path(root, name)
             left_out = repeats_others(path)
             if left_out is not None or is_conversation(path):
-                files.found.setdefault(path, Found(path, left_out))
+                files.found.setdefault(path, LogCandidate(path, left_out))
             elif not is_log:
                 files.pass_over(root, name)
             elif _OURS.search(name) is None:
-                files.found.setdefault(path, Found(path))
+                files.found.setdefault(path, LogCandidate(path))

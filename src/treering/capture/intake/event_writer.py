@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.capture.intake.identities import NO_TIME_MS, Fresh, Identities, Waiting
+from treering.capture.intake.event_matcher import NO_TIME_MS, EventMatcher, Fresh, UnwrittenRecord
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Conflict, DuplicateEvent
 from treering.formats.telling import is_of_words
@@ -14,9 +14,9 @@ from treering.model.fields import TIME_MS_MAX, looks_like_seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.capture.intake.pasts import Pasts
+    from treering.capture.intake.ledger_view import LedgerView
+    from treering.capture.intake.line_counter import LineCounter
     from treering.capture.intake.sessions import Sessions
-    from treering.capture.intake.tallies import Tally
     from treering.formats.telling import Outcome, Teller, Told
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
@@ -31,11 +31,16 @@ _AIMED: Final = frozenset({"session.undone", "context.compacted"})
 """Kinds that speak of earlier events by their seqs."""
 
 
-class Entrance:
+class EventWriter:
     """Enters what one file tells in a ledger, a batch at a time."""
 
     def __init__(
-        self, ledger: Ledger, pasts: Pasts, teller: Teller, sessions: Sessions, tally: Tally
+        self,
+        ledger: Ledger,
+        pasts: LedgerView,
+        teller: Teller,
+        sessions: Sessions,
+        tally: LineCounter,
     ) -> None:
         self._ledger = ledger
         self._pasts = pasts
@@ -43,8 +48,8 @@ class Entrance:
         self._sessions = sessions
         self._tally = tally
         self._form = tally.format or ""
-        self._identities = Identities(pasts, teller, sessions, self._form)
-        self._waiting: list[Waiting] = []
+        self._identities = EventMatcher(pasts, teller, sessions, self._form)
+        self._waiting: list[UnwrittenRecord] = []
         self._events = 0
         self._bytes = 0
 
@@ -55,7 +60,7 @@ class Entrance:
             return
         if any(told.kind in _AIMED for told in outcome.events):
             self.flush()  # It speaks of earlier events, which have to have their seqs.
-        self._waiting.append(Waiting(outcome))
+        self._waiting.append(UnwrittenRecord(outcome))
         self._events += len(outcome.events)
         self._bytes += outcome.record.end - outcome.record.offset
         if self._events >= BATCH_EVENTS or self._bytes >= BATCH_BYTES:
@@ -65,8 +70,8 @@ class Entrance:
         """Record what waits."""
         waiting, self._waiting = self._waiting, []
         self._events = self._bytes = 0
-        by_scope: dict[Scope, list[tuple[Waiting, Told]]] = {}
-        of_sessions: dict[str, list[tuple[Waiting, Told]]] = {}
+        by_scope: dict[Scope, list[tuple[UnwrittenRecord, Told]]] = {}
+        of_sessions: dict[str, list[tuple[UnwrittenRecord, Told]]] = {}
         for one in waiting:
             for told in one.outcome.events:
                 pairs = of_sessions.get(told.session)
@@ -98,7 +103,7 @@ class Entrance:
         for scope, told in self._sessions.awaited():
             self._open(scope, told)
 
-    def _enter(self, scope: Scope, pairs: Sequence[tuple[Waiting, Told]]) -> None:
+    def _enter(self, scope: Scope, pairs: Sequence[tuple[UnwrittenRecord, Told]]) -> None:
         for _ in range(ATTEMPTS_MAX):
             try:
                 self._record(scope, self._identities.unknown(scope, pairs))
@@ -121,7 +126,7 @@ class Entrance:
             ready.append((one, self._stated(scope, one)))
         self._append(ready)
 
-    def _record_singly(self, scope: Scope, pairs: Sequence[tuple[Waiting, Told]]) -> None:
+    def _record_singly(self, scope: Scope, pairs: Sequence[tuple[UnwrittenRecord, Told]]) -> None:
         """Record what can be, where one of many cannot."""
         for waiting, told in pairs:
             try:

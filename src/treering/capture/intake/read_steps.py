@@ -34,7 +34,7 @@ PARCEL_BYTES: Final = 1024 * 1024
 """What is handed on at once."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class ReadStep(msgspec.Struct, frozen=True):
     """One record, and the outcomes that are settled with it."""
 
     record: Record | None
@@ -46,7 +46,7 @@ class Step(msgspec.Struct, frozen=True):
     """Whether a session was told of before the end."""
 
 
-class Errand(msgspec.Struct, frozen=True, kw_only=True):
+class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
     """What another process is to read."""
 
     path: str
@@ -61,10 +61,10 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     """What sessions of OpenClaw's were called when they came first."""
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+class ReadBatch(msgspec.Struct, frozen=True, kw_only=True):
     """What another process has read."""
 
-    steps: list[Step] = []
+    steps: list[ReadStep] = []
     sessions: dict[str, Opening] = {}
     """Sessions told of since the last one."""
     is_last: bool = False
@@ -73,34 +73,34 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     """Why the file cannot be read any further."""
 
 
-def read_steps(reader: Reader, records: Iterator[Record]) -> Iterator[Step]:
+def read_steps(reader: Reader, records: Iterator[Record]) -> Iterator[ReadStep]:
     """Give a step for each record, and one for what was held back."""
     for record in records:
         if record.fault is not None:
-            yield Step(record)
+            yield ReadStep(record)
             continue
         if not record.value and not isinstance(record.value, int | float):
-            yield Step(record, [Outcome(record=record, skipped="empty")])
+            yield ReadStep(record, [Outcome(record=record, skipped="empty")])
             continue
         try:
             outcomes = reader.read(record)
         except Exception as error:  # noqa: BLE001  (one odd record must not cost all the others)
-            yield Step(record, failure=f"not understood: {reason_of(error)}")
+            yield ReadStep(record, failure=f"not understood: {reason_of(error)}")
         else:
-            yield Step(record, outcomes)
+            yield ReadStep(record, outcomes)
     is_named = bool(reader.sessions)
     try:
         held_back = reader.finish()
     except Exception as error:  # noqa: BLE001  (what was read before is kept all the same)
         nowhere = Record(None, 0, 0, 0)
         held_back = [Outcome(record=nowhere, skipped=f"not understood: {reason_of(error)}")]
-    yield Step(None, held_back, is_named=is_named)
+    yield ReadStep(None, held_back, is_named=is_named)
 
 
-class ReaderApart:
+class SubprocessReader:
     """A reader whose work is done in another process; it knows what that has told so far."""
 
-    def __init__(self, errand: Errand, like: Teller) -> None:
+    def __init__(self, errand: ReadJob, like: Teller) -> None:
         """Send a process on its errand, to read as ``like`` does. Raises OSError if none can be."""
         self.keys_are_global = like.keys_are_global
         self.times_tell_apart = like.times_tell_apart
@@ -120,7 +120,7 @@ class ReaderApart:
         """Return what the other reader needs to go on."""
         return self._state
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[ReadStep]:
         """Give the steps of the other reader. Raises OSError if it ends before they do."""
         with self._process as process:
             try:
@@ -128,8 +128,8 @@ class ReaderApart:
             finally:
                 process.kill()
 
-    def _received(self, stream: IO[bytes]) -> Iterator[Step]:
-        decode = msgspec.json.Decoder(Parcel).decode
+    def _received(self, stream: IO[bytes]) -> Iterator[ReadStep]:
+        decode = msgspec.json.Decoder(ReadBatch).decode
         for line in stream:
             parcel = decode(line)
             self.sessions.update(parcel.sessions)
@@ -142,13 +142,13 @@ class ReaderApart:
         raise OSError("the process that read it has ended too early")
 
 
-def is_worth_it(size: int) -> bool:
+def use_subprocess(size: int) -> bool:
     """Whether a log of so many bytes is read faster by a process of its own."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return size >= APART_BYTES_MIN and (cores or 1) > 1 and bool(sys.executable)
 
 
-def run(errand: Errand, out: IO[bytes]) -> None:
+def run(errand: ReadJob, out: IO[bytes]) -> None:
     """Read what was asked for, and write it down in parcels."""
     reader = named_format(errand.format).READER(Path(errand.path))
     if isinstance(reader, OpenClawReader):
@@ -157,7 +157,7 @@ def run(errand: Errand, out: IO[bytes]) -> None:
         reader.resume(errand.state)
     told: dict[str, Opening] = {}
     damage: str | None = None
-    steps: list[Step] = []
+    steps: list[ReadStep] = []
     size = 0
     try:
         with open_source(errand.path) as stream:
@@ -169,23 +169,23 @@ def run(errand: Errand, out: IO[bytes]) -> None:
                 steps.append(_light(step))
                 size += 0 if step.record is None else step.record.end - step.record.offset
                 if size >= PARCEL_BYTES:
-                    _write(out, Parcel(steps=steps, sessions=_fresh(reader, told)))
+                    _write(out, ReadBatch(steps=steps, sessions=_fresh(reader, told)))
                     steps, size = [], 0
     except OSError as error:
         damage = error.strerror or str(error)
     sessions = _fresh(reader, told)
     state = reader.state()
-    _write(out, Parcel(steps=steps, sessions=sessions, is_last=True, state=state, damage=damage))
+    _write(out, ReadBatch(steps=steps, sessions=sessions, is_last=True, state=state, damage=damage))
 
 
-def _light(step: Step) -> Step:
+def _light(step: ReadStep) -> ReadStep:
     """Return a step without the values of its records: their events tell what is in them."""
     record = None if step.record is None else _place(step.record)
     outcomes = [
         Outcome(record=_place(one.record), events=one.events, skipped=one.skipped)
         for one in step.outcomes
     ]
-    return Step(record, outcomes, step.failure, step.is_named)
+    return ReadStep(record, outcomes, step.failure, step.is_named)
 
 
 def _place(record: Record) -> Record:
@@ -201,7 +201,7 @@ def _fresh(reader: Reader, told: dict[str, Opening]) -> dict[str, Opening]:
     return fresh
 
 
-def _write(out: IO[bytes], parcel: Parcel) -> None:
+def _write(out: IO[bytes], parcel: ReadBatch) -> None:
     out.write(msgspec.json.encode(parcel) + b"\n")
     out.flush()
 
@@ -211,4 +211,4 @@ def main() -> None:
     asked = sys.stdin.buffer.read()
     # Whoever asked may be gone by now, even before all was said.
     with contextlib.suppress(BrokenPipeError, msgspec.DecodeError):
-        run(msgspec.json.decode(asked, type=Errand), sys.stdout.buffer)
+        run(msgspec.json.decode(asked, type=ReadJob), sys.stdout.buffer)

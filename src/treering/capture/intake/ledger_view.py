@@ -31,7 +31,7 @@ _READ_MAX: Final = 200
 """Events that are read at once."""
 
 
-class Line(msgspec.Struct):
+class SessionProgress(msgspec.Struct):
     """How far a session has come, and what it came from."""
 
     head: int = 0
@@ -43,13 +43,13 @@ class Line(msgspec.Struct):
     """The format of the log that it was taken from."""
 
 
-class Pasts:
+class LedgerView:
     """Asks a ledger, and in a dry run remembers besides what would have been recorded."""
 
     def __init__(self, ledger: Ledger, *, dry_run: bool) -> None:
         self._ledger = ledger
         self.dry_run = dry_run
-        self._lines: dict[tuple[Scope, str], Line] = {}
+        self._lines: dict[tuple[Scope, str], SessionProgress] = {}
         self._places: dict[tuple[Scope, str], EventLocation] = {}
         self._words: dict[tuple[Scope, str], list[int]] = {}
         self._said: dict[tuple[Scope, str], int] = {}
@@ -112,7 +112,7 @@ class Pasts:
         """Whether the ledger may hold ids that an earlier version made of what was said."""
         return self._ledger.rekeyed_ms() is not None
 
-    def line(self, scope: Scope, session: str) -> Line:
+    def line(self, scope: Scope, session: str) -> SessionProgress:
         """Return how far a session has come."""
         foreseen = self._lines.get((scope, session))
         if foreseen is not None:
@@ -120,9 +120,9 @@ class Pasts:
         handle = self._handle(scope, session)
         last = next(iter(handle.headers(last=1)), None)
         if last is None:
-            return Line()
+            return SessionProgress()
         outline = handle.outline()
-        return Line(last.seq, outline.parent, outline.forked_seq, outline.imported_from)
+        return SessionProgress(last.seq, outline.parent, outline.forked_seq, outline.imported_from)
 
     def words(self, scope: Scope, session: str) -> list[int]:
         """Return the seqs of all that was said in a session and before it was forked."""
@@ -145,7 +145,7 @@ class Pasts:
             before = self.words(scope, parent)
             self._words[scope, session] = before[: bisect_right(before, head)]
         # Two events tell that it was opened, and from where.
-        self._lines[scope, session] = Line(head + 2, parent, head or None)
+        self._lines[scope, session] = SessionProgress(head + 2, parent, head or None)
         for mark in marks[:1]:
             self._places[scope, mark] = EventLocation(session, head + 2)
 

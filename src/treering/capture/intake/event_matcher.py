@@ -14,7 +14,7 @@ from treering.model.codec import encode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.capture.intake.pasts import Pasts
+    from treering.capture.intake.ledger_view import LedgerView
     from treering.capture.intake.sessions import Sessions
     from treering.formats.telling import Teller
     from treering.ledger.records import EventLocation
@@ -30,7 +30,7 @@ _ROWS: Final = frozenset({openclaw_mem.NAME})
 """Formats in which an event is the same in whatever session."""
 
 
-class Waiting(msgspec.Struct):
+class UnwrittenRecord(msgspec.Struct):
     """A record whose events are not recorded yet."""
 
     outcome: Outcome
@@ -43,7 +43,7 @@ class Waiting(msgspec.Struct):
 class Fresh(msgspec.Struct):
     """One event that is not known yet."""
 
-    waiting: Waiting
+    waiting: UnwrittenRecord
     told: Told
     event_id: str
 
@@ -59,10 +59,10 @@ class _Earlier(msgspec.Struct):
     """The session and the time of what has that id, if others may have it."""
 
 
-class Identities:
+class EventMatcher:
     """Tells what is new in one file, and where what is known stands."""
 
-    def __init__(self, pasts: Pasts, teller: Teller, sessions: Sessions, form: str) -> None:
+    def __init__(self, pasts: LedgerView, teller: Teller, sessions: Sessions, form: str) -> None:
         self._pasts = pasts
         self._teller = teller
         self._sessions = sessions
@@ -71,7 +71,7 @@ class Identities:
         self._apart: dict[tuple[str, str], str] = {}
         """The ids of events whose keys are those of others, by session and key."""
 
-    def unknown(self, scope: Scope, pairs: Sequence[tuple[Waiting, Told]]) -> list[Fresh]:
+    def unknown(self, scope: Scope, pairs: Sequence[tuple[UnwrittenRecord, Told]]) -> list[Fresh]:
         """Return those that are not known yet; note what a session shares with others."""
         candidates = [self._ids(scope, told) for _, told in pairs]
         every = dict.fromkeys(one for ids in candidates for one in ids)
@@ -95,7 +95,7 @@ class Identities:
     def _legacy(
         self,
         scope: Scope,
-        pairs: Sequence[tuple[Waiting, Told]],
+        pairs: Sequence[tuple[UnwrittenRecord, Told]],
         candidates: list[list[str]],
         known: dict[str, EventLocation | None],
     ) -> list[_Earlier]:
@@ -109,7 +109,7 @@ class Identities:
 
     def _former(
         self,
-        pairs: Sequence[tuple[Waiting, Told]],
+        pairs: Sequence[tuple[UnwrittenRecord, Told]],
         candidates: list[list[str]],
         known: dict[str, EventLocation | None],
     ) -> list[_Earlier]:
@@ -140,7 +140,7 @@ class Identities:
     def _tell_again(
         self,
         scope: Scope,
-        pairs: Sequence[tuple[Waiting, Told]],
+        pairs: Sequence[tuple[UnwrittenRecord, Told]],
         candidates: list[list[str]],
         known: dict[str, EventLocation | None],
     ) -> None:
@@ -158,7 +158,7 @@ class Identities:
     def _tell_apart(
         self,
         scope: Scope,
-        pairs: Sequence[tuple[Waiting, Told]],
+        pairs: Sequence[tuple[UnwrittenRecord, Told]],
         candidates: list[list[str]],
         known: dict[str, EventLocation | None],
     ) -> None:
@@ -171,7 +171,7 @@ class Identities:
             return
         told_ms: dict[str, int] = {}
         apart: list[str] = []
-        repeats: list[tuple[Waiting, Told, list[str], EventLocation]] = []
+        repeats: list[tuple[UnwrittenRecord, Told, list[str], EventLocation]] = []
         for (waiting, told), ids in zip(pairs, candidates, strict=True):
             if not _is_timed(told):
                 continue
@@ -191,7 +191,7 @@ class Identities:
     def _tell_words_apart(
         self,
         scope: Scope,
-        repeats: Sequence[tuple[Waiting, Told, list[str], EventLocation]],
+        repeats: Sequence[tuple[UnwrittenRecord, Told, list[str], EventLocation]],
         known: dict[str, EventLocation | None],
     ) -> None:
         """Give ids of their own to words that are not those of the event that has their id."""
@@ -210,7 +210,7 @@ class Identities:
                 waiting, told, ids, _ = repeats[at]
                 self._set_apart(waiting, told, ids, event_id)
 
-    def _set_apart(self, waiting: Waiting, told: Told, ids: list[str], own: str) -> str:
+    def _set_apart(self, waiting: UnwrittenRecord, told: Told, ids: list[str], own: str) -> str:
         """Have an event go by an id of its own, and be found by that from now on."""
         ids[0] = self._apart[told.session, told.key] = own
         waiting.is_apart = True

@@ -31,7 +31,7 @@ class Keeping(msgspec.Struct, frozen=True, kw_only=True):
     """What to write where to have them kept."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class LogFolder(msgspec.Struct, frozen=True, kw_only=True):
     """A folder in which an agent keeps its logs."""
 
     agent: str
@@ -39,7 +39,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     keeping: Keeping
 
 
-def known_places() -> list[Place]:
+def known_places() -> list[LogFolder]:
     """Return the folders of agents that are there, as far as their logs can be read."""
     return [place for place in _all_places() if place.root.is_dir()]
 
@@ -49,7 +49,7 @@ def openclaw_home() -> Path:
     return _folder("OPENCLAW_STATE_DIR", Path.home() / ".openclaw")
 
 
-def _all_places() -> Iterable[Place]:
+def _all_places() -> Iterable[LogFolder]:
     home = Path.home()
     claude = _folder("CLAUDE_CONFIG_DIR", home / ".claude")
     codex = _folder("CODEX_HOME", home / ".codex")
@@ -66,7 +66,7 @@ def _all_places() -> Iterable[Place]:
         ("pi", pi / "sessions", _kept),
         ("gemini", gemini / "tmp", lambda: _gemini(gemini)),
     ):
-        yield Place(agent=agent, root=root, keeping=_safely(keeping))
+        yield LogFolder(agent=agent, root=root, keeping=_safely(keeping))
 
 
 def _folder(variable: str, otherwise: Path) -> Path:

@@ -17,7 +17,7 @@ BLANK = "blank"
 """The fault of a line with nothing on it: no error, and nothing to take in."""
 
 
-class Tally:
+class LineCounter:
     """Counts the lines of one file."""
 
     def __init__(self, file: str, form: str | None, *, written_ms: int = 1) -> None:

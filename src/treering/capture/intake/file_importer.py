@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 import msgspec
 
 from treering.capture.intake.bookmarks import STATE_BYTES_MAX, Bookmark
-from treering.capture.intake.entrances import Entrance
+from treering.capture.intake.event_writer import EventWriter
+from treering.capture.intake.line_counter import LineCounter
+from treering.capture.intake.read_steps import ReadJob, SubprocessReader, read_steps, use_subprocess
 from treering.capture.intake.restoring import restore
 from treering.capture.intake.sessions import Sessions
-from treering.capture.intake.steps import Errand, ReaderApart, is_worth_it, read_steps
-from treering.capture.intake.tallies import Tally
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Busy, InvalidInput, NotFound
 from treering.formats.openclaw import OpenClawReader
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from treering.capture.intake import Rows
-    from treering.capture.intake.homes import Notes
-    from treering.capture.intake.pasts import Pasts
-    from treering.capture.intake.steps import Step
+    from treering.capture.intake import RowReader
+    from treering.capture.intake.ledger_view import LedgerView
+    from treering.capture.intake.read_steps import ReadStep
+    from treering.capture.intake.scope_resolver import LogNotes
     from treering.capture.intake.surveys import Survey
     from treering.formats.telling import Reader, Teller
     from treering.ledger.ledger import Ledger
@@ -43,20 +43,20 @@ ADVANCE_BYTES: Final = 1024 * 1024
 """How often it is told how far a file was read."""
 
 
-class Reading:
+class FileImporter:
     """Reads one file into a ledger."""
 
     def __init__(
         self,
         ledger: Ledger,
         survey: Survey,
-        bookmarks: Notes,
-        pasts: Pasts,
+        bookmarks: LogNotes,
+        pasts: LedgerView,
         *,
         scope: Scope | None,
         live: bool,
         apart: bool,
-        rows: Rows | None,
+        rows: RowReader | None,
         advance: Callable[[int], None],
     ) -> None:
         self._ledger = ledger
@@ -68,7 +68,7 @@ class Reading:
         self._apart = apart
         self._rows = rows
         self._advance = advance
-        self._tally = Tally(
+        self._tally = LineCounter(
             str(survey.source.path), survey.name, written_ms=survey.source.mtime_ns // 1_000_000
         )
         self.sessions = Sessions(ledger, bookmarks, pasts, scope=scope, form=survey.name)
@@ -107,11 +107,11 @@ class Reading:
         bookmark: Bookmark | None,
         offset: int,
         line: int,
-    ) -> tuple[Teller, Iterator[Step]]:
+    ) -> tuple[Teller, Iterator[ReadStep]]:
         """Return who reads the file, and what it makes of each record."""
         source, form = self._survey.source, self._survey.format
-        if self._apart and form is not None and is_worth_it(source.size - offset):
-            errand = Errand(
+        if self._apart and form is not None and use_subprocess(source.size - offset):
+            errand = ReadJob(
                 path=str(source.path),
                 format=module_of(form),
                 offset=offset,
@@ -121,7 +121,7 @@ class Reading:
                 names=self._names(),
             )
             with contextlib.suppress(OSError):  # It is read here, if no process can be had.
-                apart = ReaderApart(errand, reader)
+                apart = SubprocessReader(errand, reader)
                 apart.sessions.update(reader.sessions)
                 return apart, apart.steps()
         stream.seek(offset)
@@ -193,14 +193,14 @@ class Reading:
             self._bookmarks.keep(f"{_NAMED}{mark}", session)
 
     def _enter(
-        self, teller: Teller, steps: Iterator[Step], offset: int, line: int
+        self, teller: Teller, steps: Iterator[ReadStep], offset: int, line: int
     ) -> tuple[int, int] | None:
         """Enter what is told in ``steps``; return how far they went, but for a torn end.
 
         None if all of it is left for later.
         """
         tally = self._tally
-        entrance = Entrance(self._ledger, self._pasts, teller, self.sessions, tally)
+        entrance = EventWriter(self._ledger, self._pasts, teller, self.sessions, tally)
         start, told = offset, offset
         torn: Record | None = None
         for step in steps:
@@ -214,7 +214,7 @@ class Reading:
                     tally.fail(record, fault)
             elif self._live and not step.is_named:
                 # Whoever writes it has yet to say which session it is, and where that works.
-                self._tally = Tally(tally.file, tally.format)
+                self._tally = LineCounter(tally.file, tally.format)
                 return None
             for outcome in step.outcomes:
                 entrance.add(outcome)
@@ -256,7 +256,7 @@ class Reading:
         self._bookmarks.keep(os.path.realpath(source.path), note)
 
 
-def _records(rows: Rows, path: Path) -> Iterator[Record]:
+def _records(rows: RowReader, path: Path) -> Iterator[Record]:
     """Give the rows of a database as records, by their numbers."""
     try:
         for number, row in enumerate(rows(path), start=1):

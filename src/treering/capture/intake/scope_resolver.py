@@ -19,7 +19,7 @@ _UNIQUE: Final = re.compile(
 """Ids that no two sessions share: others may come again in another project."""
 
 
-class Notes(Protocol):
+class LogNotes(Protocol):
     """Where it is noted for good what is known of logs."""
 
     def find(self, name: str) -> Any:
@@ -29,10 +29,10 @@ class Notes(Protocol):
         """Note something under ``name``."""
 
 
-class NotesInMind:
+class DryRunNotes:
     """Notes that a dry run makes on top of others; they end with it."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: LogNotes) -> None:
         self._notes = notes
         self._made: dict[str, Any] = {}
 
@@ -45,10 +45,10 @@ class NotesInMind:
         self._made[name] = note
 
 
-class Homes:
+class ScopeResolver:
     """Finds the scope of each session, and remembers it whatever becomes of its folder."""
 
-    def __init__(self, notes: Notes, *, scope: Scope | None, form: str) -> None:
+    def __init__(self, notes: LogNotes, *, scope: Scope | None, form: str) -> None:
         self._notes = notes
         self._scope = scope
         self._form = form
