@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from treering.errors import InvalidInput
-from treering.formats.apeira.json import NotJson, copy, parse, stringify, text_of
+from treering.formats.apeira.json import JsonParseError, copy, parse, stringify, text_of
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -106,16 +106,16 @@ def test_two_halves_of_a_pair_become_one_character() -> None:
     ],
 )
 def test_what_is_no_json_is_told_in_the_words_of_v8(text: str, words: str) -> None:
-    with pytest.raises(NotJson) as caught:
+    with pytest.raises(JsonParseError) as caught:
         parse(text)
 
     assert str(caught.value) == words
 
 
 def test_what_is_nested_too_deeply_is_refused_and_not_a_crash() -> None:
-    with pytest.raises(NotJson, match="nested deeper than 200 levels"):
+    with pytest.raises(JsonParseError, match="nested deeper than 200 levels"):
         parse("[" * 300 + "]" * 300)
-    with pytest.raises(NotJson, match="nested deeper than 200 levels"):
+    with pytest.raises(JsonParseError, match="nested deeper than 200 levels"):
         parse("[" * 100_000 + "]" * 100_000)
 
 

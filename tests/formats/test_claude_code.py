@@ -30,8 +30,8 @@ from treering.formats.claude_code import (
     ClaudeCodeReader,
     score,
 )
-from treering.formats.claude_code.past import STATE_BYTES_MAX
-from treering.formats.telling import Record
+from treering.formats.claude_code.state import STATE_BYTES_MAX
+from treering.formats.parsed import LogRecord
 from treering.model.codec import canonical
 from treering.model.fields import check_name, check_summary, check_time
 from treering.model.kinds import KINDS
@@ -617,7 +617,7 @@ def test_whatever_lines_hold_each_is_answered_and_what_is_told_can_be_kept(
     lines: list[Any],
 ) -> None:
     reading = ClaudeCodeReader(None)
-    records = [Record(line, number, number, number + 1) for number, line in enumerate(lines)]
+    records = [LogRecord(line, number, number, number + 1) for number, line in enumerate(lines)]
 
     outcomes = [outcome for record in records for outcome in reading.read(record)]
     outcomes += reading.finish()

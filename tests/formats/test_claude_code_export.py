@@ -21,7 +21,7 @@ from treering.formats.claude_code.export import write_session
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from treering.formats.telling import Told
+    from treering.formats.parsed import ParsedEvent
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.intakes import IntakeReceipt
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PICTURE = {"type": "image", "source": {"type": "base64", "data": "aGVsbG8="}}
 
 
-def recorded(tmp_path: Path, told: list[Told]) -> Session:
+def recorded(tmp_path: Path, told: list[ParsedEvent]) -> Session:
     """Return a session that holds what a log tells."""
     ledger = treering.open(tmp_path / "ledger.db")
     session = ledger.session("copy", scope="acme/app", agent="claude-code")
@@ -93,12 +93,12 @@ def full_log() -> Log:
     return log
 
 
-def read_again(lines: list[dict[str, Any]]) -> list[Told]:
+def read_again(lines: list[dict[str, Any]]) -> list[ParsedEvent]:
     content = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     return [event for outcome in outcomes_of(content) for event in outcome.events]
 
 
-def calls_in(events: list[Told]) -> list[Any]:
+def calls_in(events: list[ParsedEvent]) -> list[Any]:
     called = of_kind(events, "tool.call", "tool.result")
     fields = ("call_id", "name", "input", "output", "status", "detail")
     return [(one.kind, *(one.payload.get(field) for field in fields)) for one in called]

@@ -15,7 +15,7 @@ from treering.formats.claude_code.order import WAITING_MAX
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from treering.formats.telling import Told
+    from treering.formats.parsed import ParsedEvent
 
 
 def counted(count: int) -> Log:
@@ -29,7 +29,7 @@ def counted(count: int) -> Log:
     return log
 
 
-def told_in(log: Log, *order: int) -> list[Told]:
+def told_in(log: Log, *order: int) -> list[ParsedEvent]:
     """Return what the lines of a log tell in another order, by their numbers."""
     shuffled = Log()
     shuffled.lines = [log.lines[number - 1] for number in order]

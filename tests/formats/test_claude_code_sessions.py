@@ -19,10 +19,10 @@ from formats.logs.claude_code import (
     uuid_of,
 )
 from treering.formats.claude_code import ClaudeCodeReader
-from treering.formats.telling import Opening, Told
+from treering.formats.parsed import ParsedEvent, SessionHeader
 
 
-def openings_of(log: Log, name: str = f"{SESSION}.jsonl") -> dict[str, Opening]:
+def openings_of(log: Log, name: str = f"{SESSION}.jsonl") -> dict[str, SessionHeader]:
     reader = ClaudeCodeReader(PurePath(name))
     for record in records_of(log.content()):
         reader.read(record)
@@ -225,7 +225,7 @@ def test_a_session_is_opened_as_its_lines_say() -> None:
     log.user("Light the lamp.")
 
     assert openings_of(log) == {
-        SESSION: Opening(
+        SESSION: SessionHeader(
             session=SESSION,
             agent="claude-code",
             cwd="/srv/lighthouse",
@@ -365,7 +365,7 @@ def test_every_event_is_of_a_session_that_was_opened_before() -> None:
 
     seen: set[str] = set()
     for record in records_of(log.content()):
-        told: list[Told] = [one for outcome in reader.read(record) for one in outcome.events]
+        told: list[ParsedEvent] = [one for outcome in reader.read(record) for one in outcome.events]
         seen |= {one.session for one in told}
         assert seen <= set(reader.sessions)
     assert len(seen) > 1

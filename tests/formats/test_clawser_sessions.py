@@ -11,7 +11,7 @@ import treering
 from builders import HERE
 from effort import rounds
 from formats.clawser_logs import T0, event, log_of, logs, voyage
-from treering.formats.clawser import EventLog, Taken, from_session, to_session
+from treering.formats.clawser import EventLog, ImportedLog, from_session, to_session
 from treering.formats.clawser.kinds import KINDS, state
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def test_a_log_comes_back_as_it_was(session: Session) -> None:
 
     taken = to_session(log, session)
 
-    assert taken == Taken(events=11, added=11, changed=0)
+    assert taken == ImportedLog(events=11, added=11, changed=0)
     assert from_session(session) == log
     assert from_session(session).to_jsonl() == log.to_jsonl()
 
@@ -66,7 +66,7 @@ def test_an_event_that_was_changed_is_told_of_and_the_first_one_stays(session: S
 
     taken = to_session(log_of(edited), session)
 
-    assert taken == Taken(events=11, added=0, changed=1)
+    assert taken == ImportedLog(events=11, added=0, changed=1)
     assert from_session(session) == log_of(voyage())
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from treering import Session
     from treering.formats.clawser import EventLog
-    from treering.formats.telling import Told
+    from treering.formats.parsed import ParsedEvent
 
 CHAT = PurePosixPath("/clawser/workspaces/ws_1/.conversations/conv_1/events.jsonl")
 LOG = PurePosixPath("/logs/conv_1.jsonl")
@@ -63,17 +63,23 @@ def session(tmp_path: Path) -> Session:
     return ledger.session("conv_1", scope=HERE, agent="lyria")
 
 
-def record(session: Session, events: list[Told], origin: str) -> None:
+def record(session: Session, events: list[ParsedEvent], origin: str) -> None:
     """Record what a reader tells, under its keys."""
     session.append(
         [
             session.new_event(
-                one.kind, one.summary, payload=one.payload, refs=one.refs, event_id=one.key,
-                ts_ms=one.ts_ms, source=one.source, origin=origin,
+                one.kind,
+                one.summary,
+                payload=one.payload,
+                refs=one.refs,
+                event_id=one.key,
+                ts_ms=one.ts_ms,
+                source=one.source,
+                origin=origin,
             )
             for one in events
         ]
-    )  # fmt: skip
+    )
 
 
 def test_an_apeira_log_comes_back_as_its_door_would_give_it(session: Session) -> None:

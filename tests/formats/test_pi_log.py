@@ -33,13 +33,13 @@ from treering.formats.pi import PiReader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from treering.formats.telling import Told
+    from treering.formats.parsed import ParsedEvent
 
 
-def shown(events: list[Told]) -> list[str]:
+def shown(events: list[ParsedEvent]) -> list[str]:
     """Return what is said at the end, after each undo has hidden what it says."""
-    kept: list[Told] = []
-    everything: list[tuple[Told, list[Told]]] = []
+    kept: list[ParsedEvent] = []
+    everything: list[tuple[ParsedEvent, list[ParsedEvent]]] = []
     for event in events:
         everything.append((event, list(kept)))
         if event.kind == "session.undone":

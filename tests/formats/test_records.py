@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from treering.formats.records import RECORD_BYTES_MAX, pieces, read_records
-from treering.formats.records.lines import NUL_RUN_MIN, Lines
+from treering.formats.records import RECORD_BYTES_MAX, json_pieces, read_records
+from treering.formats.records.lines import NUL_RUN_MIN, RawLines
 from treering.formats.records.patience import STEPS_MAX
 from treering.model.codec import NESTING_MAX, canonical
 
@@ -262,21 +262,21 @@ def test_no_log_is_looked_at_more_than_a_few_times_over(
     text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = taken = 0
-    measure, take = pieces.measure, Lines.take
+    measure, take = json_pieces.measure, RawLines.take
 
-    def counted_measure(*text: Any, **limits: Any) -> pieces.Extent:
+    def counted_measure(*text: Any, **limits: Any) -> json_pieces.JsonExtent:
         nonlocal steps
         extent = measure(*text, **limits)
         steps += extent.steps
         return extent
 
-    def counted_take(lines: Lines) -> Any:
+    def counted_take(lines: RawLines) -> Any:
         nonlocal taken
         taken += 1
         return take(lines)
 
-    monkeypatch.setattr(pieces, "measure", counted_measure)
-    monkeypatch.setattr(Lines, "take", counted_take)
+    monkeypatch.setattr(json_pieces, "measure", counted_measure)
+    monkeypatch.setattr(RawLines, "take", counted_take)
     found = read(GOOD + text + b"\n" + GOOD * 2)
 
     assert [found[at][0] for at in (0, -2, -1)] == [HI] * 3
@@ -339,5 +339,5 @@ def test_blank_lines_behind_a_torn_value_hide_no_record() -> None:
 def test_brackets_without_end_are_not_counted_to_their_end() -> None:
     deep = b"[" * 500_000 + b"]" * 500_000 + b"\n"
 
-    assert pieces.measure(deep, 0, levels_max=pieces.LEVELS_MAX).steps < 10
+    assert json_pieces.measure(deep, 0, levels_max=json_pieces.LEVELS_MAX).steps < 10
     assert [r.value for r in read_records(io.BytesIO(deep + GOOD)) if not r.fault] == [HI]

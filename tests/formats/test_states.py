@@ -14,7 +14,7 @@ from formats.logs import codex, gemini, openclaw, pi, tellings
 from formats.logs.claude_code import SESSION, Log, call, used, uuid_of
 from treering.formats.apeira.lines import ApeiraReader
 from treering.formats.claude_code import ClaudeCodeReader
-from treering.formats.claude_code.past import LEAF_LINES_MAX
+from treering.formats.claude_code.state import LEAF_LINES_MAX
 from treering.formats.clawser.lines import ClawserReader
 from treering.formats.codex import CodexReader
 from treering.formats.gemini import GeminiReader
@@ -22,16 +22,16 @@ from treering.formats.loose import STATE_BYTES_MAX
 from treering.formats.openclaw import OpenClawReader
 from treering.formats.openclaw_mem import OpenClawMemReader
 from treering.formats.openclaw_receipts import OpenClawReceiptsReader
+from treering.formats.parsed import LogRecord
 from treering.formats.pi import PiReader
 from treering.formats.tape import TapeReader
-from treering.formats.telling import Record
 from treering.model.codec import decode, encode
 from treering.model.times import instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.formats.telling import Outcome, Reader, Told
+    from treering.formats.parsed import LogReader, ParsedEvent, ParsedRecord
 
 T0: Final = 1_790_000_000_000
 NEEDLE: Final = re.compile(rb"qneedle[0-9]+")
@@ -214,7 +214,7 @@ def tape_log() -> list[Any]:
     ]
 
 
-LOGS: Final[dict[str, tuple[Callable[[], Reader], list[Any]]]] = {
+LOGS: Final[dict[str, tuple[Callable[[], LogReader], list[Any]]]] = {
     "claude-code": (lambda: ClaudeCodeReader(PurePath(f"{SESSION}.jsonl")), claude_log()),
     "codex": (lambda: CodexReader(codex.PATH), codex_log()),
     "gemini": (lambda: GeminiReader(None), gemini_log()),
@@ -229,9 +229,9 @@ LOGS: Final[dict[str, tuple[Callable[[], Reader], list[Any]]]] = {
 """A reader of every format, and a log of which every text has a needle in it."""
 
 
-def outcomes(reader: Reader, values: Sequence[Any], start: int = 0) -> list[Outcome]:
+def outcomes(reader: LogReader, values: Sequence[Any], start: int = 0) -> list[ParsedRecord]:
     """Return what is settled with ``values``, while more may come."""
-    lines = [Record(value, n, n, n + 1) for n, value in enumerate(values[start:], start=start)]
+    lines = [LogRecord(value, n, n, n + 1) for n, value in enumerate(values[start:], start=start)]
     return [one for record in lines for one in reader.read(record)]
 
 
@@ -242,7 +242,7 @@ def check(state: Any) -> None:
     assert len(written) <= STATE_BYTES_MAX
 
 
-def resumed(make: Callable[[], Reader], state: Any) -> Reader:
+def resumed(make: Callable[[], LogReader], state: Any) -> LogReader:
     """Return a reader that goes on from a state as a ledger gives it back."""
     reader = make()
     reader.resume(decode(encode(state)))
@@ -254,7 +254,7 @@ each_log = pytest.mark.parametrize(("make", "log"), LOGS.values(), ids=LOGS)
 
 @each_log
 def test_a_state_holds_no_text_and_all_that_is_needed_to_go_on(
-    make: Callable[[], Reader], log: list[Any]
+    make: Callable[[], LogReader], log: list[Any]
 ) -> None:
     whole = outcomes(make(), log)
     goes_on = 0
@@ -273,7 +273,7 @@ def test_a_state_holds_no_text_and_all_that_is_needed_to_go_on(
 
 @each_log
 def test_a_state_holds_no_text_of_a_log_that_was_read_to_its_end(
-    make: Callable[[], Reader], log: list[Any]
+    make: Callable[[], LogReader], log: list[Any]
 ) -> None:
     keys = {event.key for event in tellings.told(make(), log)}
 
@@ -291,7 +291,9 @@ def test_a_state_holds_no_text_of_a_log_that_was_read_to_its_end(
 
 
 @each_log
-def test_these_logs_are_of_texts_that_are_told(make: Callable[[], Reader], log: list[Any]) -> None:
+def test_these_logs_are_of_texts_that_are_told(
+    make: Callable[[], LogReader], log: list[Any]
+) -> None:
     reader = make()
     told = encode([tellings.told(reader, log), reader.sessions])
 
@@ -303,7 +305,7 @@ def test_these_logs_are_of_texts_that_are_told(make: Callable[[], Reader], log: 
 # What waits, and what comes in an order.
 
 
-def told_on(make: Callable[[], Reader], log: Sequence[Any], cut: int) -> list[Told]:
+def told_on(make: Callable[[], LogReader], log: Sequence[Any], cut: int) -> list[ParsedEvent]:
     """Return what is told behind ``cut`` by a reader that goes on there."""
     reader = make()
     tellings.told(reader, log[:cut])
@@ -377,7 +379,7 @@ def test_who_provides_a_model_is_known_to_a_reader_that_goes_on() -> None:
 
 @pytest.mark.parametrize("make", [PiReader, OpenClawReader])
 def test_what_a_session_is_about_is_read_again_until_it_has_told_something(
-    make: Callable[[], Reader],
+    make: Callable[[], LogReader],
 ) -> None:
     reader = make()
 
@@ -389,7 +391,7 @@ def test_what_a_session_is_about_is_read_again_until_it_has_told_something(
 
 
 def test_an_agent_of_openclaw_keeps_its_scope() -> None:
-    def make() -> Reader:
+    def make() -> LogReader:
         path = PurePath(f"/home/ada/.openclaw/agents/lyria/sessions/{pi.SESSION}.jsonl")
         return OpenClawReader(path)
 

@@ -45,10 +45,10 @@ from treering.derive.fact_extraction import legacy_statement_id, same_statement_
 from treering.derive.remembered import hashed
 from treering.derive.statements import statement_of
 from treering.derive.terms import terms
+from treering.formats.parsed import is_of_words, unmarked
 from treering.formats.records import read_records
 from treering.formats.registry import find_format
 from treering.formats.sources import fingerprint, sniff, tail_print
-from treering.formats.telling import is_of_words, unmarked
 from treering.storage.encoding import name_key
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from treering.formats.records import read_records
 from treering.model.codec import canonical
 
 if TYPE_CHECKING:
-    from treering.formats.telling import Record
+    from treering.formats.parsed import LogRecord
 
 SEPARATORS = re.compile(rb"(?:[\s\x00\x1e,\]}]|\xef\xbb\xbf)*")
 values = st.recursive(
@@ -59,7 +59,7 @@ class Dripping(io.BytesIO):
         return super().read(7 if size is None else min(size, 7))
 
 
-def read(text: bytes) -> list[Record]:
+def read(text: bytes) -> list[LogRecord]:
     return list(read_records(io.BytesIO(text)))
 
 

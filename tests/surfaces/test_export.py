@@ -18,7 +18,7 @@ from builders import HERE
 from surfaces.talks import IN, LAUNCH, NEIGHBOUR, TOKEN, record_talk
 from treering.capture.secrets import SecretGuard
 from treering.formats.claude_code import ClaudeCodeReader, score
-from treering.formats.telling import Record
+from treering.formats.parsed import LogRecord
 from treering.surfaces.cli.export import FORMATS
 from treering.surfaces.pages.html_page import WITHHELD
 from treering.surfaces.pages.markup import MARKDOWN_CHARACTERS_MAX, markdown
@@ -189,7 +189,7 @@ def test_a_claude_code_log_is_read_by_its_own_reader(talk: CommandLine) -> None:
     outcomes = [
         outcome
         for number, line in enumerate(lines)
-        for outcome in reader.read(Record(line, number + 1, number, number + 1))
+        for outcome in reader.read(LogRecord(line, number + 1, number, number + 1))
     ]
     told = [one for outcome in [*outcomes, *reader.finish()] for one in outcome.events]
     texts = [one.payload["text"] for one in told if one.kind == "conversation.user"]

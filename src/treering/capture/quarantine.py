@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import InvalidInput, TreeringError
-from treering.formats.records.pieces import TORN
+from treering.formats.records.json_pieces import TORN
 from treering.formats.records.values import Unreadable, read_value
 from treering.hook import state_folder
 from treering.model.times import instant

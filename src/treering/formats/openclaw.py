@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import PurePath
 
-    from treering.formats.sayings import Saying
-    from treering.formats.telling import Opening
+    from treering.formats.event_content import EventContent
+    from treering.formats.parsed import SessionHeader
 
 NAME: Final = "openclaw"
 
@@ -135,7 +135,7 @@ class OpenClawReader(PiReader):
         topic = _TOPIC.search(stem or "")
         return session if not topic or session.endswith(topic[0]) else session + topic[0]
 
-    def opening(self, session: str, header: dict[str, Any]) -> Opening:
+    def opening(self, session: str, header: dict[str, Any]) -> SessionHeader:
         """Return what the header and the index say of the session, and whose it is."""
         found = super().opening(session, header)
         agent = _agent_of(self._path)
@@ -178,7 +178,7 @@ class OpenClawReader(PiReader):
         self._recent.extend(texts)
         return None
 
-    def dressed(self, saying: Saying) -> Saying:
+    def dressed(self, saying: EventContent) -> EventContent:
         """Return an event as it is told: no stamp in its summary, and synthetic if it is."""
         payload = saying.payload
         if saying.kind == "conversation.user":

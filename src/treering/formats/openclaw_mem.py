@@ -13,7 +13,7 @@ import msgspec
 
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, storable, time_ms, word
-from treering.formats.telling import Opening, Outcome, Record, Told, of_words
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, of_words
 from treering.model.events import REDACTED, SUMMARY_CHARACTERS_MAX
 from treering.model.kinds import EPISODE_KINDS
 from treering.model.parts import part_of
@@ -56,22 +56,22 @@ class OpenClawMemReader:
     times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None) -> None:
-        self.sessions: dict[str, Opening] = {}
+        self.sessions: dict[str, SessionHeader] = {}
         self._path = path
         self._unnamed: Counter[str] = Counter()
         """How often a content without an id of its own came."""
         self._now_ms = 1
 
-    def read(self, record: Record) -> list[Outcome]:
+    def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the outcome of ``record``: each is settled at once."""
         row = record.value
         if not isinstance(row, dict) or not word(row.get("type")):
-            return [Outcome(record=record, skipped="no event")]
+            return [ParsedRecord(record=record, skipped="no event")]
         row = _whole(row)
         self._now_ms = time_ms(row.get("ts_ms")) or self._now_ms
-        return [Outcome(record=record, events=[self._told(row)])]
+        return [ParsedRecord(record=record, events=[self._told(row)])]
 
-    def finish(self) -> list[Outcome]:
+    def finish(self) -> list[ParsedRecord]:
         """Return nothing: nothing is held back."""
         return []
 
@@ -93,7 +93,7 @@ class OpenClawMemReader:
         self._unnamed = Counter(fields_of(state.get("unnamed")))
         self._now_ms = state["now_ms"]
 
-    def _told(self, row: dict[str, Any]) -> Told:
+    def _told(self, row: dict[str, Any]) -> ParsedEvent:
         # What a summary begins with was typed by anybody: only the row's own field names a scope.
         scope = word(row.get("scope")) or DEFAULT_SCOPE
         summary = word(row.get("summary")) or str(row["type"])
@@ -110,7 +110,7 @@ class OpenClawMemReader:
             summary, payload, refs = REDACTED, None, {"redacted": True}
         elif len(summary) > SUMMARY_CHARACTERS_MAX or "\0" in summary:
             payload, summary = {**_wrapped(payload), "summary": summary}, shorten(summary)
-        return Told(
+        return ParsedEvent(
             session=session,
             key=name(row.get("event_id")) or self._key_of(row),
             kind=kind,
@@ -132,7 +132,7 @@ class OpenClawMemReader:
         return session
 
     def _open(self, session: str, agent: str, scope: str, own: str) -> None:
-        opening = Opening(session=session, agent=agent, about={"scope": scope}, name=own)
+        opening = SessionHeader(session=session, agent=agent, about={"scope": scope}, name=own)
         self.sessions.setdefault(session, opening)
 
     def _key_of(self, row: dict[str, Any]) -> str:

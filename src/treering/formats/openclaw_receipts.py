@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from treering.formats.event_content import EventContent, observation
 from treering.formats.grammar import share
 from treering.formats.loose import (
     bounded,
@@ -25,8 +26,7 @@ from treering.formats.loose import (
     without_none,
     word,
 )
-from treering.formats.sayings import Saying, observation
-from treering.formats.telling import Opening, Outcome, Record, Told, of_words
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, of_words
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def score(values: Sequence[Any]) -> float:
     return share(_is_cron_run(value) or _receipt_in(value) is not None for value in found)
 
 
-def told(record: dict[str, Any]) -> Saying:
+def told(record: dict[str, Any]) -> EventContent:
     """Return what one record tells: a receipt, a cron run, or whatever else was observed."""
     if _is_cron_run(record):
         return _cron_run(record)
@@ -74,22 +74,22 @@ class OpenClawReceiptsReader:
     times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None) -> None:
-        self.sessions: dict[str, Opening] = {}
+        self.sessions: dict[str, SessionHeader] = {}
         self._path = path
         self._counts: Counter[str] = Counter()
         """How often the same content came, of those that came last."""
         self._now_ms = 1
 
-    def read(self, record: Record) -> list[Outcome]:
+    def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the outcome of ``record``: each is settled at once."""
         row = record.value
         if not isinstance(row, dict) or not row:
-            return [Outcome(record=record, skipped="no receipt")]
+            return [ParsedRecord(record=record, skipped="no receipt")]
         receipt = _receipt_in(row) or row
         moments = (time_ms(one.get(at)) for one in (receipt, row) for at in _TIMES)
         self._now_ms = next((found for found in moments if found), self._now_ms)
         saying = told(row)
-        event = Told(
+        event = ParsedEvent(
             session=self._session_of(row, receipt),
             key=self._key_of(row),
             kind=saying.kind,
@@ -98,9 +98,9 @@ class OpenClawReceiptsReader:
             payload=saying.payload,
             refs=saying.refs,
         )
-        return [Outcome(record=record, events=[event])]
+        return [ParsedRecord(record=record, events=[event])]
 
-    def finish(self) -> list[Outcome]:
+    def finish(self) -> list[ParsedRecord]:
         """Return nothing: nothing is held back."""
         return []
 
@@ -137,7 +137,7 @@ class OpenClawReceiptsReader:
 
     def _open(self, session: str, agent: str, scope: str | None) -> None:
         about = {} if scope is None else {"scope": scope}
-        self.sessions.setdefault(session, Opening(session=session, agent=agent, about=about))
+        self.sessions.setdefault(session, SessionHeader(session=session, agent=agent, about=about))
 
     def _key_of(self, row: dict[str, Any]) -> str:
         content = digest(row)
@@ -160,11 +160,11 @@ def _is_cron_run(row: dict[str, Any]) -> bool:
     )
 
 
-def _cron_run(row: dict[str, Any]) -> Saying:
+def _cron_run(row: dict[str, Any]) -> EventContent:
     job, status = row["jobId"], word(row.get("status")) or row["action"]
     duration = row.get("durationMs")
     said = word(row.get("error")) or word(row.get("summary"))
-    return Saying(
+    return EventContent(
         kind="ops.alert",
         summary=shorten(f"cron {job} {status}" + (f": {said}" if said else "")),
         payload=row,
@@ -221,7 +221,7 @@ def _status_of(receipt: dict[str, Any], skipped: str | None) -> str:
     return _STATUSES.get((word(receipt.get("status")) or "").lower(), "ok")
 
 
-def _receipt(receipt: dict[str, Any]) -> Saying:
+def _receipt(receipt: dict[str, Any]) -> EventContent:
     schema = _schema_of(receipt)
     named = None if schema else _named(receipt)
     what = named or (schema or "").partition(".")[2].rpartition(".v")[0].removesuffix(".receipt")
@@ -237,7 +237,7 @@ def _receipt(receipt: dict[str, Any]) -> Saying:
         outcome = f"{found} recalled, {count(injected)} injected"
     else:
         outcome = status
-    return Saying(
+    return EventContent(
         kind="ops.receipt",
         summary=shorten(f"{what} {outcome}"),
         payload=receipt,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
     from types import ModuleType
 
-    from treering.formats.telling import Reader
+    from treering.formats.parsed import LogReader
 
 NATIVE: Final = "treering"
 """Our own export: it is restored, not retold."""
@@ -21,7 +21,7 @@ class Format(Protocol):
     """One format: what each of its modules offers."""
 
     NAME: str
-    READER: Callable[[PurePath | None], Reader]
+    READER: Callable[[PurePath | None], LogReader]
     """Makes a reader for one file; its path is a hint, for the ids that are in names."""
 
     def score(self, values: Sequence[Any]) -> float:

@@ -19,7 +19,7 @@ import msgspec
 
 from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.formats.records import RECORD_BYTES_MAX, read_records
-from treering.formats.records.pieces import TORN
+from treering.formats.records.json_pieces import TORN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from treering.formats.records import read_records
 from treering.model.times import instant
 
 if TYPE_CHECKING:
-    from treering.formats.telling import Outcome, Record, Told
+    from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord
 
 SESSION: Final = "5e551011-0000-4000-8000-000000000001"
 OTHER_SESSION: Final = "5e551011-0000-4000-8000-000000000002"
@@ -112,31 +112,31 @@ def used(output: int, *, sent: int = 10, cached: int = 0, written: int = 0) -> d
     }
 
 
-def records_of(content: bytes) -> list[Record]:
+def records_of(content: bytes) -> list[LogRecord]:
     """Return the records of a file that has no fault."""
     records = list(read_records(io.BytesIO(content)))
     assert [record for record in records if record.fault] == []
     return records
 
 
-def outcomes_of(content: bytes, name: str = f"{SESSION}.jsonl") -> list[Outcome]:
+def outcomes_of(content: bytes, name: str = f"{SESSION}.jsonl") -> list[ParsedRecord]:
     """Return what becomes of every record of a file."""
     reader = ClaudeCodeReader(PurePath(name))
     found = [outcome for record in records_of(content) for outcome in reader.read(record)]
     return found + reader.finish()
 
 
-def told_by(log: Log, name: str = f"{SESSION}.jsonl") -> list[Told]:
+def told_by(log: Log, name: str = f"{SESSION}.jsonl") -> list[ParsedEvent]:
     """Return the events that a log tells of."""
     return [event for outcome in outcomes_of(log.content(), name) for event in outcome.events]
 
 
-def of_kind(events: list[Told], *kinds: str) -> list[Told]:
+def of_kind(events: list[ParsedEvent], *kinds: str) -> list[ParsedEvent]:
     """Return the events of some kinds."""
     return [event for event in events if event.kind in kinds]
 
 
-def texts_in(events: list[Told]) -> list[str]:
+def texts_in(events: list[ParsedEvent]) -> list[str]:
     """Return what was said, in order."""
     said = of_kind(events, "conversation.user", "conversation.assistant")
     return [event.payload["text"] for event in said]

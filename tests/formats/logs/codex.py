@@ -13,7 +13,7 @@ from treering.formats.records import read_records
 from treering.model.times import instant
 
 if TYPE_CHECKING:
-    from treering.formats.telling import Outcome, Told
+    from treering.formats.parsed import ParsedEvent, ParsedRecord
 
 T0: Final = 1_790_000_000_000
 SESSION: Final = "0199aaaa-0000-7000-8000-00000000c0de"
@@ -93,7 +93,7 @@ def turn(said: str, answered: str) -> list[dict[str, Any]]:
 
 def read(
     *records: Any, path: PurePath | None = PATH, reader: CodexReader | None = None
-) -> list[Outcome]:
+) -> list[ParsedRecord]:
     """Return what became of each of ``records``, read to their end."""
     reader = reader or CodexReader(path)
     written = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
@@ -101,7 +101,7 @@ def read(
     return [*found, *reader.finish()]
 
 
-def told(*records: Any, kind: str = "", path: PurePath | None = PATH) -> list[Told]:
+def told(*records: Any, kind: str = "", path: PurePath | None = PATH) -> list[ParsedEvent]:
     """Return the events that ``records`` tell, those whose kind begins with ``kind``."""
     outcomes = read(*records, path=path)
     return [one for outcome in outcomes for one in outcome.events if one.kind.startswith(kind)]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.gemini import GeminiReader
+from treering.formats.parsed import unmarked
 from treering.formats.records import read_records
-from treering.formats.telling import unmarked
 from treering.model.times import instant
 
 if TYPE_CHECKING:
     from pathlib import PurePath
 
-    from treering.formats.telling import Outcome, Told
+    from treering.formats.parsed import ParsedEvent, ParsedRecord
 
 T0: Final = 1_790_000_000_000
 HEADER: Final = {"sessionId": "s1", "projectHash": "cafe", "startTime": instant(T0),
@@ -58,7 +58,7 @@ def whole(*messages: dict[str, Any], **told: Any) -> dict[str, Any]:
 
 def read(
     *records: Any, path: PurePath | None = None, reader: GeminiReader | None = None
-) -> list[Outcome]:
+) -> list[ParsedRecord]:
     """Return what became of each of ``records``, read to their end."""
     reader = reader or GeminiReader(path)
     written = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
@@ -71,7 +71,7 @@ def plain_key(key: str | None) -> str:
     return re.sub(r"\.v[0-9a-f]{8}$", "", unmarked(key or ""))
 
 
-def told(*records: Any, kind: str = "") -> list[Told]:
+def told(*records: Any, kind: str = "") -> list[ParsedEvent]:
     """Return the events that ``records`` tell, those whose kind begins with ``kind``."""
     found = [one for outcome in read(*records) for one in outcome.events]
     return [one for one in found if one.kind.startswith(kind) and one.key != "session"]

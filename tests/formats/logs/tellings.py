@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.formats.telling import Record
+from treering.formats.parsed import LogRecord
 from treering.model.codec import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from treering.formats.telling import Outcome, Reader, Told
+    from treering.formats.parsed import LogReader, ParsedEvent, ParsedRecord
 
 
-def outcomes(reader: Reader, values: Iterable[Any]) -> list[Outcome]:
+def outcomes(reader: LogReader, values: Iterable[Any]) -> list[ParsedRecord]:
     """Return what became of ``values``, as if each were a line."""
-    lines = [Record(value, n, n, n + 1) for n, value in enumerate(values, start=1)]
+    lines = [LogRecord(value, n, n, n + 1) for n, value in enumerate(values, start=1)]
     return [one for record in lines for one in reader.read(record)] + reader.finish()
 
 
-def told(reader: Reader, values: Iterable[Any]) -> list[Told]:
+def told(reader: LogReader, values: Iterable[Any]) -> list[ParsedEvent]:
     """Return the events that ``values`` tell."""
     return [event for one in outcomes(reader, values) for event in one.events]
 
 
-def told_in_parts(make: Callable[[], Reader], values: Sequence[Any], cut: int) -> list[Told]:
+def told_in_parts(
+    make: Callable[[], LogReader], values: Sequence[Any], cut: int
+) -> list[ParsedEvent]:
     """Return the same, with one reader that stops at ``cut`` and another that goes on there.
 
     Where the first leaves nothing to go on from, the other reads from the start.
@@ -38,6 +40,6 @@ def told_in_parts(make: Callable[[], Reader], values: Sequence[Any], cut: int) -
     return before + told(second, values[cut:])
 
 
-def kinds(events: Iterable[Told]) -> list[str]:
+def kinds(events: Iterable[ParsedEvent]) -> list[str]:
     """Return the kinds of ``events``."""
     return [event.kind for event in events]

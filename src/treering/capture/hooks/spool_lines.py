@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.errors import InvalidInput
+from treering.formats.parsed import ParsedEvent, SessionHeader
 from treering.formats.records.values import Unreadable, read_value
-from treering.formats.telling import Opening, Told
 from treering.hook import DECISIONS, SCHEMA, SIDE_FOLDER, shallow
 from treering.spine.words import shorten
 
@@ -46,8 +46,8 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
 class PermissionDecision(msgspec.Struct, frozen=True, kw_only=True):
     """That a permission was asked for or denied, which no transcript tells."""
 
-    opening: Opening
-    told: Told
+    opening: SessionHeader
+    told: ParsedEvent
     transcript: str | None
     """The session's own, which says where the session belongs."""
 
@@ -150,8 +150,8 @@ def decision(wake: Wake, folder: Path, guard: SecretGuard) -> PermissionDecision
     session = guard.mask_text(wake.session_id)
     cwd = None if wake.cwd is None else guard.mask_text(wake.cwd)
     return PermissionDecision(
-        opening=Opening(session=session, agent=wake.agent, cwd=cwd),
-        told=Told(
+        opening=SessionHeader(session=session, agent=wake.agent, cwd=cwd),
+        told=ParsedEvent(
             session=session,
             key=_key(wake, content),
             kind="ops.decision",

@@ -8,7 +8,7 @@ from treering.capture.intake import BOOKMARK_SCOPE
 from treering.capture.intake.ledger_view import LedgerView
 from treering.capture.intake.sessions import Sessions
 from treering.errors import DuplicateEvent
-from treering.formats.telling import of_words
+from treering.formats.parsed import of_words
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:

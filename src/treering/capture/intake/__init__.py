@@ -17,8 +17,8 @@ from treering.capture.intake.scope_resolver import DryRunNotes
 from treering.capture.intake.surveys import CUT_OFF, parents_first, survey
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import NotFound
+from treering.formats.parsed import LogRecord
 from treering.formats.sources import source_at
-from treering.formats.telling import Record
 from treering.model.intakes import SourceReceipt
 from treering.model.scopes import parse_scope
 
@@ -180,7 +180,7 @@ class Intake:
             return tally.receipt("refused", reason)
         self.unreadable.append(tally.file)
         tally.lines = 1
-        tally.fail(Record(None, 1, 0, 0), reason)
+        tally.fail(LogRecord(None, 1, 0, 0), reason)
         return tally.receipt("read")
 
     def _advance(self, done: int) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.formats.parsed import SessionHeader
 from treering.formats.registry import version_of
 from treering.formats.sources import Source, fingerprint, tail_print
-from treering.formats.telling import Opening
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -40,7 +40,7 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
     """How well its reader read it: by a better one, it is read again from its beginning."""
     state: Any = None
     """What its reader needs to go on; None if it cannot."""
-    sessions: dict[str, Opening] = {}
+    sessions: dict[str, SessionHeader] = {}
     """What its sessions are to each other; what they are about is in the ledger, to be erased."""
 
     def is_current(self, source: Source) -> bool:

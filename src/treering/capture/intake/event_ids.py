@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid_utils import UUID
 
 from treering.errors import InvalidInput
-from treering.formats.telling import is_of_words, unmarked
+from treering.formats.parsed import is_of_words, unmarked
 from treering.model.fields import check_id, check_name
 
 if TYPE_CHECKING:

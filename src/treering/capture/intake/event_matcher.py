@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.formats import openclaw_mem
-from treering.formats.telling import Outcome, Told, is_of_words, of_words
+from treering.formats.parsed import ParsedEvent, ParsedRecord, is_of_words, of_words
 from treering.model.codec import encode
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from treering.capture.intake.ledger_view import LedgerView
     from treering.capture.intake.sessions import Sessions
-    from treering.formats.telling import Teller
+    from treering.formats.parsed import SessionSource
     from treering.ledger.records import EventLocation
     from treering.model.scopes import Scope
 
@@ -33,7 +33,7 @@ _ROWS: Final = frozenset({openclaw_mem.NAME})
 class UnwrittenRecord(msgspec.Struct):
     """A record whose events are not recorded yet."""
 
-    outcome: Outcome
+    outcome: ParsedRecord
     fresh: int = 0
     is_apart: bool = False
     """Whether its id is that of something else."""
@@ -44,7 +44,7 @@ class Fresh(msgspec.Struct):
     """One event that is not known yet."""
 
     waiting: UnwrittenRecord
-    told: Told
+    told: ParsedEvent
     event_id: str
 
 
@@ -62,7 +62,9 @@ class _Earlier(msgspec.Struct):
 class EventMatcher:
     """Tells what is new in one file, and where what is known stands."""
 
-    def __init__(self, pasts: LedgerView, teller: Teller, sessions: Sessions, form: str) -> None:
+    def __init__(
+        self, pasts: LedgerView, teller: SessionSource, sessions: Sessions, form: str
+    ) -> None:
         self._pasts = pasts
         self._teller = teller
         self._sessions = sessions
@@ -71,7 +73,9 @@ class EventMatcher:
         self._apart: dict[tuple[str, str], str] = {}
         """The ids of events whose keys are those of others, by session and key."""
 
-    def unknown(self, scope: Scope, pairs: Sequence[tuple[UnwrittenRecord, Told]]) -> list[Fresh]:
+    def unknown(
+        self, scope: Scope, pairs: Sequence[tuple[UnwrittenRecord, ParsedEvent]]
+    ) -> list[Fresh]:
         """Return those that are not known yet; note what a session shares with others."""
         candidates = [self._ids(scope, told) for _, told in pairs]
         every = dict.fromkeys(one for ids in candidates for one in ids)
@@ -95,7 +99,7 @@ class EventMatcher:
     def _legacy(
         self,
         scope: Scope,
-        pairs: Sequence[tuple[UnwrittenRecord, Told]],
+        pairs: Sequence[tuple[UnwrittenRecord, ParsedEvent]],
         candidates: list[list[str]],
         known: dict[str, EventLocation | None],
     ) -> list[_Earlier]:
@@ -109,7 +113,7 @@ class EventMatcher:
 
     def _former(
         self,
-        pairs: Sequence[tuple[UnwrittenRecord, Told]],
+        pairs: Sequence[tuple[UnwrittenRecord, ParsedEvent]],
         candidates: list[list[str]],
         known: dict[str, EventLocation | None],
     ) -> list[_Earlier]:
@@ -140,7 +144,7 @@ class EventMatcher:
     def _tell_again(
         self,
         scope: Scope,
-        pairs: Sequence[tuple[UnwrittenRecord, Told]],
+        pairs: Sequence[tuple[UnwrittenRecord, ParsedEvent]],
         candidates: list[list[str]],
         known: dict[str, EventLocation | None],
     ) -> None:
@@ -158,7 +162,7 @@ class EventMatcher:
     def _tell_apart(
         self,
         scope: Scope,
-        pairs: Sequence[tuple[UnwrittenRecord, Told]],
+        pairs: Sequence[tuple[UnwrittenRecord, ParsedEvent]],
         candidates: list[list[str]],
         known: dict[str, EventLocation | None],
     ) -> None:
@@ -171,7 +175,7 @@ class EventMatcher:
             return
         told_ms: dict[str, int] = {}
         apart: list[str] = []
-        repeats: list[tuple[UnwrittenRecord, Told, list[str], EventLocation]] = []
+        repeats: list[tuple[UnwrittenRecord, ParsedEvent, list[str], EventLocation]] = []
         for (waiting, told), ids in zip(pairs, candidates, strict=True):
             if not _is_timed(told):
                 continue
@@ -191,7 +195,7 @@ class EventMatcher:
     def _tell_words_apart(
         self,
         scope: Scope,
-        repeats: Sequence[tuple[UnwrittenRecord, Told, list[str], EventLocation]],
+        repeats: Sequence[tuple[UnwrittenRecord, ParsedEvent, list[str], EventLocation]],
         known: dict[str, EventLocation | None],
     ) -> None:
         """Give ids of their own to words that are not those of the event that has their id."""
@@ -210,21 +214,23 @@ class EventMatcher:
                 waiting, told, ids, _ = repeats[at]
                 self._set_apart(waiting, told, ids, event_id)
 
-    def _set_apart(self, waiting: UnwrittenRecord, told: Told, ids: list[str], own: str) -> str:
+    def _set_apart(
+        self, waiting: UnwrittenRecord, told: ParsedEvent, ids: list[str], own: str
+    ) -> str:
         """Have an event go by an id of its own, and be found by that from now on."""
         ids[0] = self._apart[told.session, told.key] = own
         waiting.is_apart = True
         return own
 
-    def _id_of_said(self, scope: Scope, told: Told) -> str:
+    def _id_of_said(self, scope: Scope, told: ParsedEvent) -> str:
         said = sha256(encode([told.kind, told.payload])).hexdigest()
         return self._own_id(scope, told.session, of_words(f"{told.key}\0{said}"))
 
-    def _ids(self, scope: Scope, told: Told) -> list[str]:
+    def _ids(self, scope: Scope, told: ParsedEvent) -> list[str]:
         """Return the id of an event, then those that it has if it is of the past of a fork."""
         return [self.id(session, told.key) for session in self._homes(scope, told)]
 
-    def _homes(self, scope: Scope, told: Told) -> list[str]:
+    def _homes(self, scope: Scope, told: ParsedEvent) -> list[str]:
         """Return the sessions in which an event may be known; none, if its key holds everywhere."""
         if self._teller.keys_are_global:
             return [""]
@@ -243,7 +249,11 @@ class EventMatcher:
         return self._made.named(session, key) if session else self._made.everywhere(key)
 
     def _is_inherited(
-        self, scope: Scope, told: Told, ids: Sequence[str], known: dict[str, EventLocation | None]
+        self,
+        scope: Scope,
+        told: ParsedEvent,
+        ids: Sequence[str],
+        known: dict[str, EventLocation | None],
     ) -> bool:
         """Whether a fork repeats here what its parent has told: its own words come after that."""
         if not ids:
@@ -272,7 +282,7 @@ class EventMatcher:
         return next((known[one] for one in ids if one in known), None)
 
 
-def _is_timed(told: Told) -> bool:
+def _is_timed(told: ParsedEvent) -> bool:
     """Whether an event at another time is another event, though it has the same key."""
     if told.kind.startswith(_WORDS):
         return True

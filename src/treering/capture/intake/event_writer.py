@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.capture.intake.event_matcher import NO_TIME_MS, EventMatcher, Fresh, UnwrittenRecord
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Conflict, DuplicateEvent
-from treering.formats.telling import is_of_words
+from treering.formats.parsed import is_of_words
 from treering.model.events import NewEvent
 from treering.model.fields import TIME_MS_MAX, looks_like_seconds
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from treering.capture.intake.ledger_view import LedgerView
     from treering.capture.intake.line_counter import LineCounter
     from treering.capture.intake.sessions import Sessions
-    from treering.formats.telling import Outcome, Teller, Told
+    from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionSource
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
 
@@ -38,7 +38,7 @@ class EventWriter:
         self,
         ledger: Ledger,
         pasts: LedgerView,
-        teller: Teller,
+        teller: SessionSource,
         sessions: Sessions,
         tally: LineCounter,
     ) -> None:
@@ -53,7 +53,7 @@ class EventWriter:
         self._events = 0
         self._bytes = 0
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: ParsedRecord) -> None:
         """Take what became of one record; it is recorded with others, later."""
         if not outcome.events:
             self._tally.skip(outcome.skipped or "tells nothing")
@@ -70,8 +70,8 @@ class EventWriter:
         """Record what waits."""
         waiting, self._waiting = self._waiting, []
         self._events = self._bytes = 0
-        by_scope: dict[Scope, list[tuple[UnwrittenRecord, Told]]] = {}
-        of_sessions: dict[str, list[tuple[UnwrittenRecord, Told]]] = {}
+        by_scope: dict[Scope, list[tuple[UnwrittenRecord, ParsedEvent]]] = {}
+        of_sessions: dict[str, list[tuple[UnwrittenRecord, ParsedEvent]]] = {}
         for one in waiting:
             for told in one.outcome.events:
                 pairs = of_sessions.get(told.session)
@@ -103,7 +103,7 @@ class EventWriter:
         for scope, told in self._sessions.awaited():
             self._open(scope, told)
 
-    def _enter(self, scope: Scope, pairs: Sequence[tuple[UnwrittenRecord, Told]]) -> None:
+    def _enter(self, scope: Scope, pairs: Sequence[tuple[UnwrittenRecord, ParsedEvent]]) -> None:
         for _ in range(ATTEMPTS_MAX):
             try:
                 self._record(scope, self._identities.unknown(scope, pairs))
@@ -126,7 +126,9 @@ class EventWriter:
             ready.append((one, self._stated(scope, one)))
         self._append(ready)
 
-    def _record_singly(self, scope: Scope, pairs: Sequence[tuple[UnwrittenRecord, Told]]) -> None:
+    def _record_singly(
+        self, scope: Scope, pairs: Sequence[tuple[UnwrittenRecord, ParsedEvent]]
+    ) -> None:
         """Record what can be, where one of many cannot."""
         for waiting, told in pairs:
             try:
@@ -158,7 +160,7 @@ class EventWriter:
             self._pasts.foresee(one)
         return {one.event_id for one in events}
 
-    def _open(self, scope: Scope, told: Told) -> None:
+    def _open(self, scope: Scope, told: ParsedEvent) -> None:
         opening = self._teller.sessions.get(told.session)
         after = None
         if told.after is not None and self._teller.keys_are_global:
@@ -198,7 +200,7 @@ class EventWriter:
             origin=self._form,
         )
 
-    def _aimed(self, scope: Scope, told: Told) -> tuple[str, Any, Any]:
+    def _aimed(self, scope: Scope, told: ParsedEvent) -> tuple[str, Any, Any]:
         """Return an event that speaks of earlier ones, with their seqs in it."""
         place = (
             None if told.first is None else self._identities.place(scope, told.session, told.first)

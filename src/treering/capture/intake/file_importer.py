@@ -17,11 +17,11 @@ from treering.capture.intake.sessions import Sessions
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Busy, InvalidInput, NotFound
 from treering.formats.openclaw import OpenClawReader
+from treering.formats.parsed import LogRecord
 from treering.formats.records import read_records
-from treering.formats.records.pieces import TORN
+from treering.formats.records.json_pieces import TORN
 from treering.formats.registry import module_of, version_of
 from treering.formats.sources import fingerprint, open_source, tail_print
-from treering.formats.telling import Record
 from treering.model.codec import encode
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from treering.capture.intake.read_steps import ReadStep
     from treering.capture.intake.scope_resolver import LogNotes
     from treering.capture.intake.surveys import Survey
-    from treering.formats.telling import Reader, Teller
+    from treering.formats.parsed import LogReader, SessionSource
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import SourceReceipt, SourceState
     from treering.model.scopes import Scope
@@ -103,11 +103,11 @@ class FileImporter:
     def _steps(
         self,
         stream: BinaryIO,
-        reader: Reader,
+        reader: LogReader,
         bookmark: Bookmark | None,
         offset: int,
         line: int,
-    ) -> tuple[Teller, Iterator[ReadStep]]:
+    ) -> tuple[SessionSource, Iterator[ReadStep]]:
         """Return who reads the file, and what it makes of each record."""
         source, form = self._survey.source, self._survey.format
         if self._apart and form is not None and use_subprocess(source.size - offset):
@@ -153,7 +153,7 @@ class FileImporter:
 
     # A log.
 
-    def _reader(self, stream: BinaryIO) -> tuple[Reader, Bookmark | None]:
+    def _reader(self, stream: BinaryIO) -> tuple[LogReader, Bookmark | None]:
         """Return a reader, and where it goes on; it begins anew where it cannot."""
         reader, bookmark = self._make_reader(), self._survey.bookmark
         if (
@@ -171,7 +171,7 @@ class FileImporter:
             reader.sessions.setdefault(name, opening)
         return reader, bookmark
 
-    def _make_reader(self) -> Reader:
+    def _make_reader(self) -> LogReader:
         form = self._survey.format
         assert form is not None  # noqa: S101  (only exports of our own have none)
         reader = form.READER(self._survey.source.path)
@@ -187,13 +187,13 @@ class FileImporter:
         name = None if mark is None else self._bookmarks.find(f"{_NAMED}{mark}")
         return {mark: name} if mark is not None and isinstance(name, str) else {}
 
-    def _keep_name(self, teller: Teller) -> None:
+    def _keep_name(self, teller: SessionSource) -> None:
         mark, session = self._survey.header_mark, next(iter(teller.sessions), None)
         if mark is not None and session is not None and not self._names():
             self._bookmarks.keep(f"{_NAMED}{mark}", session)
 
     def _enter(
-        self, teller: Teller, steps: Iterator[ReadStep], offset: int, line: int
+        self, teller: SessionSource, steps: Iterator[ReadStep], offset: int, line: int
     ) -> tuple[int, int] | None:
         """Enter what is told in ``steps``; return how far they went, but for a torn end.
 
@@ -202,7 +202,7 @@ class FileImporter:
         tally = self._tally
         entrance = EventWriter(self._ledger, self._pasts, teller, self.sessions, tally)
         start, told = offset, offset
-        torn: Record | None = None
+        torn: LogRecord | None = None
         for step in steps:
             record = step.record
             if record is not None:
@@ -227,7 +227,7 @@ class FileImporter:
         # A torn end may be whole the next time.
         return (offset, line) if torn is None else (torn.offset, torn.line)
 
-    def _keep(self, stream: BinaryIO, teller: Teller, offset: int, line: int) -> None:
+    def _keep(self, stream: BinaryIO, teller: SessionSource, offset: int, line: int) -> None:
         self._keep_name(teller)
         if self._pasts.dry_run:
             return
@@ -256,10 +256,10 @@ class FileImporter:
         self._bookmarks.keep(os.path.realpath(source.path), note)
 
 
-def _records(rows: RowReader, path: Path) -> Iterator[Record]:
+def _records(rows: RowReader, path: Path) -> Iterator[LogRecord]:
     """Give the rows of a database as records, by their numbers."""
     try:
         for number, row in enumerate(rows(path), start=1):
-            yield Record(row, number, number, number + 1)
+            yield LogRecord(row, number, number, number + 1)
     except Busy as error:
         raise InvalidInput(str(error), hint=error.hint or "try again") from error

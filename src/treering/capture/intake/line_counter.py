@@ -10,7 +10,7 @@ from treering.model.intakes import FAULTS_MAX, Fault, IntakeReceipt, SourceRecei
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.formats.telling import Record
+    from treering.formats.parsed import LogRecord
     from treering.model.intakes import SourceState
 
 BLANK = "blank"
@@ -36,7 +36,7 @@ class LineCounter:
         self.sessions: dict[str, None] = {}
         self.faults: list[Fault] = []
 
-    def see(self, record: Record) -> None:
+    def see(self, record: LogRecord) -> None:
         """Count a record that was read."""
         self.lines += record.lines
         if record.mended is not None:
@@ -46,7 +46,7 @@ class LineCounter:
         """Count one that tells nothing of its own, or several."""
         self.skipped[reason] += lines
 
-    def fail(self, record: Record, reason: str) -> None:
+    def fail(self, record: LogRecord, reason: str) -> None:
         """Count one that could not be taken in, and say where it is."""
         if reason == BLANK:
             self.skip(reason, record.lines)

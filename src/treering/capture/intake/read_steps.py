@@ -18,15 +18,15 @@ import msgspec
 
 from treering.capture.quarantine import reason_of
 from treering.formats.openclaw import OpenClawReader
+from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
 from treering.formats.records import read_records
 from treering.formats.registry import named_format
 from treering.formats.sources import open_source
-from treering.formats.telling import Opening, Outcome, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.formats.telling import Reader, Teller
+    from treering.formats.parsed import LogReader, SessionSource
 
 APART_BYTES_MIN: Final = 16 * 1024 * 1024
 """A smaller file is read before another process has begun."""
@@ -37,9 +37,9 @@ PARCEL_BYTES: Final = 1024 * 1024
 class ReadStep(msgspec.Struct, frozen=True):
     """One record, and the outcomes that are settled with it."""
 
-    record: Record | None
+    record: LogRecord | None
     """None for what was held back to the end."""
-    outcomes: list[Outcome] = []
+    outcomes: list[ParsedRecord] = []
     failure: str | None = None
     """Why the reader did not understand it."""
     is_named: bool = True
@@ -65,7 +65,7 @@ class ReadBatch(msgspec.Struct, frozen=True, kw_only=True):
     """What another process has read."""
 
     steps: list[ReadStep] = []
-    sessions: dict[str, Opening] = {}
+    sessions: dict[str, SessionHeader] = {}
     """Sessions told of since the last one."""
     is_last: bool = False
     state: Any = None
@@ -73,14 +73,14 @@ class ReadBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Why the file cannot be read any further."""
 
 
-def read_steps(reader: Reader, records: Iterator[Record]) -> Iterator[ReadStep]:
+def read_steps(reader: LogReader, records: Iterator[LogRecord]) -> Iterator[ReadStep]:
     """Give a step for each record, and one for what was held back."""
     for record in records:
         if record.fault is not None:
             yield ReadStep(record)
             continue
         if not record.value and not isinstance(record.value, int | float):
-            yield ReadStep(record, [Outcome(record=record, skipped="empty")])
+            yield ReadStep(record, [ParsedRecord(record=record, skipped="empty")])
             continue
         try:
             outcomes = reader.read(record)
@@ -92,19 +92,19 @@ def read_steps(reader: Reader, records: Iterator[Record]) -> Iterator[ReadStep]:
     try:
         held_back = reader.finish()
     except Exception as error:  # noqa: BLE001  (what was read before is kept all the same)
-        nowhere = Record(None, 0, 0, 0)
-        held_back = [Outcome(record=nowhere, skipped=f"not understood: {reason_of(error)}")]
+        nowhere = LogRecord(None, 0, 0, 0)
+        held_back = [ParsedRecord(record=nowhere, skipped=f"not understood: {reason_of(error)}")]
     yield ReadStep(None, held_back, is_named=is_named)
 
 
 class SubprocessReader:
     """A reader whose work is done in another process; it knows what that has told so far."""
 
-    def __init__(self, errand: ReadJob, like: Teller) -> None:
+    def __init__(self, errand: ReadJob, like: SessionSource) -> None:
         """Send a process on its errand, to read as ``like`` does. Raises OSError if none can be."""
         self.keys_are_global = like.keys_are_global
         self.times_tell_apart = like.times_tell_apart
-        self.sessions: dict[str, Opening] = {}
+        self.sessions: dict[str, SessionHeader] = {}
         self._state: Any = None
         command = [sys.executable, "-m", "treering.capture.intake"]
         pipe = subprocess.PIPE
@@ -155,7 +155,7 @@ def run(errand: ReadJob, out: IO[bytes]) -> None:
         reader.names = errand.names
     if errand.state is not None:
         reader.resume(errand.state)
-    told: dict[str, Opening] = {}
+    told: dict[str, SessionHeader] = {}
     damage: str | None = None
     steps: list[ReadStep] = []
     size = 0
@@ -182,19 +182,19 @@ def _light(step: ReadStep) -> ReadStep:
     """Return a step without the values of its records: their events tell what is in them."""
     record = None if step.record is None else _place(step.record)
     outcomes = [
-        Outcome(record=_place(one.record), events=one.events, skipped=one.skipped)
+        ParsedRecord(record=_place(one.record), events=one.events, skipped=one.skipped)
         for one in step.outcomes
     ]
     return ReadStep(record, outcomes, step.failure, step.is_named)
 
 
-def _place(record: Record) -> Record:
-    return Record(
+def _place(record: LogRecord) -> LogRecord:
+    return LogRecord(
         None, record.line, record.offset, record.end, record.fault, record.mended, record.lines
     )
 
 
-def _fresh(reader: Reader, told: dict[str, Opening]) -> dict[str, Opening]:
+def _fresh(reader: LogReader, told: dict[str, SessionHeader]) -> dict[str, SessionHeader]:
     """Return the sessions that were not told of before, or are told of otherwise now."""
     fresh = {name: one for name, one in reader.sessions.items() if told.get(name) != one}
     told.update(fresh)

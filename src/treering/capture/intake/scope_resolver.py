@@ -10,7 +10,7 @@ from treering.errors import InvalidScope
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
-    from treering.formats.telling import Opening
+    from treering.formats.parsed import SessionHeader
     from treering.model.scopes import Scope
 
 _UNIQUE: Final = re.compile(
@@ -63,7 +63,7 @@ class ScopeResolver:
         """Whether all sessions go to one scope, where ids of several scopes may meet."""
         return self._scope is not None
 
-    def find(self, session: str, opening: Opening | None) -> Scope:
+    def find(self, session: str, opening: SessionHeader | None) -> Scope:
         """Return the scope of a session; the one that was named for all goes before any other."""
         if self._scope is not None:
             return self._scope
@@ -79,7 +79,7 @@ class ScopeResolver:
         if known and _UNIQUE.search(session):
             self._notes.keep(f"{self._form}:{session}", scope)
 
-    def _look_for(self, session: str, opening: Opening | None) -> Scope:
+    def _look_for(self, session: str, opening: SessionHeader | None) -> Scope:
         named = None if opening is None else opening.about.get("scope")
         if isinstance(named, str) and self.may_be_named:
             return self._parsed(named)

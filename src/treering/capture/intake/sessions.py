@@ -13,7 +13,7 @@ from treering.capture.intake.event_ids import EventIds, ledger_name
 from treering.capture.intake.lineages import Lineages
 from treering.capture.intake.scope_resolver import ScopeResolver
 from treering.errors import Conflict, DuplicateEvent, NotFound
-from treering.formats.telling import Told, is_of_words, unmarked
+from treering.formats.parsed import ParsedEvent, is_of_words, unmarked
 from treering.ledger.records import EventLocation
 from treering.model.parts import SessionImported
 from treering.model.scopes import Scope
@@ -21,7 +21,7 @@ from treering.model.scopes import Scope
 if TYPE_CHECKING:
     from treering.capture.intake.ledger_view import LedgerView
     from treering.capture.intake.scope_resolver import LogNotes
-    from treering.formats.telling import Opening
+    from treering.formats.parsed import SessionHeader
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
 
@@ -43,7 +43,7 @@ class _Known(msgspec.Struct):
     """It may still repeat them."""
     shared: tuple[str, EventLocation] | None = None
     """The last event that it shares with another session."""
-    last: Told | None = None
+    last: ParsedEvent | None = None
     """What it says there."""
 
 
@@ -76,7 +76,7 @@ class Sessions:
 
     # Which they are.
 
-    def see(self, session: str, opening: Opening | None) -> Scope:
+    def see(self, session: str, opening: SessionHeader | None) -> Scope:
         """Return the scope of a session that is told of, and count it once."""
         scope = self.homes.find(session, opening)
         if opening is not None and opening.name is not None and not self.homes.is_one:
@@ -100,7 +100,7 @@ class Sessions:
             name = self._names[session] = self.ids.session(session)
         return name
 
-    def agent(self, opening: Opening | None) -> str:
+    def agent(self, opening: SessionHeader | None) -> str:
         """Return whose events they are."""
         return self._form if opening is None else self.actor(opening.agent)
 
@@ -113,13 +113,15 @@ class Sessions:
 
     # What they go on from.
 
-    def roots(self, scope: Scope, session: str, opening: Opening | None) -> tuple[str, ...]:
+    def roots(self, scope: Scope, session: str, opening: SessionHeader | None) -> tuple[str, ...]:
         """Return the sessions whose events this one may repeat."""
         if not self._find(scope, session).replaying:
             return ()
         return self.ancestors(scope, session, opening)
 
-    def ancestors(self, scope: Scope, session: str, opening: Opening | None) -> tuple[str, ...]:
+    def ancestors(
+        self, scope: Scope, session: str, opening: SessionHeader | None
+    ) -> tuple[str, ...]:
         """Return the sessions that this one goes on from, the nearest first."""
         known = self._find(scope, session)
         parent = _forked_from(opening)
@@ -153,7 +155,9 @@ class Sessions:
         """Note that what comes from now on are the session's own words."""
         self._find(scope, session).replaying = False
 
-    def share(self, scope: Scope, told: Told, event_id: str, place: EventLocation | None) -> None:
+    def share(
+        self, scope: Scope, told: ParsedEvent, event_id: str, place: EventLocation | None
+    ) -> None:
         """Note that a session repeats an event that stands in another."""
         if place is None or place.session_id == self.name(told.session):
             return
@@ -168,7 +172,7 @@ class Sessions:
         """Whether a session has told nothing of its own yet: where it leaves another is open."""
         return bool(self._repeating())
 
-    def awaited(self) -> list[tuple[Scope, Told]]:
+    def awaited(self) -> list[tuple[Scope, ParsedEvent]]:
         """Return the sessions that only repeat their forks, which came before; by their last event.
 
         What a fork repeats was all there when it was made, so they are whole.
@@ -179,7 +183,7 @@ class Sessions:
             if self._lineages.is_awaited(scope, told.session)
         ]
 
-    def _repeating(self) -> list[tuple[Scope, Told]]:
+    def _repeating(self) -> list[tuple[Scope, ParsedEvent]]:
         return [
             (key[0], known.last)
             for key, known in self._known.items()
@@ -196,7 +200,7 @@ class Sessions:
         self,
         scope: Scope,
         session: str,
-        opening: Opening | None,
+        opening: SessionHeader | None,
         *,
         ts_ms: int,
         after: str | None,
@@ -239,7 +243,7 @@ class Sessions:
                 return
 
     def _leaves(
-        self, scope: Scope, session: str, opening: Opening | None, after: str | None
+        self, scope: Scope, session: str, opening: SessionHeader | None, after: str | None
     ) -> tuple[str, EventLocation] | None:
         """Return the last event that a new session shares with another."""
         if opening is not None and opening.parent is not None:
@@ -254,7 +258,7 @@ class Sessions:
         self,
         scope: Scope,
         session: str,
-        opening: Opening | None,
+        opening: SessionHeader | None,
         shared: tuple[str, EventLocation],
         ts_ms: int,
     ) -> bool:
@@ -269,7 +273,7 @@ class Sessions:
             return False  # That past is gone, or somebody was faster.
         return True
 
-    def _handle(self, scope: Scope, session: str, opening: Opening | None) -> Session:
+    def _handle(self, scope: Scope, session: str, opening: SessionHeader | None) -> Session:
         if opening is None:
             return self._ledger.session(self.name(session), scope=scope, agent=self._form)
         return self._ledger.session(
@@ -300,7 +304,7 @@ class Sessions:
         return known
 
 
-def _forked_from(opening: Opening | None) -> str | None:
+def _forked_from(opening: SessionHeader | None) -> str | None:
     if opening is None or opening.forked_from == opening.session:
         return None
     return opening.forked_from

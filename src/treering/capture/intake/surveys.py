@@ -12,9 +12,9 @@ from treering.capture.intake.bookmarks import Bookmark, read_bookmark
 from treering.capture.log_folders import openclaw_home
 from treering.errors import InvalidInput
 from treering.formats import openclaw, pi
+from treering.formats.parsed import LogRecord
 from treering.formats.registry import NATIVE, find_format, is_native, named_format
 from treering.formats.sources import Source, first_line, is_sqlite, is_torn, sniff
-from treering.formats.telling import Record
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treering.capture.secrets import SecretGuard
+    from treering.formats.parsed import SessionHeader
     from treering.formats.registry import Format
-    from treering.formats.telling import Opening
 
 CUT_OFF: Final = "cut off: not whole JSON"
 """Why nothing can be read of a file that is one JSON value and ends too early."""
@@ -167,14 +167,14 @@ def _of_family(
     return named_format(openclaw.NAME) if is_there else form
 
 
-def _opening(form: Format, path: Path, values: Sequence[Any]) -> Opening | None:
+def _opening(form: Format, path: Path, values: Sequence[Any]) -> SessionHeader | None:
     """Return what a log says of its first session."""
     reader = form.READER(path)
     for number, value in enumerate(values):
         if reader.sessions:
             break
         with contextlib.suppress(Exception):  # It is told of when the file is read.
-            reader.read(Record(value, number, number, number + 1))
+            reader.read(LogRecord(value, number, number, number + 1))
     return next(iter(reader.sessions.values()), None)
 
 

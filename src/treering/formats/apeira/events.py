@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import InvalidInput
-from treering.formats.apeira.json import NotJson, copy, parse, stringify
+from treering.formats.apeira.json import JsonParseError, copy, parse, stringify
 from treering.formats.apeira.reading import parse_episode
 from treering.formats.apeira.slices import USAGE_EVENT
 from treering.model.codec import canonical, decode, encode
@@ -85,7 +85,7 @@ def episode_of(event: Event) -> Episode | None:
     try:
         if isinstance(own.get("line"), str):
             return parse_episode(own["line"])
-    except NotJson:
+    except JsonParseError:
         pass  # It was masked, and the mask broke it: the event still says what happened.
     known = type(own.get("id")) is int
     source = event.origin if known else _SOURCES[event.source]
@@ -180,7 +180,7 @@ def _input(arguments: Any) -> Any:
         return arguments if _storable(arguments) else None
     try:
         found = parse(arguments)
-    except NotJson:
+    except JsonParseError:
         return plain(arguments)
     return found if isinstance(found, dict | list) and _storable(found) else plain(arguments)
 

@@ -33,7 +33,7 @@ _EXPONENT_MAX: Final = 21
 """Between these a number is written without an exponent."""
 
 
-class NotJson(Exception):
+class JsonParseError(Exception):
     """The text is not JSON; the message is that of ``JSON.parse``."""
 
 
@@ -45,9 +45,11 @@ def parse(text: str) -> Any:
         )
         return copy(found)
     except (ValueError, RecursionError) as error:
-        raise NotJson(describe_fault(text) or f"nested deeper than {NESTING_MAX} levels") from error
+        raise JsonParseError(
+            describe_fault(text) or f"nested deeper than {NESTING_MAX} levels"
+        ) from error
     except InvalidInput as error:
-        raise NotJson(str(error)) from error
+        raise JsonParseError(str(error)) from error
 
 
 def copy(value: Any, *, depth: int = 0) -> Any:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import InvalidInput
 from treering.formats.apeira.events import CONTEXT, OWN_FIELD, entry_of, item_in, name_in
-from treering.formats.apeira.json import BLANKS, NotJson, copy, parse, stringify
+from treering.formats.apeira.json import BLANKS, JsonParseError, copy, parse, stringify
 from treering.formats.apeira.reading import TYPES, next_after, parse_episode
+from treering.formats.event_content import observation
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, stem
-from treering.formats.sayings import observation
-from treering.formats.telling import Opening, Outcome, Told, of_words
+from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, of_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import PurePath
 
     from treering.formats.apeira.reading import Episode
-    from treering.formats.telling import Record
+    from treering.formats.parsed import LogRecord
 
 NAME: Final = "apeira"
 
@@ -45,26 +45,26 @@ class ApeiraReader:
 
     def __init__(self, path: PurePath | None = None) -> None:
         self._name = stem(path) or NAME
-        self.sessions: dict[str, Opening] = {}
+        self.sessions: dict[str, SessionHeader] = {}
         self._states = 0
         """How many stored states were read; each is a session of its own."""
         self._tools: dict[str, str] = {}
         self._begin(self._name)
 
-    def read(self, record: Record) -> list[Outcome]:
+    def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the outcome of ``record``: each is settled at once."""
         value = record.value
         if isinstance(value, dict) and _is_state(value):
             events = self._read_state(value)
             skipped = None if events else "a state without episodes"
-            return [Outcome(record=record, events=events, skipped=skipped)]
+            return [ParsedRecord(record=record, events=events, skipped=skipped)]
         try:
             episode = parse_episode(stringify(copy(value)))
-        except (InvalidInput, NotJson):
-            return [Outcome(record=record, events=[self._other(value)])]
-        return [Outcome(record=record, events=[self._told(episode)])]
+        except (InvalidInput, JsonParseError):
+            return [ParsedRecord(record=record, events=[self._other(value)])]
+        return [ParsedRecord(record=record, events=[self._told(episode)])]
 
-    def finish(self) -> list[Outcome]:
+    def finish(self) -> list[ParsedRecord]:
         """Return nothing: nothing is held back."""
         return []
 
@@ -86,25 +86,25 @@ class ApeiraReader:
 
     def _begin(self, session: str) -> None:
         self._session = session
-        self.sessions[session] = Opening(session=session, agent=NAME)
+        self.sessions[session] = SessionHeader(session=session, agent=NAME)
         self._upcoming = 1
         self._key = ""
         """The key of the last line."""
         self._tools = {}
 
-    def _read_state(self, state: dict[str, Any]) -> list[Told]:
+    def _read_state(self, state: dict[str, Any]) -> list[ParsedEvent]:
         """Return what a stored state tells: its log, line by line, and its context behind it."""
         self._states += 1
         if self._states > 1:
             self._begin(f"{self._name}-{self._states}")
-        events: list[Told] = []
+        events: list[ParsedEvent] = []
         for number, line in enumerate(state["episodic"].split("\n"), start=1):
             text = line.strip(BLANKS)
             if not text:
                 continue
             try:
                 events.append(self._told(parse_episode(text)))
-            except NotJson as error:
+            except JsonParseError as error:
                 # It is not in the chain of keys: the log by itself has it as a fault, if at all.
                 key = of_words(f"{NAME}:{digest([self._key, number, text])}")
                 told = {"line": number, "text": text, "fault": str(error)}
@@ -117,7 +117,7 @@ class ApeiraReader:
             events.append(self._observation(key, CONTEXT, {CONTEXT: context, **own}))
         return events
 
-    def _told(self, episode: Episode) -> Told:
+    def _told(self, episode: Episode) -> ParsedEvent:
         # As Apeira reads them: ids only ever rise.
         episode["id"] = max(episode["id"], self._upcoming)
         self._upcoming = next_after(episode["id"])
@@ -126,7 +126,7 @@ class ApeiraReader:
         call_id, tool = name_in(item, "call_id"), name_in(item, "name")
         if item.get("type") == "function_call" and call_id and tool:
             self._tools.setdefault(call_id, tool)
-        return Told(
+        return ParsedEvent(
             session=self._session,
             key=self._next_key(stringify(episode)),
             kind=entry.kind,
@@ -142,12 +142,12 @@ class ApeiraReader:
         self._key = f"{NAME}:{digest([self._key, value])}"
         return of_words(self._key)
 
-    def _other(self, value: Any) -> Told:
+    def _other(self, value: Any) -> ParsedEvent:
         return self._observation(self._next_key(value), "line", {"value": value})
 
-    def _observation(self, key: str, observed: str, record: dict[str, Any]) -> Told:
+    def _observation(self, key: str, observed: str, record: dict[str, Any]) -> ParsedEvent:
         saying = observation(observed, record)
-        return Told(
+        return ParsedEvent(
             session=self._session,
             key=key,
             kind=saying.kind,
@@ -178,5 +178,5 @@ def _is_state(value: dict[str, Any]) -> bool:
     first = next((text for line in log.split("\n", 100) if (text := line.strip(BLANKS))), None)
     try:
         return first is None or isinstance(parse(first), dict)
-    except NotJson:
+    except JsonParseError:
         return first is not None and first.startswith("{")  # A torn line.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from treering.errors import InvalidInput
-from treering.formats.apeira.json import BLANKS, INTEGER_MAX, NotJson, copy, parse
+from treering.formats.apeira.json import BLANKS, INTEGER_MAX, JsonParseError, copy, parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ def load_lines(jsonl: str) -> list[Episode]:
             continue
         try:
             episode = parse_episode(text)
-        except NotJson as error:
+        except JsonParseError as error:
             count += 1
             if count <= ERROR_SAMPLES_MAX:
                 errors.append(str(error))
@@ -67,7 +67,7 @@ def parse_episode(line: str) -> Episode:
         and isinstance(found.get("payload"), dict | list)
         and isinstance(found.get("meta"), dict | list)
     ):
-        raise NotJson(_INVALID)
+        raise JsonParseError(_INVALID)
     return found
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.formats.apeira.episodic import Episodic
-from treering.formats.apeira.json import NotJson, copy, parse, stringify
+from treering.formats.apeira.json import JsonParseError, copy, parse, stringify
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ def storage_key(agent: str, session_id: str) -> str:
 def _parsed(text: str) -> Any:
     try:
         return parse(text)
-    except NotJson as error:
+    except JsonParseError as error:
         raise InvalidInput(
             f"the session state is not JSON: {error}", hint="give what was stored, unchanged"
         ) from error

@@ -17,14 +17,14 @@ from treering.formats.claude_code.blocks import (
     said_by_user,
 )
 from treering.formats.claude_code.chains import remember, rewound
-from treering.formats.claude_code.facts import Repeats, changed_in, facts_in
+from treering.formats.claude_code.facts import FactRepeats, changed_in, facts_in
 from treering.formats.claude_code.lines import (
     ERRORS,
     NAME,
     OURS,
     SPOKEN,
-    Line,
-    Piece,
+    LineEvent,
+    LogLine,
     is_own,
     lines_in,
     name_in,
@@ -34,11 +34,18 @@ from treering.formats.claude_code.lines import (
 )
 from treering.formats.claude_code.notes import noted, titled
 from treering.formats.claude_code.order import Order
-from treering.formats.claude_code.past import Past, restored, written
+from treering.formats.claude_code.state import ClaudeCodeState, restored, written
 from treering.formats.claude_code.usage import USED
 from treering.formats.grammar import share
 from treering.formats.loose import digest
-from treering.formats.telling import Opening, Outcome, Told, is_of_words, of_words, unmarked
+from treering.formats.parsed import (
+    ParsedEvent,
+    ParsedRecord,
+    SessionHeader,
+    is_of_words,
+    of_words,
+    unmarked,
+)
 from treering.model.codec import decode
 from treering.spine.words import shorten
 
@@ -46,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import PurePath
 
-    from treering.formats.telling import Record
+    from treering.formats.parsed import LogRecord
 
 __all__ = ["NAME", "READER", "ClaudeCodeReader", "score"]
 
@@ -87,19 +94,19 @@ class ClaudeCodeReader:
         self._stem = above if agent else stem
         """The session that the file is named after."""
         self._path = path
-        self._past = Past()
-        self._held: list[Record] = []
+        self._past = ClaudeCodeState()
+        self._held: list[LogRecord] = []
         self._order = Order()
         self._cwd: str | None = None
         """Where the first lines were written, for sessions that do not say so."""
-        self._repeats = Repeats()
+        self._repeats = FactRepeats()
 
     @property
-    def sessions(self) -> dict[str, Opening]:
+    def sessions(self) -> dict[str, SessionHeader]:
         """Return the sessions told of so far."""
         return self._past.sessions
 
-    def read(self, record: Record) -> list[Outcome]:
+    def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return what ``record`` tells; the first of a file wait until its session is known."""
         if self._past.settled:
             return self._take(record)
@@ -107,7 +114,7 @@ class ClaudeCodeReader:
         enough = len(self._held) >= HELD_MAX or any(map(_settles, lines_in(record.value)))
         return self._release() if enough else []
 
-    def finish(self) -> list[Outcome]:
+    def finish(self) -> list[ParsedRecord]:
         """Return what is told by lines that waited in vain."""
         found = self._release()
         return found + [self._outcome(record) for record in self._order.release()]
@@ -119,16 +126,16 @@ class ClaudeCodeReader:
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""
         self._past, self._held, self._order = restored(state), [], Order()
-        self._repeats = Repeats()
+        self._repeats = FactRepeats()
 
-    def _release(self) -> list[Outcome]:
+    def _release(self) -> list[ParsedRecord]:
         if not self._held:
             return []
         held, self._held = self._held, []
         self._settle([value for record in held for value in _dicts_in(record.value)])
         return [outcome for record in held for outcome in self._take(record)]
 
-    def _take(self, record: Record) -> list[Outcome]:
+    def _take(self, record: LogRecord) -> list[ParsedRecord]:
         return [self._outcome(one) for one in self._order.take(record, self._past.nodes)]
 
     def _settle(self, values: Sequence[dict[str, Any]]) -> None:
@@ -146,15 +153,15 @@ class ClaudeCodeReader:
 
     # One record.
 
-    def _outcome(self, record: Record) -> Outcome:
-        events: list[Told] = []
+    def _outcome(self, record: LogRecord) -> ParsedRecord:
+        events: list[ParsedEvent] = []
         reason = "nothing in it"
         for value in lines_in(record.value):
             told, reason = self._tell(value if isinstance(value, dict) else {"value": value})
             events += told
-        return Outcome(record=record, events=events, skipped=None if events else reason)
+        return ParsedRecord(record=record, events=events, skipped=None if events else reason)
 
-    def _tell(self, value: dict[str, Any]) -> tuple[list[Told], str]:
+    def _tell(self, value: dict[str, Any]) -> tuple[list[ParsedEvent], str]:
         past = self._past
         past.next_line()
         line = self._line(value)
@@ -189,7 +196,7 @@ class ClaudeCodeReader:
         remember(line, pieces, past, repeated, told=any(one.key == line.key for one in events))
         return events, reason
 
-    def _line(self, value: dict[str, Any]) -> Line:
+    def _line(self, value: dict[str, Any]) -> LogLine:
         past = self._past
         past.ts_ms = time_in(value) or past.ts_ms
         stated = name_in(value, "sessionId", "session_id")
@@ -211,7 +218,7 @@ class ClaudeCodeReader:
         )
         past.key = key
         message = value.get("message")
-        return Line(
+        return LogLine(
             value=value,
             sort=name_in(value, "type") or "unknown",
             key=key,
@@ -267,7 +274,7 @@ class ClaudeCodeReader:
 
     # Sessions.
 
-    def _open(self, line: Line) -> list[Piece]:
+    def _open(self, line: LogLine) -> list[LineEvent]:
         """Learn what a line says of its session; return what has changed with it."""
         past = self._past
         if self._repeats.holds(line, past):
@@ -285,19 +292,19 @@ class ClaudeCodeReader:
         self._repeats.note(line, changed=past.facts.get(line.session) is not before)
         return changed
 
-    def _opening(self, line: Line) -> Opening:
+    def _opening(self, line: LogLine) -> SessionHeader:
         parent, is_child, _ = line.session.rpartition("/agent-")
         if not is_child:
             forked = name_in(line.value.get("forkedFrom"), "sessionId")
             forked = None if forked == line.session else forked
-            return Opening(session=line.session, agent=NAME, forked_from=forked)
+            return SessionHeader(session=line.session, agent=NAME, forked_from=forked)
         caller = name_in(line.value, "parent_tool_use_id")
         call_id, sort = call_of_task(line, self._past)
         told = described(self._path) if self._agent else {}
         sort = sort or name_in(line.value, "attributionAgent", "agentType")
         sort = sort or name_in(told, "agentType")
         title = told.get("description")
-        return Opening(
+        return SessionHeader(
             session=line.session,
             agent=f"{NAME}:{sort}" if sort else NAME,
             title=shorten(title) if isinstance(title, str) and title.strip() else None,
@@ -320,9 +327,9 @@ def described(path: PurePath | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _named(line: Line, pieces: Sequence[Piece], after: str | None) -> list[Told]:
+def _named(line: LogLine, pieces: Sequence[LineEvent], after: str | None) -> list[ParsedEvent]:
     """Return the events of a line: the first has its name, the others are numbered."""
-    events: list[Told] = []
+    events: list[ParsedEvent] = []
     number = 0
     for piece in pieces:
         key, apart_key = piece.key, None
@@ -331,7 +338,7 @@ def _named(line: Line, pieces: Sequence[Piece], after: str | None) -> list[Told]
             apart_key = line.apart_key and numbered(line.apart_key, number)
             number += 1
         events.append(
-            Told(
+            ParsedEvent(
                 session=line.session,
                 key=key,
                 kind=piece.kind,
@@ -348,13 +355,13 @@ def _named(line: Line, pieces: Sequence[Piece], after: str | None) -> list[Told]
     return events
 
 
-def _former_key(line: Line, key: str) -> str | None:
+def _former_key(line: LogLine, key: str) -> str | None:
     """Return how earlier versions called an event of a line whose id holds in its session alone."""
     is_lines = line.former_key is not None and key.startswith(line.key)
     return f"{line.former_key}{key.removeprefix(line.key)}" if is_lines else None
 
 
-def _ours(told: dict[str, Any], pieces: Sequence[Piece]) -> list[Piece]:
+def _ours(told: dict[str, Any], pieces: Sequence[LineEvent]) -> list[LineEvent]:
     """Return what a line of our own export tells: one event, and what its message used."""
     if "event" in told and told["event"] is None:
         return []
@@ -364,13 +371,13 @@ def _ours(told: dict[str, Any], pieces: Sequence[Piece]) -> list[Piece]:
     return spoken + [msgspec.structs.replace(piece, key=usage) for piece in used]
 
 
-def _told_in(ours: Any) -> Piece | None:
+def _told_in(ours: Any) -> LineEvent | None:
     """Return the event that a line of our own export tells as it is: what it used, or an error."""
     told = ours.get("told") if isinstance(ours, dict) else None
     if not isinstance(told, dict) or told.get("kind") not in {USED, *ERRORS}:
         return None
     refs, summary = told.get("refs"), told.get("summary")
-    return Piece(
+    return LineEvent(
         kind=told["kind"],
         summary=shorten(summary) if isinstance(summary, str) else told["kind"],
         payload=told.get("payload"),

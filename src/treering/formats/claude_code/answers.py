@@ -19,7 +19,7 @@ MASK: Final = "[redacted:"
 _NOTHING_USED: Final = {"input_tokens": 0, "output_tokens": 0}
 
 
-class Answer(msgspec.Struct):
+class ModelReply(msgspec.Struct):
     """What is told of one message of a model's, by whichever of its events."""
 
     model: str | None = None
@@ -58,16 +58,16 @@ class Answers:
     """The messages of a session, by their ids."""
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self._known: dict[str, Answer] = {}
+        self._known: dict[str, ModelReply] = {}
         self._last = UNKNOWN_MODEL
         for event in events:
             name = message_of(event)
             if name is not None and not event.redacted:
-                self._take(self._known.setdefault(name, Answer()), event)
+                self._take(self._known.setdefault(name, ModelReply()), event)
 
-    def find(self, event: Event | None) -> Answer:
+    def find(self, event: Event | None) -> ModelReply:
         """Return what is told of the message that ``event`` is a part of."""
-        return self._known.get(message_of(event) or "") or Answer()
+        return self._known.get(message_of(event) or "") or ModelReply()
 
     def model(self, event: Event | None) -> str:
         """Return who said it, or else who spoke last."""
@@ -75,7 +75,7 @@ class Answers:
         self._last = own or self.find(event).model or self._last
         return self._last
 
-    def _take(self, answer: Answer, event: Event) -> None:
+    def _take(self, answer: ModelReply, event: Event) -> None:
         answer.model = name_in(event.refs, "model") or answer.model
         if event.kind == REPORT:
             told = report_of(event)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.formats.claude_code.commands import OUTPUT, typed_in
 from treering.formats.claude_code.lines import (
     NAME,
-    Piece,
+    LineEvent,
     blocks_of,
     brief,
     name_in,
@@ -17,7 +17,6 @@ from treering.formats.claude_code.lines import (
     spelt,
     text_of,
 )
-from treering.formats.claude_code.past import CALLS_MAX, MESSAGES_MAX, Compaction, Task, keep
 from treering.formats.claude_code.results import (
     INTERRUPTED,
     TASK_TOOLS,
@@ -26,12 +25,19 @@ from treering.formats.claude_code.results import (
     interrupted,
     returned,
 )
+from treering.formats.claude_code.state import (
+    CALLS_MAX,
+    MESSAGES_MAX,
+    PendingCompaction,
+    Task,
+    keep,
+)
 from treering.formats.claude_code.usage import used
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from treering.formats.claude_code.lines import Line
-    from treering.formats.claude_code.past import Past
+    from treering.formats.claude_code.lines import LogLine
+    from treering.formats.claude_code.state import ClaudeCodeState
 
 NOBODY: Final = "<synthetic>"
 """The model of answers that no model gave."""
@@ -47,7 +53,7 @@ _WRAPPED: Final = re.compile(
 """Texts in the user's place that nobody wrote as a message."""
 
 
-def said_by_user(line: Line, past: Past) -> list[Piece]:
+def said_by_user(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
     """Return what a user line tells: a prompt, results, or neither."""
     content = line.message.get("content")
     if line.value.get("isCompactSummary") is True:
@@ -55,7 +61,7 @@ def said_by_user(line: Line, past: Past) -> list[Piece]:
     blocks = blocks_of(content)
     if _is_injected(line) and not any(map(_is_result, blocks)):
         return [observed(line, "injected")]
-    pieces: list[Piece] = []
+    pieces: list[LineEvent] = []
     words: list[str] = []
     attached: list[dict[str, Any]] = []
     detail = line.value.get("toolUseResult")
@@ -82,14 +88,14 @@ def said_by_user(line: Line, past: Past) -> list[Piece]:
     return [*pieces, _prompt("\n".join(words), attached)] if words or attached else pieces
 
 
-def said_by_assistant(line: Line, past: Past) -> tuple[list[Piece], str | None]:
+def said_by_assistant(line: LogLine, past: ClaudeCodeState) -> tuple[list[LineEvent], str | None]:
     """Return what an assistant's line tells, and the key of what it only says again."""
     if line.value.get("isApiErrorMessage") is True:
         return [_error(line)], None
     model = name_in(line.message, "model")
     if model == NOBODY:
         return [observed(line, "synthetic answer")], None
-    pieces: list[Piece] = []
+    pieces: list[LineEvent] = []
     repeated: str | None = None
     for block in blocks_of(line.message.get("content")):
         before = _said_before(block, line, past, len(pieces))
@@ -100,7 +106,7 @@ def said_by_assistant(line: Line, past: Past) -> tuple[list[Piece], str | None]:
     return [*pieces, *used(line, past)], repeated
 
 
-def is_unheard(line: Line) -> bool:
+def is_unheard(line: LogLine) -> bool:
     """Whether a line that tells nothing says something after all, in a shape that nobody knows."""
     message = line.message
     if not isinstance(message.get("content"), str | list):
@@ -117,7 +123,7 @@ def _is_blank(told: Any) -> bool:
     return isinstance(told, str) and told.strip() in {"", NO_CONTENT}
 
 
-def call_of_task(line: Line, past: Past) -> tuple[str | None, str | None]:
+def call_of_task(line: LogLine, past: ClaudeCodeState) -> tuple[str | None, str | None]:
     """Return the call that a subagent's first line answers to, and what sort of agent it is."""
     asked = _digest(text_of(line.message.get("content")))
     found = [call_id for call_id, task in past.tasks.items() if task.prompt == asked]
@@ -135,15 +141,15 @@ def _is_result(block: dict[str, Any]) -> bool:
 # The user's.
 
 
-def _is_injected(line: Line) -> bool:
+def _is_injected(line: LogLine) -> bool:
     """Whether a line is in the user's place, and not by the user."""
     return any(line.value.get(mark) is True for mark in ("isMeta", "isVisibleInTranscriptOnly"))
 
 
-def _prompt(text: str, attached: list[dict[str, Any]], **told: str) -> Piece:
+def _prompt(text: str, attached: list[dict[str, Any]], **told: str) -> LineEvent:
     sorts = ", ".join(str(block.get("type") or "attachment") for block in attached)
     words = text or f"({sorts})"
-    return Piece(
+    return LineEvent(
         kind="conversation.user",
         summary=brief(words),
         payload={"text": words, **told} | ({"attachments": attached} if attached else {}),
@@ -151,7 +157,7 @@ def _prompt(text: str, attached: list[dict[str, Any]], **told: str) -> Piece:
     )
 
 
-def _aside(line: Line, text: str) -> str | None:
+def _aside(line: LogLine, text: str) -> str | None:
     """Return what a text is that is no message of the user's; None if it is one."""
     origin = line.value.get("origin")
     if isinstance(origin, dict) and origin.get("kind") == "task-notification":
@@ -167,11 +173,11 @@ def _aside(line: Line, text: str) -> str | None:
     return "command output" if found["output"] else found["notice"]
 
 
-def _set_aside(line: Line, text: str, what: str) -> Piece:
+def _set_aside(line: LogLine, text: str, what: str) -> LineEvent:
     content = line.message.get("content")
     if isinstance(content, str) or len(blocks_of(content)) == 1:
         return observed(line, what)
-    return Piece(
+    return LineEvent(
         kind="ops.observation",
         summary=shorten(what),
         payload={"record": line.sort, "text": text},
@@ -179,11 +185,11 @@ def _set_aside(line: Line, text: str, what: str) -> Piece:
     )
 
 
-def _summarised(line: Line, past: Past) -> Piece:
-    known = past.compactions.pop(line.session, None) or Compaction()
+def _summarised(line: LogLine, past: ClaudeCodeState) -> LineEvent:
+    known = past.compactions.pop(line.session, None) or PendingCompaction()
     text = text_of(line.message.get("content"))
     told = {} if known.tokens is None else {"from_tokens": known.tokens}
-    return Piece(
+    return LineEvent(
         kind="context.compacted",
         summary=brief(text),
         payload={"summary": text, "by": NAME, **told},
@@ -195,7 +201,7 @@ def _summarised(line: Line, past: Past) -> Piece:
 # The assistant's.
 
 
-def _answered(block: dict[str, Any], line: Line, past: Past) -> list[Piece]:
+def _answered(block: dict[str, Any], line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
     sort, text = str(block.get("type")), block.get("text")
     if sort == "text" and isinstance(text, str):
         return [_answer(text, line)] if text.strip() not in {"", NO_CONTENT} else []
@@ -217,20 +223,20 @@ def _answered(block: dict[str, Any], line: Line, past: Past) -> list[Piece]:
         payload = {"thinking": "", **thought}
         model = name_in(line.message, "model")
         refs = {"observed": "thinking", **shared} | ({"model": model} if model else {})
-        return [Piece(kind="ops.observation", summary="thinking", payload=payload, refs=refs)]
+        return [LineEvent(kind="ops.observation", summary="thinking", payload=payload, refs=refs)]
     payload = {**block, "record": sort}
     refs = {"observed": shorten(sort, 100), **shared}
-    return [Piece(kind="ops.observation", summary=shorten(sort), payload=payload, refs=refs)]
+    return [LineEvent(kind="ops.observation", summary=shorten(sort), payload=payload, refs=refs)]
 
 
-def _answer(text: str, line: Line) -> Piece:
+def _answer(text: str, line: LogLine) -> LineEvent:
     told = {
         "model": name_in(line.message, "model"),
         "stop_reason": name_in(line.message, "stop_reason"),
         "message_id": name_in(line.message, "id"),
     }
     known = {name: value for name, value in told.items() if value is not None}
-    return Piece(
+    return LineEvent(
         kind="conversation.assistant",
         summary=brief(text),
         payload={"text": text, **known},
@@ -238,11 +244,11 @@ def _answer(text: str, line: Line) -> Piece:
     )
 
 
-def _error(line: Line) -> Piece:
+def _error(line: LogLine) -> LineEvent:
     words = text_of(line.message.get("content"))
     status = line.value.get("apiErrorStatus")
     code = name_in(line.value, "error") or (status if type(status) is int else None)
-    return Piece(
+    return LineEvent(
         kind="ops.error",
         summary=brief(words),
         payload={**line.value, "record": line.sort, "text": words},
@@ -250,7 +256,9 @@ def _error(line: Line) -> Piece:
     )
 
 
-def _said_before(block: dict[str, Any], line: Line, past: Past, number: int) -> str | None:
+def _said_before(
+    block: dict[str, Any], line: LogLine, past: ClaudeCodeState, number: int
+) -> str | None:
     """Return the key under which the same part of the same message was told, if it was."""
     if (asked := _asked_before(block, line, past, number)) is not None:
         return asked
@@ -268,7 +276,9 @@ def _said_before(block: dict[str, Any], line: Line, past: Past, number: int) -> 
     return None
 
 
-def _asked_before(block: dict[str, Any], line: Line, past: Past, number: int) -> str | None:
+def _asked_before(
+    block: dict[str, Any], line: LogLine, past: ClaudeCodeState, number: int
+) -> str | None:
     """Return the key under which a call was told, if another message asks for the same again."""
     if not str(block.get("type")).endswith("tool_use"):
         return None
@@ -288,7 +298,7 @@ def numbered(key: str, number: int) -> str:
     return f"{key}.{number}" if number else key
 
 
-def _remember_task(call_id: str, given: Any, past: Past) -> None:
+def _remember_task(call_id: str, given: Any, past: ClaudeCodeState) -> None:
     fields = given if isinstance(given, dict) else {}
     task = Task(_digest(str(fields.get("prompt") or "")), name_in(fields, "subagent_type"))
     keep(past.tasks, call_id, task, CALLS_MAX)

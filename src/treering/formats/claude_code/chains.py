@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.formats.claude_code.past import NODES_MAX, Follower, Node, keep
-from treering.formats.telling import Told
+from treering.formats.claude_code.state import NODES_MAX, LineNode, NextEvent, keep
+from treering.formats.parsed import ParsedEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.formats.claude_code.lines import Line, Piece
-    from treering.formats.claude_code.past import Past
+    from treering.formats.claude_code.lines import LineEvent, LogLine
+    from treering.formats.claude_code.state import ClaudeCodeState
 
 _PROMPT: Final = "conversation.user"
 _SPOKEN: Final = ("conversation.", "tool.", "boundary.")
@@ -20,7 +20,7 @@ _TURNED: Final = ("context.", "compaction.")
 """Kinds that it starts anew from: nobody goes back over them by going on."""
 
 
-def rewound(line: Line, pieces: Sequence[Piece], past: Past) -> list[Told]:
+def rewound(line: LogLine, pieces: Sequence[LineEvent], past: ClaudeCodeState) -> list[ParsedEvent]:
     """Return that the user went back, if a prompt follows what something followed before.
 
     Parallel calls branch, too; a prompt does not, unless the user goes back.
@@ -34,7 +34,7 @@ def rewound(line: Line, pieces: Sequence[Piece], past: Past) -> list[Told]:
         return []
     to = past.key_of(line.parent)
     return [
-        Told(
+        ParsedEvent(
             session=line.session,
             key=f"{line.key}.undo",
             kind="session.undone",
@@ -49,7 +49,12 @@ def rewound(line: Line, pieces: Sequence[Piece], past: Past) -> list[Told]:
 
 
 def remember(
-    line: Line, pieces: Sequence[Piece], past: Past, repeated: str | None, *, told: bool
+    line: LogLine,
+    pieces: Sequence[LineEvent],
+    past: ClaudeCodeState,
+    repeated: str | None,
+    *,
+    told: bool,
 ) -> None:
     """Keep in mind where ``line`` stands.
 
@@ -62,7 +67,7 @@ def remember(
     kinds = [piece.kind for piece in pieces]
     spoken = any(kind.startswith(_SPOKEN) for kind in kinds)
     if line.parent is not None and spoken and told:
-        past.follow(line.parent, Follower(line.key, session), prompt=_PROMPT in kinds)
+        past.follow(line.parent, NextEvent(line.key, session), prompt=_PROMPT in kinds)
     key, stem = line.key, ""
     if not told:
         key = repeated or past.key_of(line.parent) or line.key
@@ -71,7 +76,7 @@ def remember(
     if not (spoken or turned or stem) and line.parent is not None:
         stem = past.stem_of(line.parent)
     key, stem = (("" if one == line.own_id else one) for one in (key, stem))
-    keep(past.nodes, line.own_id, Node(session, key, stem, line.mark), NODES_MAX)
+    keep(past.nodes, line.own_id, LineNode(session, key, stem, line.mark), NODES_MAX)
 
 
 def _line_of(key: str, session: str) -> str:

@@ -61,7 +61,7 @@ def write_session(
     shown = _shown(every)
     messages, _ = pair(shown, policy or SyntheticPolicy())
     whose = {"isSidechain": False} if subagent is None else subagent.fields
-    lines = _Lines(
+    lines = _ExportLines(
         {
             **whose,
             "userType": "external",
@@ -113,7 +113,7 @@ class Subagent(msgspec.Struct, frozen=True, kw_only=True):
         return {"isSidechain": True, "agentId": self.agent_id, **known}
 
 
-class _Lines:
+class _ExportLines:
     """Lines that follow each other."""
 
     def __init__(

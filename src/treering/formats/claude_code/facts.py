@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.formats.claude_code.lines import Piece, name_in
-from treering.formats.claude_code.past import TITLES_MAX, keep
+from treering.formats.claude_code.lines import LineEvent, name_in
+from treering.formats.claude_code.state import TITLES_MAX, keep
 from treering.formats.loose import digest
 
 if TYPE_CHECKING:
-    from treering.formats.claude_code.lines import Line
-    from treering.formats.claude_code.past import Past
+    from treering.formats.claude_code.lines import LogLine
+    from treering.formats.claude_code.state import ClaudeCodeState
 
 _FACTS: Final = {
     "version": "version",
@@ -27,26 +27,26 @@ _PATH_CHARACTERS_MAX: Final = 4_096
 _DIGITS: Final = 8
 
 
-def facts_in(line: Line) -> dict[str, str]:
+def facts_in(line: LogLine) -> dict[str, str]:
     """Return what a line says of where and how its session works."""
     told = {ours: name_in(line.value, theirs) for theirs, ours in _FACTS.items()}
     told["cwd"] = name_in(line.value, "cwd", most=_PATH_CHARACTERS_MAX)
     return {name: found for name, found in told.items() if found is not None}
 
 
-class Repeats:
+class FactRepeats:
     """Tells the lines that say nothing new of where and how their session works, as most do."""
 
     def __init__(self) -> None:
         self._said: dict[str, list[tuple[Any, ...]]] = {}
         """Of each session, what lines said since something changed, as it stands in them."""
 
-    def holds(self, line: Line, past: Past) -> bool:
+    def holds(self, line: LogLine, past: ClaudeCodeState) -> bool:
         """Whether all that a line says of its session is known."""
         said = self._said.get(line.session)
         return said is not None and line.session in past.facts and _stated_in(line) in said
 
-    def note(self, line: Line, *, changed: bool) -> None:
+    def note(self, line: LogLine, *, changed: bool) -> None:
         """Remember that what a line says is known by now; if it ``changed``, that alone is."""
         said = self._said.setdefault(line.session, [])
         if changed or len(said) >= _REPEATED_MAX:
@@ -54,7 +54,7 @@ class Repeats:
         said.append(_stated_in(line))
 
 
-def changed_in(line: Line, told: dict[str, str], past: Past) -> list[Piece]:
+def changed_in(line: LogLine, told: dict[str, str], past: ClaudeCodeState) -> list[LineEvent]:
     """Return what has changed with a line, or is known only since its session was told of."""
     known = past.facts.get(line.session, {})
     marks = {name: digest(found)[:_DIGITS] for name, found in told.items()}
@@ -70,7 +70,7 @@ def changed_in(line: Line, told: dict[str, str], past: Past) -> list[Piece]:
     if not changed or line.sort in _OWN_LINES:
         return []
     return [
-        Piece(
+        LineEvent(
             kind="ops.observation",
             summary="surroundings changed: " + ", ".join(changed),
             payload={"record": "surroundings", **changed},
@@ -80,5 +80,5 @@ def changed_in(line: Line, told: dict[str, str], past: Past) -> list[Piece]:
     ]
 
 
-def _stated_in(line: Line) -> tuple[Any, ...]:
+def _stated_in(line: LogLine) -> tuple[Any, ...]:
     return tuple(map(line.value.get, _FIELDS))

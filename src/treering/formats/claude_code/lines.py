@@ -33,7 +33,7 @@ _MARKS: Final = ("sessionId", "session_id", "parentUuid", "leafUuid", "snapshot"
 """What at least one of is in such a line."""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a log, and where it belongs."""
 
     value: dict[str, Any]
@@ -57,7 +57,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """How it is called if another has its key; None if its key is of what it says."""
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class LineEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a line, before it has a name."""
 
     kind: str
@@ -106,9 +106,9 @@ def lines_in(value: Any) -> list[Any]:
     return value if _all_lines(value) else [value]
 
 
-def observed(line: Line, what: str, **told: Any) -> Piece:
+def observed(line: LogLine, what: str, **told: Any) -> LineEvent:
     """Return a line as it is, as something that was seen."""
-    return Piece(
+    return LineEvent(
         kind="ops.observation",
         summary=shorten(what),
         payload={**line.value, "record": line.sort, **told},

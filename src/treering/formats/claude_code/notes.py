@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.derive.tool_facts import sound
-from treering.formats.claude_code.lines import ID_CHARACTERS_MAX, Piece, name_in, observed
-from treering.formats.claude_code.past import TITLES_MAX, Compaction, Leaf, Title, keep
+from treering.formats.claude_code.lines import ID_CHARACTERS_MAX, LineEvent, name_in, observed
+from treering.formats.claude_code.state import TITLES_MAX, Leaf, PendingCompaction, Title, keep
 from treering.formats.loose import digest
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from treering.formats.claude_code.lines import Line
-    from treering.formats.claude_code.past import Past
+    from treering.formats.claude_code.lines import LogLine
+    from treering.formats.claude_code.state import ClaudeCodeState
 
 _TITLES: Final = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
 """The field of each type of line that holds a title."""
 
 
-def noted(line: Line, past: Past) -> list[Piece]:
+def noted(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
     """Return what a line tells that nobody said. One without pieces repeats a title."""
     if line.sort in _TITLES:
         return _named(line, past)
@@ -32,13 +32,15 @@ def noted(line: Line, past: Past) -> list[Piece]:
     return [observed(line, f"system.{subtype}" if subtype else "system")]
 
 
-def titled(title: str, session: str, past: Past, *, chosen: bool, key: str | None = None) -> Piece:
+def titled(
+    title: str, session: str, past: ClaudeCodeState, *, chosen: bool, key: str | None = None
+) -> LineEvent:
     """Return what a session is called from now on."""
     keep(past.titles, session, Title(digest(title), chosen), TITLES_MAX)
-    return Piece(kind="session.titled", summary=title, payload={"title": title}, key=key)
+    return LineEvent(kind="session.titled", summary=title, payload={"title": title}, key=key)
 
 
-def _named(line: Line, past: Past) -> list[Piece]:
+def _named(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
     words = line.value.get(_TITLES[line.sort])
     if not isinstance(words, str) or not words.strip():
         return [observed(line, line.sort)]
@@ -59,14 +61,14 @@ def _named(line: Line, past: Past) -> list[Piece]:
     return [titled(title, line.session, past, chosen=chosen)]
 
 
-def _compacted(line: Line, past: Past) -> Piece:
+def _compacted(line: LogLine, past: ClaudeCodeState) -> LineEvent:
     told = line.value.get("compactMetadata")
     told = told if isinstance(told, dict) else {}
     before = told.get("preTokens")
     tokens = sound(before) if type(before) is int else None
     first = name_in(told.get("preservedSegment"), "headUuid")
-    keep(past.compactions, line.session, Compaction(tokens, past.key_of(first)), TITLES_MAX)
-    return Piece(
+    keep(past.compactions, line.session, PendingCompaction(tokens, past.key_of(first)), TITLES_MAX)
+    return LineEvent(
         kind="compaction.ended",
         summary="conversation compacted",
         payload={**line.value, "record": line.sort},
@@ -74,11 +76,11 @@ def _compacted(line: Line, past: Past) -> Piece:
     )
 
 
-def _failed(line: Line) -> Piece:
+def _failed(line: LogLine) -> LineEvent:
     cause: Any = line.value.get("error") or line.value.get("cause") or line.value.get("content")
     status = cause.get("status") if isinstance(cause, dict) else None
     words = cause if isinstance(cause, str) else "the provider returned an error"
-    return Piece(
+    return LineEvent(
         kind="ops.error",
         summary=shorten(words),
         payload={**line.value, "record": line.sort},
@@ -86,7 +88,7 @@ def _failed(line: Line) -> Piece:
     )
 
 
-def _what(line: Line) -> str:
+def _what(line: LogLine) -> str:
     """Return the type of a line, and of what is attached to it."""
     inside = line.value.get(line.sort) or line.value.get("data")
     sort = name_in(inside, "type")

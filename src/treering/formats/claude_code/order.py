@@ -9,7 +9,7 @@ from treering.formats.claude_code.lines import name_in
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-    from treering.formats.telling import Record
+    from treering.formats.parsed import LogRecord
 
 WAITING_MAX: Final = 64
 """Records that wait. What a line follows may be in another file, or too far back to be known."""
@@ -19,7 +19,7 @@ class Order:
     """Gives records on, each behind the one that it follows if that is near."""
 
     def __init__(self) -> None:
-        self._waiting: list[Record] = []
+        self._waiting: list[LogRecord] = []
         self._ids: set[str] = set()
         """The lines among them."""
         self._missing: set[str] = set()
@@ -30,7 +30,7 @@ class Order:
         """Whether anything is held back."""
         return bool(self._waiting)
 
-    def take(self, record: Record, known: Container[str]) -> list[Record]:
+    def take(self, record: LogRecord, known: Container[str]) -> list[LogRecord]:
         """Return the records whose time has come with ``record``; ``known`` lines came before."""
         parent = _parent(record.value)
         unknown = parent is not None and parent not in known and parent not in self._ids
@@ -46,16 +46,16 @@ class Order:
         is_over = not self._missing or len(self._waiting) >= WAITING_MAX
         return self.release() if is_over else []
 
-    def release(self) -> list[Record]:
+    def release(self) -> list[LogRecord]:
         """Return all that waits, in order."""
         waiting, ids = self._waiting, self._ids
         self._waiting, self._ids, self._missing = [], set(), set()
         return [record for group in _sorted(_groups(waiting), ids) for record in group]
 
 
-def _sorted(groups: list[list[Record]], ids: set[str]) -> Iterator[list[Record]]:
+def _sorted(groups: list[list[LogRecord]], ids: set[str]) -> Iterator[list[LogRecord]]:
     """Give each group behind the one that it follows, if that is one of ``ids``."""
-    followers: dict[str, list[list[Record]]] = {}
+    followers: dict[str, list[list[LogRecord]]] = {}
     to_come = set(ids)
     for group in groups:
         parent = _parent(group[0].value)
@@ -74,9 +74,9 @@ def _sorted(groups: list[list[Record]], ids: set[str]) -> Iterator[list[Record]]
         yield from left
 
 
-def _groups(records: list[Record]) -> list[list[Record]]:
+def _groups(records: list[LogRecord]) -> list[list[LogRecord]]:
     """Return the records, those without an id with the one before: they are named after it."""
-    groups: list[list[Record]] = []
+    groups: list[list[LogRecord]] = []
     for record in records:
         if groups and name_in(record.value, "uuid") is None:
             groups[-1].append(record)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.derive.tool_facts import COUNT_MAX
 from treering.formats.claude_code.lines import (
     CALL_ID_CHARACTERS_MAX,
-    Piece,
+    LineEvent,
     brief,
     name_in,
     text_of,
@@ -17,7 +17,7 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from treering.formats.claude_code.lines import Line
+    from treering.formats.claude_code.lines import LogLine
 
 INTERRUPTED: Final = "[Request interrupted by user"
 """How a line begins that says so."""
@@ -36,12 +36,12 @@ _HINTS: Final = (
 _DURATIONS: Final = ("durationMs", "totalDurationMs", "duration_ms")
 
 
-def called(block: dict[str, Any], line: Line) -> Piece:
+def called(block: dict[str, Any], line: LogLine) -> LineEvent:
     """Return a call of a tool."""
     call_id, tool = call_in(block)
     given = block.get("input")
     refs = {"call_id": call_id, "tool": tool, "message_id": name_in(line.message, "id")}
-    return Piece(
+    return LineEvent(
         kind="tool.call",
         summary=brief(_call_words(tool or "a tool", given)),
         payload={"call_id": block.get("id"), "name": block.get("name"), "input": given},
@@ -55,8 +55,8 @@ def call_in(block: dict[str, Any]) -> tuple[str | None, str | None]:
 
 
 def returned(
-    block: dict[str, Any], line: Line, tools: Mapping[str, str], detail: Any
-) -> list[Piece]:
+    block: dict[str, Any], line: LogLine, tools: Mapping[str, str], detail: Any
+) -> list[LineEvent]:
     """Return the result of a call, and the interrupt beside it if it was refused.
 
     ``detail`` is what the log says of it beside the block.
@@ -81,7 +81,7 @@ def returned(
         "error_class": error["class"] if failed else None,
         "child": _child(line, detail),
     }
-    result = Piece(
+    result = LineEvent(
         kind="tool.result",
         summary=brief(f"{tool or 'a tool'} {'failed' if failed else 'returned'}: {words}"),
         payload={**named, "status": status, "output": "" if output is None else output, **told},
@@ -90,16 +90,16 @@ def returned(
     return [result] if denial is None else [result, interrupted(denial, words)]
 
 
-def interrupted(title: str, words: str) -> Piece:
+def interrupted(title: str, words: str) -> LineEvent:
     """Return that the user stopped what was going on."""
-    return Piece(
+    return LineEvent(
         kind="boundary.interrupt",
         summary=shorten(title),
         payload={"title": title, "content": words},
     )
 
 
-def _denial(line: Line, words: str) -> str | None:
+def _denial(line: LogLine, words: str) -> str | None:
     kind = name_in(line.value, "toolDenialKind")
     if kind is not None:
         return f"tool call denied: {kind}"
@@ -116,7 +116,7 @@ def _call_words(tool: str, given: Any) -> str:
     return tool
 
 
-def _child(line: Line, detail: Any) -> str | None:
+def _child(line: LogLine, detail: Any) -> str | None:
     """Return the session of the subagent that a result tells of."""
     agent = name_in(detail, "agentId")
     return None if agent is None else f"{line.session}/agent-{agent}"

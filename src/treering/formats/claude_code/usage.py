@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.derive.tool_facts import sound
-from treering.formats.claude_code.lines import Piece, name_in
-from treering.formats.claude_code.past import MESSAGES_MAX, keep
+from treering.formats.claude_code.lines import LineEvent, name_in
+from treering.formats.claude_code.state import MESSAGES_MAX, keep
 
 if TYPE_CHECKING:
-    from treering.formats.claude_code.lines import Line
-    from treering.formats.claude_code.past import Past
+    from treering.formats.claude_code.lines import LogLine
+    from treering.formats.claude_code.state import ClaudeCodeState
 
 USED: Final = "usage.reported"
 _COUNTS: Final = {
@@ -21,7 +21,7 @@ _COUNTS: Final = {
 }
 
 
-def used(line: Line, past: Past) -> list[Piece]:
+def used(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
     """Return what the message of a line used, if that is more than was told of it before."""
     given = line.message.get("usage")
     given = given if isinstance(given, dict) else {}
@@ -49,7 +49,7 @@ def used(line: Line, past: Past) -> list[Piece]:
     told: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     told |= counts | {"cache_creation_tokens": written, "total_tokens": total}
     return [
-        Piece(
+        LineEvent(
             kind=USED,
             summary=f"{total} tokens used",
             payload={"usage": given, **_cost(line)},
@@ -59,7 +59,7 @@ def used(line: Line, past: Past) -> list[Piece]:
     ]
 
 
-def _cost(line: Line) -> dict[str, float]:
+def _cost(line: LogLine) -> dict[str, float]:
     """Return what the message cost, where the log says so."""
     cost = line.value.get("costUSD")
     if isinstance(cost, int | float) and not isinstance(cost, bool) and cost > 0:
@@ -67,7 +67,7 @@ def _cost(line: Line) -> dict[str, float]:
     return {}
 
 
-def _call(line: Line, past: Past) -> tuple[str | None, str | None]:
+def _call(line: LogLine, past: ClaudeCodeState) -> tuple[str | None, str | None]:
     """Return the ids of message and request; a copy may have lost the latter."""
     message_id, request_id = name_in(line.message, "id"), name_in(line.value, "requestId")
     if message_id is None or request_id is not None:

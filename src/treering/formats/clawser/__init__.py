@@ -8,22 +8,22 @@ to_session(log, session)
 from __future__ import annotations
 
 from treering.formats.clawser.checkpoints import Checkpoint, checkpoint_of, events_of
-from treering.formats.clawser.conversations import Card, Conversation, PassedOver
-from treering.formats.clawser.log import EventLog, Reading, read_jsonl
-from treering.formats.clawser.sessions import Taken, from_session, to_session
-from treering.formats.clawser.text import BadLine
+from treering.formats.clawser.conversations import Card, ClawserConversation, PassedOver
+from treering.formats.clawser.log import EventLog, ParsedLog, read_jsonl
+from treering.formats.clawser.sessions import ImportedLog, from_session, to_session
+from treering.formats.clawser.text import UnreadLine
 from treering.formats.clawser.workspaces import Restored, Workspace
 
 __all__ = [
-    "BadLine",
     "Card",
     "Checkpoint",
-    "Conversation",
+    "ClawserConversation",
     "EventLog",
+    "ImportedLog",
+    "ParsedLog",
     "PassedOver",
-    "Reading",
     "Restored",
-    "Taken",
+    "UnreadLine",
     "Workspace",
     "checkpoint_of",
     "events_of",

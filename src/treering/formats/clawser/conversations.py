@@ -11,7 +11,7 @@ from treering.errors import InvalidInput
 from treering.formats.clawser.checkpoints import Checkpoint, checkpoint_of, events_of
 from treering.formats.clawser.files import read_bytes
 from treering.formats.clawser.log import EventLog, read_jsonl
-from treering.formats.clawser.text import BadLine, parse
+from treering.formats.clawser.text import UnreadLine, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+class ClawserConversation(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation as it was read, and what could not be."""
 
     card: Card
@@ -53,12 +53,12 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
     bad: int = 0
     """How many lines are no events."""
-    bad_lines: tuple[BadLine, ...] = ()
+    bad_lines: tuple[UnreadLine, ...] = ()
     """The first of them."""
     passed_over: tuple[PassedOver, ...] = ()
 
 
-def read_folder(folder: Path) -> Conversation:
+def read_folder(folder: Path) -> ClawserConversation:
     """Return what a folder of v2 holds. Raises InvalidInput if no events are left in it."""
     path = folder / "events.jsonl"
     if not path.exists():
@@ -69,10 +69,15 @@ def read_folder(folder: Path) -> Conversation:
             f"none of {found.bad} lines is an event", hint="restore it from a backup"
         )
     card, broken = card_at(folder, found.log, folder.name)
-    return Conversation(
-        card=card, log=found.log, version="v2", path=path, bad=found.bad, bad_lines=found.bad_lines,
+    return ClawserConversation(
+        card=card,
+        log=found.log,
+        version="v2",
+        path=path,
+        bad=found.bad,
+        bad_lines=found.bad_lines,
         passed_over=broken,
-    )  # fmt: skip
+    )
 
 
 def card_at(folder: Path, log: EventLog, name: str) -> tuple[Card, tuple[PassedOver, ...]]:
@@ -111,7 +116,7 @@ def card_fields(card: Card) -> dict[str, Any]:
     return {**{name: one for name, one in stated.items() if one is not None}, **card.more}
 
 
-def read_blob(path: Path) -> Conversation:
+def read_blob(path: Path) -> ClawserConversation:
     """Return what a file of v1 holds, beside the folders. Raises InvalidInput if it is none."""
     stated = _read_object(path)
     if not stated.get("checkpoint"):
@@ -132,13 +137,13 @@ def _read_object(path: Path) -> dict[str, Any]:
     return found
 
 
-def read_checkpoint_v1(path: Path) -> Conversation:
+def read_checkpoint_v1(path: Path) -> ClawserConversation:
     """Return what a checkpoint of v1 holds. Raises InvalidInput if it is none."""
     checkpoint = Checkpoint.from_bytes(read_bytes(path))
     return _migrated(checkpoint, path, "v1", {}, (checkpoint.timestamp,))
 
 
-def read_checkpoint_v0(path: Path) -> Conversation:
+def read_checkpoint_v0(path: Path) -> ClawserConversation:
     """Return what a checkpoint of v0 holds. Raises InvalidInput if it is none."""
     checkpoint = Checkpoint.from_bytes(read_bytes(path))
     return _migrated(checkpoint, path, "v0", {}, (checkpoint.timestamp,))
@@ -150,7 +155,7 @@ def _migrated(
     version: Version,
     stated: dict[str, Any],
     times: Sequence[Any],
-) -> Conversation:
+) -> ClawserConversation:
     # Not the clock: whoever reads it twice gets the same events.
     file_ms = path.stat().st_mtime_ns // 1_000_000
     at_ms = next((time for time in times if type(time) is int), file_ms)
@@ -158,7 +163,9 @@ def _migrated(
     if checkpoint.goal_id_counter > checkpoint_of(log).goal_id_counter:
         # Goals that are gone had numbers, too.
         stated = {**stated, GOAL_COUNTER: checkpoint.goal_id_counter}
-    return Conversation(card=_card(stated, log, path.stem), log=log, version=version, path=path)
+    return ClawserConversation(
+        card=_card(stated, log, path.stem), log=log, version=version, path=path
+    )
 
 
 def times_of(log: EventLog) -> tuple[int | None, int | None]:

@@ -18,16 +18,16 @@ from treering.formats.clawser.checkpoints import Checkpoint, events_of, is_check
 from treering.formats.clawser.kinds import NOTE, state
 from treering.formats.clawser.sessions import event_id_of, known_by
 from treering.formats.clawser.text import truthy
+from treering.formats.event_content import observation
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, stem, without_none, word
-from treering.formats.sayings import observation
-from treering.formats.telling import Opening, Outcome, Told, of_words
+from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, of_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import PurePath
 
-    from treering.formats.telling import Record
+    from treering.formats.parsed import LogRecord
 
 NAME: Final = "clawser"
 
@@ -58,26 +58,28 @@ class ClawserReader:
         session, workspace = _place_of(path)
         self._session = session or NAME
         about = without_none(workspace=workspace)
-        self.sessions: dict[str, Opening] = {
-            self._session: Opening(session=self._session, agent=NAME, title=title, about=about)
+        self.sessions: dict[str, SessionHeader] = {
+            self._session: SessionHeader(
+                session=self._session, agent=NAME, title=title, about=about
+            )
         }
         self._seen: Counter[str] = Counter()
         """How often each event came, by digests of what it is known by."""
         self._is_replaced_whole = False
         """Whether the file is of an older version, which has no end to go on from."""
 
-    def read(self, record: Record) -> list[Outcome]:
+    def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the outcome of ``record``: each is settled at once."""
         event = record.value
         if not truthy(event):
-            return [Outcome(record=record, skipped="says nothing")]
+            return [ParsedRecord(record=record, skipped="says nothing")]
         if isinstance(event, dict) and _is_older(event):
             events = self._read_older(event)
             skipped = None if events else "a conversation in which nothing was said"
-            return [Outcome(record=record, events=events, skipped=skipped)]
-        return [Outcome(record=record, events=[self._told(event)])]
+            return [ParsedRecord(record=record, events=events, skipped=skipped)]
+        return [ParsedRecord(record=record, events=[self._told(event)])]
 
-    def finish(self) -> list[Outcome]:
+    def finish(self) -> list[ParsedRecord]:
         """Return nothing: nothing is held back."""
         return []
 
@@ -95,7 +97,7 @@ class ClawserReader:
         self._seen = Counter(dict.fromkeys(state["seen"].split(), 1))
         self._seen |= Counter(fields_of(state.get("often")))
 
-    def _told(self, event: Any) -> Told:
+    def _told(self, event: Any) -> ParsedEvent:
         known = known_by(event)
         self._seen[digest(known)] += 1
         stated = state(event)
@@ -103,7 +105,7 @@ class ClawserReader:
         if "line" not in noted:
             # The event's origin, which would say it, is the format's name here.
             noted = {**noted, "source": fields_of(event).get("source")}
-        return Told(
+        return ParsedEvent(
             session=self._session,
             key=event_id_of(self._session, known, self._seen[digest(known)]),
             kind=stated.kind,
@@ -114,7 +116,7 @@ class ClawserReader:
             source=stated.source,
         )
 
-    def _read_older(self, value: dict[str, Any]) -> list[Told]:
+    def _read_older(self, value: dict[str, Any]) -> list[ParsedEvent]:
         """Return what a conversation of an older version tells."""
         self._is_replaced_whole = True
         card, checkpoint = _taken_apart(value)
@@ -131,12 +133,12 @@ class ClawserReader:
         events = [self._told(event) for event in events_of(checkpoint, at_ms=at_ms).events]
         return [*self._system_messages(checkpoint, at_ms), *events]
 
-    def _system_messages(self, checkpoint: Checkpoint, at_ms: int) -> Iterator[Told]:
+    def _system_messages(self, checkpoint: Checkpoint, at_ms: int) -> Iterator[ParsedEvent]:
         """Give the messages that Clawser's own migration leaves out."""
         for number, message in enumerate(checkpoint.history):
             if fields_of(message).get("role") == "system":
                 saying = observation("message", message)
-                yield Told(
+                yield ParsedEvent(
                     session=self._session,
                     key=of_words(f"{NAME}:{digest([self._session, 'system', number, message])}"),
                     kind=saying.kind,

@@ -13,7 +13,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.formats.clawser import views
-from treering.formats.clawser.text import BadLine, parse, parse_lines, stringify
+from treering.formats.clawser.text import UnreadLine, parse, parse_lines, stringify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -157,22 +157,22 @@ class EventLog:
         return None if end is None else copy.deepcopy(self._events[:end])
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedLog(msgspec.Struct, frozen=True, kw_only=True):
     """A log, and what could not be read of its lines."""
 
     log: EventLog
     lines: int
     bad: int
-    bad_lines: tuple[BadLine, ...]
+    bad_lines: tuple[UnreadLine, ...]
     """The first of them."""
 
 
-def read_jsonl(text: str | bytes) -> Reading:
+def read_jsonl(text: str | bytes) -> ParsedLog:
     """Return the log that ``text`` holds, and an account of the lines that are no events."""
     found = parse_lines(text)
     log = EventLog()
     log._place(found.values)  # noqa: SLF001  (they are nobody else's: no copy is needed)
-    return Reading(log=log, lines=found.lines, bad=found.bad, bad_lines=found.bad_lines)
+    return ParsedLog(log=log, lines=found.lines, bad=found.bad, bad_lines=found.bad_lines)
 
 
 def _counted_as(event: Any) -> str:

@@ -25,7 +25,7 @@ BATCH: Final = 500
 """Events that are recorded at once."""
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedLog(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a log that was taken into a session."""
 
     events: int
@@ -36,7 +36,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """How many are there with another content; the session keeps what it has."""
 
 
-def to_session(log: EventLog, session: Session) -> Taken:
+def to_session(log: EventLog, session: Session) -> ImportedLog:
     """Record the events of ``log`` that the session does not have, in their order.
 
     Each is known by its own id within the session, so doing it again adds nothing; nor does a log
@@ -70,7 +70,7 @@ def to_session(log: EventLog, session: Session) -> Taken:
         )
     for start in range(0, len(fresh), BATCH):
         session.append(fresh[start : start + BATCH])
-    return Taken(events=log.size, added=len(fresh), changed=changed)
+    return ImportedLog(events=log.size, added=len(fresh), changed=changed)
 
 
 def from_session(session: Session) -> EventLog:

@@ -28,7 +28,7 @@ _BYTE_ORDER_MARK: Final = "\ufeff"
 _quote: Final = json.encoder.encode_basestring
 
 
-class BadLine(msgspec.Struct, frozen=True, kw_only=True):
+class UnreadLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line that is no event."""
 
     line: int
@@ -36,7 +36,7 @@ class BadLine(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Lines(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedLines(msgspec.Struct, frozen=True, kw_only=True):
     """What a text of lines held."""
 
     values: list[Any]
@@ -44,7 +44,7 @@ class Lines(msgspec.Struct, frozen=True, kw_only=True):
     """How many there were, blank ones and bad ones among them."""
     bad: int
     """How many could not be read."""
-    bad_lines: tuple[BadLine, ...]
+    bad_lines: tuple[UnreadLine, ...]
     """The first of them."""
 
 
@@ -70,13 +70,13 @@ def parse(text: str) -> Any:
     return value
 
 
-def parse_lines(text: str | bytes) -> Lines:
+def parse_lines(text: str | bytes) -> ParsedLines:
     """Return the values of all lines; those that cannot be read are counted and told.
 
     Blank lines and values that a browser takes for nothing, such as null, are passed over.
     """
     values: list[Any] = []
-    told: list[BadLine] = []
+    told: list[UnreadLine] = []
     number = bad = 0
     for number, line in enumerate(_split(text), 1):
         try:
@@ -84,11 +84,11 @@ def parse_lines(text: str | bytes) -> Lines:
         except InvalidInput as error:
             bad += 1
             if len(told) < BAD_LINES_TOLD_MAX:
-                told.append(BadLine(line=number, message=str(error)))
+                told.append(UnreadLine(line=number, message=str(error)))
         else:
             if truthy(found):
                 values.append(found)
-    return Lines(values=values, lines=number, bad=bad, bad_lines=tuple(told))
+    return ParsedLines(values=values, lines=number, bad=bad, bad_lines=tuple(told))
 
 
 def truthy(value: Any) -> bool:

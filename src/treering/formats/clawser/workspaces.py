@@ -23,7 +23,7 @@ from treering.formats.clawser.checkpoints import Checkpoint, checkpoint_of
 from treering.formats.clawser.conversations import (
     GOAL_COUNTER,
     Card,
-    Conversation,
+    ClawserConversation,
     PassedOver,
     Version,
     card_at,
@@ -127,7 +127,7 @@ class Workspace:
             names |= {path.stem for path in folder.glob("*.bin") if path.stem != "latest"}
         return sorted(names)
 
-    def read(self, conversation_id: str) -> Conversation:
+    def read(self, conversation_id: str) -> ClawserConversation:
         """Return a conversation, of the newest version that can be read; nothing is written.
 
         Raises NotFound if there is none, Corrupt if none of its files can be read.
@@ -138,7 +138,7 @@ class Workspace:
         self._seen[name] |= set(map(stringify, found.log.events))
         return msgspec.structs.replace(found, passed_over=(*found.passed_over, *passed_over))
 
-    def restore(self, conversation_id: str) -> Conversation:
+    def restore(self, conversation_id: str) -> ClawserConversation:
         """Return a conversation as ``read`` does; one of an older version is written as v2, too.
 
         The files of the older version stay as they are; events of v2 that could not be read are
@@ -242,7 +242,7 @@ class Workspace:
     def _folder(self, name: str) -> Path:
         return self._folders[0] / _CONVERSATIONS / name
 
-    def _levels(self, name: str) -> list[tuple[Path, Callable[[Path], Conversation]]]:
+    def _levels(self, name: str) -> list[tuple[Path, Callable[[Path], ClawserConversation]]]:
         """Return where a conversation may lie and how it is read there, the newest first."""
         return [
             *((folder / _CONVERSATIONS / name, read_folder) for folder in self._folders),
@@ -251,14 +251,14 @@ class Workspace:
             (self._root / _OLDEST / self._id / f"{name}.bin", read_checkpoint_v0),
         ]
 
-    def _on_disk(self, name: str) -> Conversation | None:
+    def _on_disk(self, name: str) -> ClawserConversation | None:
         """Return a conversation as it lies on disk now; None if nothing of it can be read."""
         try:
             return _first_readable(self._levels(name), f"conversation {name}")[0]
         except (NotFound, Corrupt):
             return None
 
-    def _with_others(self, log: EventLog, name: str, found: Conversation | None) -> EventLog:
+    def _with_others(self, log: EventLog, name: str, found: ClawserConversation | None) -> EventLog:
         """Return ``log`` with the events on disk that were neither read nor written here."""
         own, seen = Counter(map(stringify, log.events)), self._seen.get(name, set())
         self._seen[name] = seen | set(own)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.codex.drafts import (
-    Draft,
+    PendingEvent,
     count_of,
     digest,
     key_of,
@@ -20,18 +20,18 @@ from treering.formats.codex.drafts import (
     short_id,
     text_of,
 )
-from treering.formats.codex.events import Counts, mcp_call_of, read_event
+from treering.formats.codex.events import UsageCounter, mcp_call_of, read_event
 from treering.formats.codex.events import observation_of as event_observed
 from treering.formats.codex.items import has_pictures, observation_of, read_item
-from treering.formats.codex.keys import Repeats
+from treering.formats.codex.keys import KeyRepeats
+from treering.formats.codex.record_queue import QueuedRecord, RecordQueue
 from treering.formats.codex.records import opened, score, timeless
 from treering.formats.codex.sessions import AGENT, opening_of, session_named, session_of
-from treering.formats.codex.twins import Saying, Twins
-from treering.formats.codex.waiting import Page, Waiting
+from treering.formats.codex.twins import LaneText, Twins
 from treering.formats.loose import bounded, fields_of
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
-from treering.formats.telling import Opening, Outcome, Record, Told
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ _SKIPPED: Final = {
 }
 
 
-class _State(msgspec.Struct):
+class _CodexState(msgspec.Struct):
     """What goes on from one record to the next."""
 
-    opening: Opening | None = None
+    opening: SessionHeader | None = None
     is_stated: bool = False
     """Whether a record told what the session is about."""
     provider: str | None = None
@@ -64,7 +64,7 @@ class _State(msgspec.Struct):
     surroundings: str | None = None
     """The digest of the last turn context."""
     context_tokens: int | None = None
-    counts: Counts = msgspec.field(default_factory=Counts)
+    counts: UsageCounter = msgspec.field(default_factory=UsageCounter)
     turns: list[str] = []
     """The keys of the user's messages that count."""
     tools: dict[str, str] = {}
@@ -81,14 +81,14 @@ class CodexReader:
     def __init__(self, path: PurePath | None) -> None:
         """Begin with nothing read; ``path`` may hold the id of the session."""
         self._path = path
-        self._now = _State()
-        self._repeats = Repeats()
-        self._waiting = Waiting()
-        self._fork: Page | None = None
+        self._now = _CodexState()
+        self._repeats = KeyRepeats()
+        self._waiting = RecordQueue()
+        self._fork: QueuedRecord | None = None
         """The record that opens a fork; it comes last, since the past that it shares is first."""
-        self.sessions: dict[str, Opening] = {}
+        self.sessions: dict[str, SessionHeader] = {}
 
-    def read(self, record: Record) -> list[Outcome]:
+    def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the outcomes that are settled with ``record``."""
         page = self._page(record)
         opening = self._now.opening
@@ -97,7 +97,7 @@ class CodexReader:
             return []
         return [self._settle(page) for page in self._waiting.add(page)]
 
-    def finish(self) -> list[Outcome]:
+    def finish(self) -> list[ParsedRecord]:
         """Return the outcomes of records that are still held back."""
         fork, self._fork = self._fork, None
         pages = self._waiting.release()
@@ -121,18 +121,18 @@ class CodexReader:
         try:
             once, again = msgspec.convert(state["repeats"], tuple[str, dict[str, int]])
             tools = msgspec.convert(state["tools"], list[tuple[str, str]])
-            self._now = msgspec.convert(state["now"], _State)
+            self._now = msgspec.convert(state["now"], _CodexState)
         except (TypeError, KeyError, msgspec.ValidationError) as error:
             raise ValueError("this is no state of a rollout's reader") from error
         self._now.tools = dict(tools)
-        self._repeats = Repeats.unpack(once, again)
+        self._repeats = KeyRepeats.unpack(once, again)
         self.sessions = {}
         if self._now.opening is not None:
             self.sessions[self._now.opening.session] = self._now.opening
 
     # One record, read.
 
-    def _page(self, record: Record) -> Page:
+    def _page(self, record: LogRecord) -> QueuedRecord:
         value = fields_of(record.value)
         sort, content = opened(value)
         now = self._now
@@ -143,7 +143,7 @@ class CodexReader:
         self._open(sort, content, record.value)
         told = self._told(sort, content, record.value)
         parts, reason = ([], told) if isinstance(told, str) else (told, "says nothing")
-        return Page(record, now.at, now.ts_ms, parts, reason)
+        return QueuedRecord(record, now.at, now.ts_ms, parts, reason)
 
     def _open(self, sort: str, content: dict[str, Any], value: Any) -> None:
         """Take up what the record says of the session; the first one says which it is."""
@@ -160,7 +160,9 @@ class CodexReader:
             self._now.provider = opening.about.get("provider")
             self.sessions[opening.session] = opening
 
-    def _told(self, sort: str, content: dict[str, Any], value: Any) -> list[Draft | Saying] | str:
+    def _told(
+        self, sort: str, content: dict[str, Any], value: Any
+    ) -> list[PendingEvent | LaneText] | str:
         if sort == "response_item":
             return self._item(content)
         if sort == "event_msg":
@@ -180,39 +182,44 @@ class CodexReader:
         own = None if opening is None else opening.session
         return session_named(stated) != own and name_of(stated.get("forked_from_id")) is not None
 
-    def _item(self, item: dict[str, Any]) -> list[Draft | Saying]:
+    def _item(self, item: dict[str, Any]) -> list[PendingEvent | LaneText]:
         parts = read_item(item, self._now.tools)
         if has_pictures(item) and self._is_known(parts):
             return [observation_of(item)]
         return parts
 
-    def _is_known(self, parts: list[Draft | Saying]) -> bool:
+    def _is_known(self, parts: list[PendingEvent | LaneText]) -> bool:
         """Whether a user's words were told before, so that just the pictures are new."""
-        said_now = [part for part in parts if isinstance(part, Saying) and part.role == "user"]
+        said_now = [part for part in parts if isinstance(part, LaneText) and part.role == "user"]
         return any(self._now.twins.repeats(part, self._now.at) for part in said_now)
 
-    def _event(self, event: dict[str, Any]) -> list[Draft | Saying] | str:
+    def _event(self, event: dict[str, Any]) -> list[PendingEvent | LaneText] | str:
         now = self._now
         sort = event.get("type")
         if sort == "token_count":
             report = now.counts.report(event, now.model, now.provider)
-            if isinstance(report, Draft):
+            if isinstance(report, PendingEvent):
                 now.context_tokens = report.refs.get("total_tokens", now.context_tokens)
             return report if isinstance(report, str) else [report]
         if sort == "thread_rolled_back" and (turns := count_of(event.get("num_turns"))):
             refs = {"turns": turns}
             key = key_of(["event", event])
             return [
-                Draft(key=key, kind="session.undone", summary=f"{turns} turns rolled back",
-                      payload=event, refs=refs)
-            ]  # fmt: skip
+                PendingEvent(
+                    key=key,
+                    kind="session.undone",
+                    summary=f"{turns} turns rolled back",
+                    payload=event,
+                    refs=refs,
+                )
+            ]
         if sort == "mcp_tool_call_end":
             call_id = name_of(event.get("call_id"))
             known = call_id and self._repeats.has(f"call:{short_id(call_id)}")
             return [event_observed(event)] if known else [*mcp_call_of(event)]
         return [*read_event(event)]
 
-    def _context(self, content: dict[str, Any]) -> list[Draft | Saying] | str:
+    def _context(self, content: dict[str, Any]) -> list[PendingEvent | LaneText] | str:
         self._now.model = name_of(content.get("model")) or self._now.model
         mark = key_of(["turn_context", content])
         if mark == self._now.surroundings:
@@ -220,12 +227,12 @@ class CodexReader:
         self._now.surroundings = mark
         return [observed(mark, "turn_context", content)]
 
-    def _compacted(self, content: dict[str, Any]) -> Draft:
+    def _compacted(self, content: dict[str, Any]) -> PendingEvent:
         summary = text_of(content.get("message"))
         tokens = self._now.context_tokens
         size = {} if tokens is None else {"from_tokens": tokens}
         rest = {name: told for name, told in content.items() if name not in {"message", "type"}}
-        return Draft(
+        return PendingEvent(
             key=key_of(["compacted", content]),
             kind="context.compacted",
             summary=shorten(summary) if summary.strip() else "context compacted",
@@ -235,18 +242,18 @@ class CodexReader:
 
     # One record, settled.
 
-    def _settle(self, page: Page) -> Outcome:
-        events: list[Told] = []
+    def _settle(self, page: QueuedRecord) -> ParsedRecord:
+        events: list[ParsedEvent] = []
         reason = page.reason
         for part in page.parts:
-            draft = self._say(part, page.at) if isinstance(part, Saying) else self._note(part)
+            draft = self._say(part, page.at) if isinstance(part, LaneText) else self._note(part)
             if isinstance(draft, str):
                 reason = draft
             else:
                 events.append(self._tell(draft, page.ts_ms))
-        return Outcome(record=page.record, events=events, skipped=None if events else reason)
+        return ParsedRecord(record=page.record, events=events, skipped=None if events else reason)
 
-    def _say(self, saying: Saying, at: int) -> Draft | str:
+    def _say(self, saying: LaneText, at: int) -> PendingEvent | str:
         if self._now.twins.repeats(saying, at):
             if saying.role == "thinking" and saying.told:
                 # Its text was told before it could wait; what only the item holds is not lost.
@@ -262,7 +269,7 @@ class CodexReader:
         model = self._now.model if speaks else None
         return said(saying.role, key, saying.text, model=model, **saying.told)
 
-    def _note(self, draft: Draft) -> Draft | str:
+    def _note(self, draft: PendingEvent) -> PendingEvent | str:
         if draft.kind in {"tool.call", "tool.result"}:
             content = f"{draft.key}#{digest(draft.payload)}"
             if self._repeats.has(content):
@@ -274,7 +281,7 @@ class CodexReader:
             return self._undo(draft, key)
         return msgspec.structs.replace(draft, key=key)
 
-    def _follow(self, draft: Draft) -> None:
+    def _follow(self, draft: PendingEvent) -> None:
         """Remember which calls are open, and of which tool."""
         call_id, tools = draft.refs["call_id"], self._now.tools
         if draft.kind == "tool.result":
@@ -284,7 +291,7 @@ class CodexReader:
         if len(tools) > OPEN_CALLS_MAX:
             del tools[next(iter(tools))]
 
-    def _undo(self, draft: Draft, key: str) -> Draft:
+    def _undo(self, draft: PendingEvent, key: str) -> PendingEvent:
         """Return what the rollback hides, as far back as the turns are known."""
         turns = self._now.turns
         if not turns:
@@ -294,10 +301,10 @@ class CodexReader:
         self._now.turns = turns[:start]
         return msgspec.structs.replace(draft, key=key, first=first)
 
-    def _tell(self, draft: Draft, ts_ms: int) -> Told:
+    def _tell(self, draft: PendingEvent, ts_ms: int) -> ParsedEvent:
         opening = self._now.opening
         assert opening is not None  # noqa: S101  (the first record opens the session)
-        return Told(
+        return ParsedEvent(
             session=opening.session,
             key=draft.key,
             kind=draft.kind,

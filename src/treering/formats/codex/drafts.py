@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from treering.formats.loose import storable, without_none
-from treering.formats.telling import of_words
+from treering.formats.parsed import of_words
 from treering.model.codec import decode, encode
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
@@ -23,7 +23,7 @@ _HINTS: Final = (
 """Fields of an input that say what a call is about, the most telling first."""
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class PendingEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event before it has its session and its place."""
 
     key: str
@@ -100,16 +100,16 @@ def call_summary(tool: str, stated: dict[str, Any]) -> str:
     return shorten(f"{tool}: {shorten(plain(hint), HINT_CHARACTERS_MAX)}")
 
 
-def said(role: str, key: str, text: str, /, **told: Any) -> Draft:
+def said(role: str, key: str, text: str, /, **told: Any) -> PendingEvent:
     """Return what a user or an assistant said, or an agent thought; None says nothing."""
     told = without_none(**told)
     if role == "thinking":
         refs = {"observed": "thinking", **_named(told, "message_id")}
         payload = {**told, "thinking": text}
-        return Draft(
+        return PendingEvent(
             key=key, kind="ops.observation", summary="thinking", payload=payload, refs=refs
         )
-    return Draft(
+    return PendingEvent(
         key=key,
         kind=f"conversation.{role}",
         summary=shorten(text),
@@ -118,9 +118,11 @@ def said(role: str, key: str, text: str, /, **told: Any) -> Draft:
     )
 
 
-def called(key: str, call_id: str, tool: str, stated: dict[str, Any], /, **told: Any) -> Draft:
+def called(
+    key: str, call_id: str, tool: str, stated: dict[str, Any], /, **told: Any
+) -> PendingEvent:
     """Return a call of a tool."""
-    return Draft(
+    return PendingEvent(
         key=key,
         kind="tool.call",
         summary=call_summary(tool, stated),
@@ -137,29 +139,40 @@ def returned(
     error: dict[str, str] | None,
     /,
     **told: Any,
-) -> Draft:
+) -> PendingEvent:
     """Return the outcome of a call: it failed if there is an ``error``; None says nothing."""
     told = without_none(**told)
     status = "ok" if error is None else "failed"
     names = {} if tool is None else {"tool": tool}
     failure = {} if error is None else {"error": error}
     duration = _named(told, "duration_ms")
-    return Draft(
+    return PendingEvent(
         key=key,
         kind="tool.result",
         summary=shorten(f"{tool or 'a tool'} {'returned' if error is None else 'failed'}"),
-        payload={**told, **failure, "call_id": call_id, "name": tool, "status": status,
-                 "output": output},
-        refs={"call_id": call_id, **names, "status": status, **duration,
-              **({} if error is None else {"error_class": error["class"]})},
-    )  # fmt: skip
+        payload={
+            **told,
+            **failure,
+            "call_id": call_id,
+            "name": tool,
+            "status": status,
+            "output": output,
+        },
+        refs={
+            "call_id": call_id,
+            **names,
+            "status": status,
+            **duration,
+            **({} if error is None else {"error_class": error["class"]}),
+        },
+    )
 
 
-def observed(key: str, name: str, content: Any, kind: str = "ops.observation") -> Draft:
+def observed(key: str, name: str, content: Any, kind: str = "ops.observation") -> PendingEvent:
     """Return what is known, but is no part of the conversation, with all that it holds."""
     plainly = isinstance(content, dict) and "record" not in content
     payload = {**content, "record": name} if plainly else {"record": name, "content": content}
-    return Draft(
+    return PendingEvent(
         key=key, kind=kind, summary=shorten(name), payload=payload, refs={"observed": shorten(name)}
     )
 

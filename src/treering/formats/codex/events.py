@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.codex.drafts import (
-    Draft,
+    PendingEvent,
     called,
     count_of,
     input_of,
@@ -19,7 +19,7 @@ from treering.formats.codex.drafts import (
     texts_of,
 )
 from treering.formats.codex.outputs import milliseconds
-from treering.formats.codex.twins import Saying
+from treering.formats.codex.twins import LaneText
 from treering.formats.loose import fields_of, word
 from treering.formats.loose import name as name_of
 from treering.spine.words import shorten
@@ -27,7 +27,7 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Told = Draft | Saying
+Told = PendingEvent | LaneText
 
 _COUNTS: Final = {
     "input_tokens": "input_tokens", "output_tokens": "output_tokens",
@@ -48,7 +48,7 @@ def read_event(event: dict[str, Any]) -> list[Told]:
     return [observation_of(event)] if read is None else read(event)
 
 
-def observation_of(event: dict[str, Any]) -> Draft:
+def observation_of(event: dict[str, Any]) -> PendingEvent:
     """Return an event with all that it holds."""
     sort = event.get("type")
     return observed(key_of(["event", event]), sort if isinstance(sort, str) else "event", event)
@@ -78,12 +78,14 @@ def mcp_call_of(event: dict[str, Any]) -> list[Told]:
     ]
 
 
-class Counts(msgspec.Struct):
+class UsageCounter(msgspec.Struct):
     """What was used up to the last count."""
 
     total: dict[str, int] = {}
 
-    def report(self, event: dict[str, Any], model: str | None, provider: str | None) -> Draft | str:
+    def report(
+        self, event: dict[str, Any], model: str | None, provider: str | None
+    ) -> PendingEvent | str:
         """Return what the last call used; why it tells nothing, if that was told before."""
         stated = fields_of(event.get("info"))
         total = _counts(stated.get("total_token_usage", event))
@@ -99,7 +101,7 @@ class Counts(msgspec.Struct):
         refs = {name: value for name, value in {**named, **last}.items() if value is not None}
         window = count_of(stated.get("model_context_window"))
         more = {"context_window": window, "rate_limits": event.get("rate_limits")}
-        return Draft(
+        return PendingEvent(
             key=key_of(["usage", total, last]),
             kind="usage.reported",
             summary="usage reported",
@@ -122,18 +124,18 @@ def _read_user(event: dict[str, Any]) -> list[Told]:
         for name, value in event.items()
         if name not in {"type", "message", "kind"} and value
     }
-    return [Saying(role="user", lane="event", text=text, told=rest)] if text or rest else []
+    return [LaneText(role="user", lane="event", text=text, told=rest)] if text or rest else []
 
 
 def _read_answer(event: dict[str, Any]) -> list[Told]:
     text = text_of(event.get("message"))
     told = {"phase": event.get("phase")}
-    return [Saying(role="assistant", lane="event", text=text, told=told)] if text.strip() else []
+    return [LaneText(role="assistant", lane="event", text=text, told=told)] if text.strip() else []
 
 
 def _read_thought(event: dict[str, Any]) -> list[Told]:
     text = text_of(event.get("text"))
-    return [Saying(role="thinking", lane="event", text=text)] if text.strip() else []
+    return [LaneText(role="thinking", lane="event", text=text)] if text.strip() else []
 
 
 def _read_completed(event: dict[str, Any]) -> list[Told]:
@@ -144,13 +146,13 @@ def _read_completed(event: dict[str, Any]) -> list[Told]:
     if item.get("type") == "UserMessage":
         pictures = isinstance(content, list) and len(texts_of(content)) < len(content)
         more = {"content": content} if pictures else {}
-        return [Saying(role="user", lane="turn", text="".join(texts_of(content)), told=more)]
+        return [LaneText(role="user", lane="turn", text="".join(texts_of(content)), told=more)]
     if item.get("type") == "AgentMessage" and text_of(content).strip():
         text = "".join(texts_of(content))
-        return [Saying(role="assistant", lane="turn", text=text, told=told)]
+        return [LaneText(role="assistant", lane="turn", text=text, told=told)]
     if item.get("type") == "Reasoning":
         parts = [*texts_of(item.get("summary_text")), *texts_of(item.get("raw_content"))]
-        return [Saying(role="thinking", lane="turn", text=text) for text in parts]
+        return [LaneText(role="thinking", lane="turn", text=text) for text in parts]
     return [observation_of(event)]
 
 
@@ -175,10 +177,12 @@ def _read_title(event: dict[str, Any]) -> list[Told]:
     return [_marked("session.titled", event, {"title": shorten(title)}, title)]
 
 
-def _marked(kind: str, event: dict[str, Any], payload: dict[str, Any], summary: str) -> Draft:
+def _marked(
+    kind: str, event: dict[str, Any], payload: dict[str, Any], summary: str
+) -> PendingEvent:
     refs = {"code": str(event["type"])} if kind.startswith("ops.") else {}
     key = key_of(["event", event])
-    return Draft(key=key, kind=kind, summary=shorten(summary), payload=payload, refs=refs)
+    return PendingEvent(key=key, kind=kind, summary=shorten(summary), payload=payload, refs=refs)
 
 
 _READERS: Final[dict[str, Callable[[dict[str, Any]], list[Told]]]] = {

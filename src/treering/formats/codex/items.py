@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.codex.drafts import (
-    Draft,
+    PendingEvent,
     called,
     input_of,
     key_of,
@@ -17,14 +17,14 @@ from treering.formats.codex.drafts import (
     texts_of,
 )
 from treering.formats.codex.outputs import read_output
-from treering.formats.codex.twins import Saying, unwrapped
+from treering.formats.codex.twins import LaneText, unwrapped
 from treering.formats.loose import fields_of
 from treering.formats.loose import name as name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Told = Draft | Saying
+Told = PendingEvent | LaneText
 
 _PASSING: Final = frozenset({"type", "id", "call_id", "name", "status", "timestamp"})
 _DONE: Final = {"completed": None, "failed": "Failed", "incomplete": "Incomplete"}
@@ -48,7 +48,7 @@ def read_item(item: dict[str, Any], tools: Mapping[str, str]) -> list[Told]:
     return [observed(key_of(["item", item]), sort if isinstance(sort, str) else "item", item)]
 
 
-def observation_of(item: dict[str, Any]) -> Draft:
+def observation_of(item: dict[str, Any]) -> PendingEvent:
     """Return a message of nobody's: instructions, surroundings, pictures of a text told before."""
     return observed(key_of(["item", item]), "message", item)
 
@@ -65,7 +65,7 @@ def _read_message(item: dict[str, Any]) -> list[Told]:
         told = {"phase": item.get("phase"), "message_id": name_of(item.get("id"))}
         text = text_of(content)
         if text.strip():
-            return [Saying(role="assistant", lane="item", text=text, told=told)]
+            return [LaneText(role="assistant", lane="item", text=text, told=told)]
     if role == "user":
         whole = text_of(content)
         # Each part is a text of its own: what is put before the words may be one.
@@ -74,7 +74,7 @@ def _read_message(item: dict[str, Any]) -> list[Told]:
         if words.strip() or (has_pictures(item) and not whole.strip()):
             told = {"wrapped": whole} if words != whole else {}
             pictures = {"content": content} if has_pictures(item) else {}
-            return [Saying(role="user", lane="item", text=words, told={**told, **pictures})]
+            return [LaneText(role="user", lane="item", text=words, told={**told, **pictures})]
     return [observation_of(item)]
 
 
@@ -91,7 +91,7 @@ def _read_reasoning(item: dict[str, Any]) -> list[Told]:
     if not parts:
         return [said("thinking", key_of(["reasoning", item]), "", **rest)] if rest else []
     return [
-        Saying(role="thinking", lane="item", text=text, told=rest if number == 0 else {})
+        LaneText(role="thinking", lane="item", text=text, told=rest if number == 0 else {})
         for number, text in enumerate(parts)
     ]
 
@@ -130,7 +130,7 @@ def _stated(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read_result(item: dict[str, Any], tools: Mapping[str, str]) -> Draft:
+def _read_result(item: dict[str, Any], tools: Mapping[str, str]) -> PendingEvent:
     call_id = item["call_id"]
     read = read_output(item.get("output", item.get("tools", "")))
     return returned(

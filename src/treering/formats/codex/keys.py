@@ -11,7 +11,7 @@ import msgspec
 MARK_CHARACTERS: Final = 8
 
 
-class Repeats(msgspec.Struct):
+class KeyRepeats(msgspec.Struct):
     """How often each content came in a file.
 
     A content is remembered by 48 bits, so that many fit into what is kept between two readings.
@@ -40,7 +40,7 @@ class Repeats(msgspec.Struct):
         return once, {mark: count for mark, count in self.counts.items() if count > 1}
 
     @classmethod
-    def unpack(cls, once: str, again: dict[str, int]) -> Repeats:
+    def unpack(cls, once: str, again: dict[str, int]) -> KeyRepeats:
         """Return what ``packed`` gave."""
         starts = range(0, len(once), MARK_CHARACTERS)
         return cls({once[at : at + MARK_CHARACTERS]: 1 for at in starts} | again)

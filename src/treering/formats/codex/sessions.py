@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.formats.codex.drafts import digest
 from treering.formats.loose import fields_of
 from treering.formats.loose import name as name_of
-from treering.formats.telling import Opening, of_words
+from treering.formats.parsed import SessionHeader, of_words
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ def session_of(path: PurePath | None, first: Any) -> str:
     return found[-1].lower() if found else f"codex-{of_words(digest(first))}"
 
 
-def opening_of(session: str, stated: dict[str, Any]) -> Opening:
+def opening_of(session: str, stated: dict[str, Any]) -> SessionHeader:
     """Return how a session was opened; ``stated`` is its opening record, empty if it has none."""
     spawned = _spawned(stated.get("source"))
     role = name_of(spawned.get("agent_role")) or name_of(spawned.get("agent_type"))
     parent = name_of(spawned.get("parent_thread_id")) or name_of(stated.get("parent_thread_id"))
     cwd = stated.get("cwd")
-    return Opening(
+    return SessionHeader(
         session=session,
         agent=f"{AGENT}:{role}" if role and name_of(f"{AGENT}:{role}") else AGENT,
         cwd=cwd if isinstance(cwd, str) and cwd else None,

@@ -37,7 +37,7 @@ _WRAPPED: Final = re.compile(
 _GUIDE: Final = re.compile(r"\s*# AGENTS\.md instructions\b[^\n]*\n\s*(?=<INSTRUCTIONS>)")
 
 
-class Saying(msgspec.Struct, frozen=True, kw_only=True):
+class LaneText(msgspec.Struct, frozen=True, kw_only=True):
     """A text that may come again in another lane."""
 
     role: Role
@@ -63,7 +63,7 @@ class Twins(msgspec.Struct):
 
     heard: list[_Heard] = []
 
-    def repeats(self, saying: Saying, at: int) -> bool:
+    def repeats(self, saying: LaneText, at: int) -> bool:
         """Whether ``saying``, in the record with the number ``at``, was told in another lane."""
         while self.heard and self.heard[0].at < at - WINDOW_RECORDS:
             del self.heard[0]
@@ -80,7 +80,7 @@ class Twins(msgspec.Struct):
         twin.lanes.append(saying.lane)
         return True
 
-    def add(self, saying: Saying, at: int) -> None:
+    def add(self, saying: LaneText, at: int) -> None:
         """Remember what was told."""
         found = saying.role == "user" and saying.lane != "item"
         lines = len(saying.text.strip().split("\n")) if found and saying.text.strip() else 0

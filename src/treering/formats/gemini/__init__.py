@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.codex.drafts import Draft, digest, observed
+from treering.formats.codex.drafts import PendingEvent, digest, observed
 from treering.formats.gemini.messages import (
     ANSWERS,
     compaction_of,
@@ -28,7 +28,6 @@ from treering.formats.gemini.messages import (
     is_snapshot,
     read_message,
 )
-from treering.formats.gemini.past import Past
 from treering.formats.gemini.sessions import (
     is_message,
     opening_of,
@@ -36,10 +35,11 @@ from treering.formats.gemini.sessions import (
     session_of,
     titled,
 )
+from treering.formats.gemini.state import GeminiState
 from treering.formats.loose import bounded, fields_of
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
-from treering.formats.telling import Opening, Outcome, Record, Told, of_words
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, of_words
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ class GeminiReader:
     def __init__(self, path: PurePath | None) -> None:
         """Begin with nothing read; ``path`` may hold the ids of the session and its parent."""
         self._path = path
-        self._now = Past()
-        self._held: Record | None = None
-        self.sessions: dict[str, Opening] = {}
+        self._now = GeminiState()
+        self._held: LogRecord | None = None
+        self.sessions: dict[str, SessionHeader] = {}
 
-    def read(self, record: Record) -> list[Outcome]:
+    def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the outcomes that are settled with ``record``."""
         value = fields_of(record.value)
         self._open(value)
@@ -77,7 +77,7 @@ class GeminiReader:
             return [*settled, self._outcome(record, self._control(value, record.value))]
         settled = []
         if self._held is not None and id_of(value) == id_of(self._held.value):
-            settled = [Outcome(record=self._held, skipped="replaced by a later version")]
+            settled = [ParsedRecord(record=self._held, skipped="replaced by a later version")]
             self._held = None
         settled += self.finish()
         if value.get("type") in ANSWERS:
@@ -85,7 +85,7 @@ class GeminiReader:
             return settled
         return [*settled, self._outcome(record, self._message(value))]
 
-    def finish(self) -> list[Outcome]:
+    def finish(self) -> list[ParsedRecord]:
         """Return the outcome of the record that is still held back."""
         held, self._held = self._held, None
         return [] if held is None else [self._outcome(held, self._message(held.value))]
@@ -101,7 +101,7 @@ class GeminiReader:
     def resume(self, state: Any) -> None:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""
         try:
-            self._now = msgspec.convert(state, Past)
+            self._now = msgspec.convert(state, GeminiState)
         except msgspec.ValidationError as error:
             raise ValueError("this is no state of a reader of Gemini's sessions") from error
         self._held = None
@@ -125,7 +125,7 @@ class GeminiReader:
 
     # What a record tells.
 
-    def _control(self, value: dict[str, Any], raw: Any) -> list[Draft] | str:
+    def _control(self, value: dict[str, Any], raw: Any) -> list[PendingEvent] | str:
         """Return what a record tells that is no message."""
         if isinstance(value.get("$rewindTo"), str):
             return self._rewind(value["$rewindTo"])
@@ -140,12 +140,12 @@ class GeminiReader:
         name = next((name for name in value if name.startswith("$")), "record")
         return self._now.new([observed(of_words(digest(["record", raw])), name, raw)])
 
-    def _header(self, value: dict[str, Any]) -> list[Draft]:
+    def _header(self, value: dict[str, Any]) -> list[PendingEvent]:
         # No time of the last change: this is told once, and the file is written again and again.
         told = {name: value[name] for name in ("projectHash", "startTime", "kind") if name in value}
         return self._now.new([observed("session", "session", told)])
 
-    def _noted(self, patch: dict[str, Any]) -> list[Draft]:
+    def _noted(self, patch: dict[str, Any]) -> list[PendingEvent]:
         """Return what is said of the session besides its messages."""
         drafts = []
         summary = patch.get("summary")
@@ -153,7 +153,7 @@ class GeminiReader:
             title = {"title": shorten(summary)}
             key = f"title.{of_words(digest(summary)[:8])}"
             drafts.append(
-                Draft(
+                PendingEvent(
                     key=key, kind="session.titled", summary=title["title"], payload=title, refs={}
                 )
             )
@@ -163,17 +163,21 @@ class GeminiReader:
             drafts.append(observed(f"session.{of_words(digest(rest)[:16])}", "session", rest))
         return self._now.new(drafts)
 
-    def _all(self, messages: Any) -> list[Draft]:
+    def _all(self, messages: Any) -> list[PendingEvent]:
         found = messages if isinstance(messages, list) else []
-        return [draft for message in found if isinstance(message, dict)
-                for draft in self._version(message)]  # fmt: skip
+        return [
+            draft
+            for message in found
+            if isinstance(message, dict)
+            for draft in self._version(message)
+        ]
 
-    def _message(self, message: dict[str, Any]) -> list[Draft] | str:
+    def _message(self, message: dict[str, Any]) -> list[PendingEvent] | str:
         if self._now.seen.get(id_of(message)) == digest(message):
             return "repeats the message"
         return self._version(message) or NOTHING_NEW
 
-    def _version(self, message: dict[str, Any], behind: Sequence[str] = ()) -> list[Draft]:
+    def _version(self, message: dict[str, Any], behind: Sequence[str] = ()) -> list[PendingEvent]:
         """Return what ``message``, with others ``behind`` it, tells that was not told before."""
         now, message_id, mark = self._now, id_of(message), digest(message)
         known = now.seen.get(message_id)
@@ -198,25 +202,31 @@ class GeminiReader:
             now.firsts.setdefault(message_id, fresh[0].key)
         return fresh
 
-    def _rewind(self, target: str) -> list[Draft] | str:
+    def _rewind(self, target: str) -> list[PendingEvent] | str:
         """Return what a rewind hides: its target and all behind it; all, if nobody knows it."""
         order = self._now.order
         known = id_of({"id": target})
         start = order.index(known) if known in order else 0
         return self._hide(start, {"rewind_to": target}) or "nothing to take back"
 
-    def _hide(self, start: int, payload: dict[str, Any]) -> list[Draft]:
+    def _hide(self, start: int, payload: dict[str, Any]) -> list[PendingEvent]:
         now = self._now
         hidden, now.order = now.order[start:], now.order[:start]
         first = next((now.firsts[one] for one in hidden if one in now.firsts), None)
         if first is None:
             return []
         key = f"undone.{of_words(digest([payload, hidden]))}"
-        undone = Draft(key=key, kind="session.undone", summary="session rewound", payload=payload,
-                       refs={}, first=first)  # fmt: skip
+        undone = PendingEvent(
+            key=key,
+            kind="session.undone",
+            summary="session rewound",
+            payload=payload,
+            refs={},
+            first=first,
+        )
         return self._now.new([undone])
 
-    def _checkpoint(self, messages: list[Any]) -> list[Draft]:
+    def _checkpoint(self, messages: list[Any]) -> list[PendingEvent]:
         """Return what a list of all messages tells: new ones, a summary, or an end taken back."""
         found = [message for message in messages if isinstance(message, dict)]
         ids, before = [id_of(message) for message in found], self._now.order
@@ -233,18 +243,18 @@ class GeminiReader:
 
     # Outcomes.
 
-    def _outcome(self, record: Record, told: list[Draft] | str) -> Outcome:
+    def _outcome(self, record: LogRecord, told: list[PendingEvent] | str) -> ParsedRecord:
         if isinstance(told, str):
-            return Outcome(record=record, skipped=told)
+            return ParsedRecord(record=record, skipped=told)
         events = [*self._tell(told)]
-        return Outcome(record=record, events=events, skipped=None if events else NOTHING_NEW)
+        return ParsedRecord(record=record, events=events, skipped=None if events else NOTHING_NEW)
 
-    def _tell(self, drafts: list[Draft]) -> Iterator[Told]:
+    def _tell(self, drafts: list[PendingEvent]) -> Iterator[ParsedEvent]:
         opening = self._now.opening
         assert opening is not None  # noqa: S101  (the first record opens the session)
         for draft in drafts:
             self._now.ts_ms = draft.ts_ms or self._now.ts_ms
-            yield Told(
+            yield ParsedEvent(
                 session=opening.session,
                 key=draft.key,
                 kind=draft.kind,

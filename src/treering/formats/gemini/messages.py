@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from treering.formats.codex.drafts import (
-    Draft,
+    PendingEvent,
     called,
     count_of,
     digest,
@@ -22,7 +22,7 @@ from treering.formats.codex.drafts import (
 from treering.formats.loose import fields_of
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
-from treering.formats.telling import of_words
+from treering.formats.parsed import of_words
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
 
@@ -45,7 +45,7 @@ _CALL_FIELDS: Final = frozenset(
 )
 
 
-def read_message(message: dict[str, Any], message_id: str) -> list[Draft]:
+def read_message(message: dict[str, Any], message_id: str) -> list[PendingEvent]:
     """Return what ``message`` tells; the first is what is hidden first when it is taken back."""
     sort = message.get("type")
     if sort == "user":
@@ -75,10 +75,10 @@ def is_snapshot(message: dict[str, Any]) -> bool:
     )
 
 
-def compaction_of(message: dict[str, Any], message_id: str, first: str | None) -> Draft:
+def compaction_of(message: dict[str, Any], message_id: str, first: str | None) -> PendingEvent:
     """Return a summary as what it is; ``first`` is the key of the first event that it keeps."""
     summary = words_of(message.get("content"))
-    return Draft(
+    return PendingEvent(
         key=message_id,
         kind="context.compacted",
         summary=shorten(summary),
@@ -101,7 +101,7 @@ def words_of(content: Any) -> str:
     return text_of(content)
 
 
-def _read_user(message: dict[str, Any], message_id: str) -> list[Draft]:
+def _read_user(message: dict[str, Any], message_id: str) -> list[PendingEvent]:
     content, shown = message.get("content"), message.get("displayContent")
     results = [
         _answered(fields_of(part["functionResponse"]), f"{message_id}.{number}")
@@ -119,7 +119,7 @@ def _read_user(message: dict[str, Any], message_id: str) -> list[Draft]:
     return [*results, said("user", key, text, message_id=message_id, content=kept)]
 
 
-def _read_answer(message: dict[str, Any], message_id: str) -> list[Draft]:
+def _read_answer(message: dict[str, Any], message_id: str) -> list[PendingEvent]:
     content, model = message.get("content"), name_of(message.get("model"))
     thoughts = message.get("thoughts")
     drafts = [
@@ -147,12 +147,12 @@ def _read_answer(message: dict[str, Any], message_id: str) -> list[Draft]:
     return drafts if usage is None else [*drafts, usage]
 
 
-def _read_note(message: dict[str, Any], message_id: str, sort: str) -> Draft:
+def _read_note(message: dict[str, Any], message_id: str, sort: str) -> PendingEvent:
     """Return what was shown besides the conversation, or a message of an unknown type."""
     text = text_of(message.get("content"))
     if sort not in _TROUBLE:
         return observed(message_id, sort, message)
-    return Draft(
+    return PendingEvent(
         key=message_id,
         kind=_TROUBLE[sort],
         summary=shorten(text),
@@ -161,7 +161,7 @@ def _read_note(message: dict[str, Any], message_id: str, sort: str) -> Draft:
     )
 
 
-def _thought(thought: dict[str, Any], key: str, message_id: str) -> Draft:
+def _thought(thought: dict[str, Any], key: str, message_id: str) -> PendingEvent:
     parts = (thought.get("subject"), thought.get("description"))
     text = "\n".join(part for part in parts if isinstance(part, str) and part)
     draft = said("thinking", key, text, subject=thought.get("subject"), message_id=message_id)
@@ -190,7 +190,7 @@ def _seal(call: dict[str, Any], signed: dict[str, str], model: str | None) -> di
     return {_SIGNATURE: seal, **({"model": model} if model else {})}
 
 
-def _read_call(call: dict[str, Any], place: str, **seal: str) -> list[Draft]:
+def _read_call(call: dict[str, Any], place: str, **seal: str) -> list[PendingEvent]:
     """Return a call and, once it has ended, its outcome."""
     call_id = name_of(call.get("id")) or place
     tool = name_of(call.get("name")) or "unnamed"
@@ -223,7 +223,7 @@ def _read_call(call: dict[str, Any], place: str, **seal: str) -> list[Draft]:
     return [began, msgspec.structs.replace(ended, ts_ms=time_of(call.get("timestamp")))]
 
 
-def _answered(response: dict[str, Any], place: str) -> Draft:
+def _answered(response: dict[str, Any], place: str) -> PendingEvent:
     """Return the outcome of a call that a message of the user's side carries."""
     call_id = name_of(response.get("id")) or place
     output, failure = _output_of([{"functionResponse": response}])
@@ -259,7 +259,7 @@ def _output_of(result: Any) -> tuple[Any, str | None]:
     return "\n".join(texts), failure
 
 
-def _usage(tokens: Any, message_id: str, model: str | None) -> Draft | None:
+def _usage(tokens: Any, message_id: str, model: str | None) -> PendingEvent | None:
     """Return what the call of a model used: thoughts are output, what tools added is input."""
     stated = {name: count_of(value) or 0 for name, value in fields_of(tokens).items()}
     if not any(stated.values()):
@@ -272,7 +272,7 @@ def _usage(tokens: Any, message_id: str, model: str | None) -> Draft | None:
     counts |= {"total_tokens": stated["total"]} if stated.get("total") else {}
     named = {"model": model} if model else {}
     refs = {**named, "provider": PROVIDER, **counts}
-    return Draft(
+    return PendingEvent(
         key=_version(f"{message_id}.usage", counts),
         kind="usage.reported",
         summary="usage reported",

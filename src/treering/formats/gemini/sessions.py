@@ -11,7 +11,7 @@ from treering.formats.gemini.messages import ANSWERS
 from treering.formats.grammar import share
 from treering.formats.loose import fields_of, word
 from treering.formats.loose import name as name_of
-from treering.formats.telling import Opening, of_words
+from treering.formats.parsed import SessionHeader, of_words
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def session_of(path: PurePath | None, first: Any) -> str:
     return named or f"gemini-{of_words(digest(first))}"
 
 
-def opening_of(session: str, stated: dict[str, Any], path: PurePath | None) -> Opening:
+def opening_of(session: str, stated: dict[str, Any], path: PurePath | None) -> SessionHeader:
     """Return how a session was opened, as its header and its place tell."""
     parent = _parent(path)
     project = {"project": stated["projectHash"]} if name_of(stated.get("projectHash")) else {}
     subagent = stated.get("kind") == "subagent" or parent is not None
-    opened = Opening(
+    opened = SessionHeader(
         session=session,
         agent=SUBAGENT if subagent else AGENT,
         parent=parent if parent != session else None,
@@ -82,7 +82,7 @@ def opening_of(session: str, stated: dict[str, Any], path: PurePath | None) -> O
     return titled(opened, stated)
 
 
-def titled(opening: Opening, stated: dict[str, Any]) -> Opening:
+def titled(opening: SessionHeader, stated: dict[str, Any]) -> SessionHeader:
     """Return ``opening`` with the title and the folder that are known by now."""
     summary, folders = stated.get("summary"), stated.get("directories")
     title = shorten(summary) if isinstance(summary, str) and summary.strip() else opening.title

@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from treering.formats.grammar import share
 from treering.formats.loose import blocks_of, bounded, digest, fields_of, name, time_ms, word
+from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, of_words
 from treering.formats.pi.entries import entry_sayings
-from treering.formats.pi.trail import Trail
-from treering.formats.telling import Opening, Outcome, Told, of_words
+from treering.formats.pi.entry_keys import EntryKeys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import PurePath
 
-    from treering.formats.sayings import Saying
-    from treering.formats.telling import Record
+    from treering.formats.event_content import EventContent
+    from treering.formats.parsed import LogRecord
 
 NAME: Final = "pi"
 
@@ -84,18 +84,18 @@ class PiReader:
     agent: ClassVar[str] = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:
-        self.sessions: dict[str, Opening] = {}
+        self.sessions: dict[str, SessionHeader] = {}
         self._path = path
         self._session: str | None = None
         self._header: dict[str, Any] = {}
-        self._trail = Trail()
+        self._trail = EntryKeys()
         self._now_ms = 1
         self._leaf: tuple[str, str] | None = None
         """The last entry that moved the tip, and where to."""
-        self._early: Record | None = None
+        self._early: LogRecord | None = None
         """An entry that stands before the one that it goes on from, or after one that is lost."""
 
-    def read(self, record: Record) -> list[Outcome]:
+    def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the outcome of ``record``; one whose parent is not known waits for the next."""
         early, self._early = self._early, None
         if early is not None:
@@ -108,12 +108,12 @@ class PiReader:
             return []
         return [self._settle(record)]
 
-    def finish(self) -> list[Outcome]:
+    def finish(self) -> list[ParsedRecord]:
         """Return the outcome of an entry that waited in vain."""
         early, self._early = self._early, None
         return [] if early is None else [self._settle(early)]
 
-    def _settle(self, record: Record) -> Outcome:
+    def _settle(self, record: LogRecord) -> ParsedRecord:
         entry = record.value
         if isinstance(entry, dict) and _is_header(entry):
             return self._open(record, entry)
@@ -121,7 +121,7 @@ class PiReader:
             self._begin({})
         if not isinstance(entry, dict):
             self._trail.add(None, None)
-            return Outcome(record=record, skipped="no entry")
+            return ParsedRecord(record=record, skipped="no entry")
         return self._read_entry(record, entry)
 
     def state(self) -> Any:
@@ -142,7 +142,7 @@ class PiReader:
         """Go on from what ``state`` returned. Raises ValueError if it cannot."""
         if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
             raise ValueError("no state of this format")
-        self._trail = Trail.of(state)
+        self._trail = EntryKeys.of(state)
         self._now_ms = state["now_ms"]
         leaf = state.get("leaf")
         self._leaf = (str(leaf[0]), str(leaf[1])) if isinstance(leaf, list | tuple) else None
@@ -158,7 +158,7 @@ class PiReader:
         named = id_in_name(self._path.name) if self._path else None
         return name(header.get("id")) or named or _UNNAMED
 
-    def opening(self, session: str, header: dict[str, Any]) -> Opening:
+    def opening(self, session: str, header: dict[str, Any]) -> SessionHeader:
         """Return what the header says of the session."""
         parent = next((one for at in _FORKED_FROM if isinstance(one := header.get(at), str)), None)
         known = {"type", "id", "timestamp", "cwd", *_FORKED_FROM}
@@ -167,7 +167,7 @@ class PiReader:
             for at, value in header.items()
             if at not in known and (type(value) is int or name(value))
         }
-        return Opening(
+        return SessionHeader(
             session=session,
             agent=self.agent,
             cwd=word(header.get("cwd")),
@@ -180,20 +180,22 @@ class PiReader:
         del entry
         return None
 
-    def dressed(self, saying: Saying) -> Saying:
+    def dressed(self, saying: EventContent) -> EventContent:
         """Return an event as it is told."""
         return saying
 
     # Reading.
 
-    def _open(self, record: Record, header: dict[str, Any]) -> Outcome:
+    def _open(self, record: LogRecord, header: dict[str, Any]) -> ParsedRecord:
         again = self._session is not None and self.session_of(header) == self._session
         if not again:
-            self._trail, self._leaf = Trail(), None
+            self._trail, self._leaf = EntryKeys(), None
             self._begin(header)
         self._now_ms = time_ms(header.get("timestamp")) or self._now_ms
         self._trail.add(None, None)
-        return Outcome(record=record, skipped="opens the session" + (" again" if again else ""))
+        return ParsedRecord(
+            record=record, skipped="opens the session" + (" again" if again else "")
+        )
 
     def _begin(self, header: dict[str, Any]) -> None:
         session = self.session_of(header)
@@ -201,11 +203,11 @@ class PiReader:
         self._header = header
         self.sessions.setdefault(session, self.opening(session, header))
 
-    def _read_entry(self, record: Record, entry: dict[str, Any]) -> Outcome:
+    def _read_entry(self, record: LogRecord, entry: dict[str, Any]) -> ParsedRecord:
         content = digest(entry)
         named = name(entry.get("id"))
         if named and self._trail.repeats(named, content):
-            return Outcome(record=record, skipped="repeats an entry")
+            return ParsedRecord(record=record, skipped="repeats an entry")
         key = self._trail.free_key(named or of_words(content))
         self._now_ms = self._time_of(entry)
         why = self.repeated(entry)
@@ -218,9 +220,9 @@ class PiReader:
         self._trail.add(key, told[0].key if told else None, content if named else "", counts=counts)
         if entry.get("type") == "leaf" and (target := name(entry.get("targetId"))):
             self._leaf = (key, target)
-        return Outcome(record=record, events=told, skipped=why or (None if told else "empty"))
+        return ParsedRecord(record=record, events=told, skipped=why or (None if told else "empty"))
 
-    def _undo(self, entry: dict[str, Any], key: str) -> Told | None:
+    def _undo(self, entry: dict[str, Any], key: str) -> ParsedEvent | None:
         """Return what hides the entries that this one does not go on from."""
         trail = self._trail
         if "parentId" not in entry:
@@ -237,7 +239,7 @@ class PiReader:
             first = trail.hidden_from(parent) if isinstance(parent, str) else None
         if first is None:
             return None
-        return Told(
+        return ParsedEvent(
             session=str(self._session),
             key=f"{key}.undo",
             kind="session.undone",
@@ -247,8 +249,8 @@ class PiReader:
             first=first,
         )
 
-    def _told(self, saying: Saying, key: str) -> Told:
-        return Told(
+    def _told(self, saying: EventContent, key: str) -> ParsedEvent:
+        return ParsedEvent(
             session=str(self._session),
             key=key,
             kind=saying.kind,
@@ -265,7 +267,7 @@ class PiReader:
         return next((found for one in stated if (found := time_ms(one))), self._now_ms)
 
 
-def _keys_of(sayings: Sequence[Saying], key: str) -> list[str]:
+def _keys_of(sayings: Sequence[EventContent], key: str) -> list[str]:
     """Return a key for each event of an entry: what was said has the entry's own."""
     said = (at for at, one in enumerate(sayings) if one.kind.startswith("conversation."))
     first = next(said, 0)

@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.formats.event_content import EventContent, observation
 from treering.formats.loose import count, fields_of, name, without_none, word
 from treering.formats.pi.messages import sayings_of, usage_saying
-from treering.formats.sayings import Saying, observation
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from treering.formats.pi.trail import Trail
+    from treering.formats.pi.entry_keys import EntryKeys
 
 _PLACE: Final = frozenset({"type", "id", "parentId", "timestamp"})
 """Fields of an entry that say what it is and where it stands."""
 
 
-def entry_sayings(entry: dict[str, Any], key: str, trail: Trail, agent: str) -> list[Saying]:
+def entry_sayings(
+    entry: dict[str, Any], key: str, trail: EntryKeys, agent: str
+) -> list[EventContent]:
     """Return the events that an entry tells; none if it says nothing."""
     match entry.get("type"):
         case "message" if isinstance(entry.get("message"), dict):
@@ -29,17 +31,21 @@ def entry_sayings(entry: dict[str, Any], key: str, trail: Trail, agent: str) -> 
             return [_branch_summary(entry), *_usage(entry, key)]
         case "session_info" if word(entry.get("name")):
             title = entry["name"].strip()
-            return [Saying(kind="session.titled", summary=shorten(title), payload={"title": title})]
+            return [
+                EventContent(
+                    kind="session.titled", summary=shorten(title), payload={"title": title}
+                )
+            ]
         case "reset":
             payload = {"title": "reset", **_content(entry)}
-            return [Saying(kind="boundary.segment", summary="reset", payload=payload)]
+            return [EventContent(kind="boundary.segment", summary="reset", payload=payload)]
         case "usage" if used := usage_saying(entry, key):
             return [used]
         case sort:
             return [_observed(name(sort) or "entry", entry)]
 
 
-def _compaction(entry: dict[str, Any], trail: Trail, agent: str) -> Saying:
+def _compaction(entry: dict[str, Any], trail: EntryKeys, agent: str) -> EventContent:
     kept, place = entry.get("firstKeptEntryId"), entry.get("firstKeptEntryIndex")
     first = trail.first_from(kept) if isinstance(kept, str) else None
     if first is None and type(place) is int:
@@ -47,7 +53,7 @@ def _compaction(entry: dict[str, Any], trail: Trail, agent: str) -> Saying:
     told = without_none(from_tokens=count(entry.get("tokensBefore")) or None, by=agent)
     known = {"summary", "tokensBefore", "firstKeptEntryId", "firstKeptEntryIndex", "usage"}
     rest = {at: value for at, value in _content(entry).items() if at not in known}
-    return Saying(
+    return EventContent(
         kind="context.compacted",
         summary=shorten(entry["summary"]),
         payload={**rest, "summary": entry["summary"], **told},
@@ -56,22 +62,22 @@ def _compaction(entry: dict[str, Any], trail: Trail, agent: str) -> Saying:
     )
 
 
-def _branch_summary(entry: dict[str, Any]) -> Saying:
+def _branch_summary(entry: dict[str, Any]) -> EventContent:
     rest = {at: value for at, value in _content(entry).items() if at not in {"summary", "usage"}}
     title = "what another branch came to"
-    return Saying(
+    return EventContent(
         kind="boundary.checkpoint",
         summary=shorten(entry["summary"]),
         payload={**rest, "title": title, "content": entry["summary"]},
     )
 
 
-def _usage(entry: dict[str, Any], key: str) -> list[Saying]:
+def _usage(entry: dict[str, Any], key: str) -> list[EventContent]:
     used = usage_saying(entry, key)
     return [used] if used else []
 
 
-def _observed(sort: str, entry: dict[str, Any]) -> Saying:
+def _observed(sort: str, entry: dict[str, Any]) -> EventContent:
     saying = observation(sort, {at: value for at, value in entry.items() if at != "type"})
     told = without_none(
         custom=name(entry.get("customType")),

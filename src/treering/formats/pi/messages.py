@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from treering.formats.event_content import EventContent, observation, outcome
 from treering.formats.loose import (
     blocks_of,
     count,
@@ -14,7 +15,6 @@ from treering.formats.loose import (
     without_none,
     word,
 )
-from treering.formats.sayings import Saying, observation, outcome
 from treering.model.runs import INTERRUPT_TITLE
 from treering.spine.words import shorten
 
@@ -27,7 +27,7 @@ _STOP_REASONS: Final = {"toolUse": "tool_use"}
 """What pi spells in its own way."""
 
 
-def sayings_of(message: dict[str, Any], key: str) -> list[Saying]:
+def sayings_of(message: dict[str, Any], key: str) -> list[EventContent]:
     """Return the events that a message tells; ``key`` names its entry."""
     match message.get("role"):
         case "user":
@@ -43,7 +43,7 @@ def sayings_of(message: dict[str, Any], key: str) -> list[Saying]:
             return [observation(observed, message)]
 
 
-def usage_saying(told: dict[str, Any], key: str) -> Saying | None:
+def usage_saying(told: dict[str, Any], key: str) -> EventContent | None:
     """Return what a call used, from what says so and names the model; None if it used nothing."""
     usage = fields_of(told.get("usage"))
     cached, written = count(usage.get("cacheRead")), count(usage.get("cacheWrite"))
@@ -64,7 +64,7 @@ def usage_saying(told: dict[str, Any], key: str) -> Saying | None:
         message_id=name(told.get("responseId")) or key,
     )
     cost = usage.get("cost")
-    return Saying(
+    return EventContent(
         kind="usage.reported",
         summary="usage reported",
         payload={**counts, "cost": cost} if cost else counts,
@@ -72,14 +72,14 @@ def usage_saying(told: dict[str, Any], key: str) -> Saying | None:
     )
 
 
-def _user(message: dict[str, Any]) -> list[Saying]:
+def _user(message: dict[str, Any]) -> list[EventContent]:
     blocks = blocks_of(message.get("content"))
     text = text_of(blocks)
     others = [block for block in blocks if block.get("type") != "text"]
     if not text.strip() and not others:
         return _unheard(message)
     return [
-        Saying(
+        EventContent(
             kind="conversation.user",
             summary=shorten(text) if text.strip() else f"{len(others)} attached",
             payload={"text": text, **({"attached": others} if others else {})},
@@ -88,7 +88,7 @@ def _user(message: dict[str, Any]) -> list[Saying]:
     ]
 
 
-def _assistant(message: dict[str, Any], key: str) -> list[Saying]:
+def _assistant(message: dict[str, Any], key: str) -> list[EventContent]:
     stop = word(message.get("stopReason"))
     beside = without_none(
         model=name(message.get("model")),
@@ -112,7 +112,7 @@ def _assistant(message: dict[str, Any], key: str) -> list[Saying]:
     return found or _unheard(message)
 
 
-def _unheard(message: dict[str, Any]) -> list[Saying]:
+def _unheard(message: dict[str, Any]) -> list[EventContent]:
     """Return a message that tells nothing, whole if it says something in an unknown shape."""
     content = message.get("content")
     is_known = isinstance(content, str | list) or ("content" in message and content is None)
@@ -121,7 +121,7 @@ def _unheard(message: dict[str, Any]) -> list[Saying]:
 
 def _block(
     block: dict[str, Any], beside: dict[str, Any], maker: dict[str, Any], call_id: str
-) -> Saying | None:
+) -> EventContent | None:
     rest = {at: value for at, value in block.items() if at not in {"type", "text"}}
     match block.get("type"):
         case "text":
@@ -129,7 +129,7 @@ def _block(
             if not text.strip():
                 return None
             told = {at: value for at, value in beside.items() if at != "message_id"}
-            return Saying(
+            return EventContent(
                 kind="conversation.assistant",
                 summary=shorten(text),
                 payload={**rest, "text": text, **told},
@@ -137,7 +137,7 @@ def _block(
             )
         case "thinking":
             refs = {"observed": "thinking", "message_id": beside["message_id"], **maker}
-            return Saying(
+            return EventContent(
                 kind="ops.observation", summary="thinking", payload=rest, refs=refs, source="agent"
             )
         case "toolCall":
@@ -146,12 +146,12 @@ def _block(
             return observation(f"block: {sort}" if name(sort) else "block", block)
 
 
-def _call(block: dict[str, Any], call_id: str) -> Saying:
+def _call(block: dict[str, Any], call_id: str) -> EventContent:
     call_id = name(block.get("id")) or call_id
     tool = name(block.get("name")) or _UNNAMED
     given = block.get("arguments")
     rest = {at: value for at, value in block.items() if at not in {"id", "name", "arguments"}}
-    return Saying(
+    return EventContent(
         kind="tool.call",
         summary=hint_of(tool, given),
         payload={**rest, "call_id": call_id, "name": tool, "input": given},
@@ -159,17 +159,17 @@ def _call(block: dict[str, Any], call_id: str) -> Saying:
     )
 
 
-def _ending(stop: str | None, error: str | None) -> Saying | None:
+def _ending(stop: str | None, error: str | None) -> EventContent | None:
     """Return what broke the answer off."""
     if stop == "aborted":
-        return Saying(
+        return EventContent(
             kind="boundary.interrupt",
             summary=INTERRUPT_TITLE,
             payload=without_none(title=INTERRUPT_TITLE, content=error),
         )
     if stop == "error" or error:
         message = error or "the model gave an error"
-        return Saying(
+        return EventContent(
             kind="ops.error",
             summary=shorten(message),
             payload={"message": message, "code": "model_error"},
@@ -178,7 +178,7 @@ def _ending(stop: str | None, error: str | None) -> Saying | None:
     return None
 
 
-def _result(message: dict[str, Any]) -> Saying:
+def _result(message: dict[str, Any]) -> EventContent:
     call_id = name(message.get("toolCallId")) or name(message.get("toolUseId"))
     details = fields_of(message.get("details"))
     output = output_of(message.get("content"))
@@ -212,14 +212,14 @@ def output_of(content: Any) -> str | list[Any]:
     return text_of(blocks) if one_text else blocks
 
 
-def _command(message: dict[str, Any], key: str) -> list[Saying]:
+def _command(message: dict[str, Any], key: str) -> list[EventContent]:
     """Return a command that the user ran beside the agent."""
     call_id = f"{BASH}-{key}"
     command, output = message.get("command"), text_of(message.get("output"))
     given = {"command": command}
     code = message.get("exitCode")
     known = {"role", "command", "output", "timestamp"}
-    called = Saying(
+    called = EventContent(
         kind="tool.call",
         summary=hint_of(BASH, given),
         payload={"call_id": call_id, "name": BASH, "input": given},

@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.records.lines import NULS, RECORD_BYTES_MAX, TOO_LONG, Line, Lines
-from treering.formats.records.patience import STEPS_A_LINE, Patience
-from treering.formats.records.pieces import (
+from treering.formats.parsed import LogRecord
+from treering.formats.records.json_pieces import (
     NOISE,
     OPEN,
     TORN,
-    Piece,
+    JsonPiece,
     is_blank,
     is_words,
     measure,
     take_apart,
 )
+from treering.formats.records.lines import NULS, RECORD_BYTES_MAX, TOO_LONG, RawLine, RawLines
+from treering.formats.records.patience import STEPS_A_LINE, Patience
 from treering.formats.records.values import NOT_JSON, TOO_DEEP, is_deep
-from treering.formats.telling import Record
 from treering.model.codec import NESTING_MAX, decode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator
     from typing import BinaryIO, TypeAlias
 
-    _Taken: TypeAlias = Generator[Record, None, Line | None]
+    _Taken: TypeAlias = Generator[LogRecord, None, RawLine | None]
 
 __all__ = ["RECORD_BYTES_MAX", "read_records"]
 
@@ -51,7 +51,7 @@ _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 def read_records(
     stream: BinaryIO, *, offset: int = 0, line: int = 1, final: bool = True
-) -> Iterator[Record]:
+) -> Iterator[LogRecord]:
     """Read the records of ``stream``, which is positioned at ``offset``, in line ``line``.
 
     A record's ``end`` is behind its line feed, so reading can go on there. Without ``final`` the
@@ -59,9 +59,9 @@ def read_records(
     object, whole as it is; anything else that is unfinished is left for later and gives nothing.
     Nothing is raised for what the stream holds: it is told as a fault.
     """
-    lines = Lines(stream, offset, line)
+    lines = RawLines(stream, offset, line)
     take = lines.take
-    reading = _Reading(lines, final=final)
+    reading = _ValueScan(lines, final=final)
     kin: Any = None
     last = take()
     if last is not None and offset == 0 and last.text.startswith(_UTF_16_BOMS):
@@ -82,58 +82,58 @@ def read_records(
                 yield from reading.mend(last)
             else:
                 kin = value
-                yield Record(value, last.number, last.offset, last.end)
+                yield LogRecord(value, last.number, last.offset, last.end)
         last = take()
     if lines.damage is not None and final:
-        yield Record(None, lines.number, lines.end, lines.end, DAMAGED)
+        yield LogRecord(None, lines.number, lines.end, lines.end, DAMAGED)
 
 
-class _Reading:
+class _ValueScan:
     """What becomes of lines that are not a value each."""
 
-    def __init__(self, lines: Lines, *, final: bool) -> None:
+    def __init__(self, lines: RawLines, *, final: bool) -> None:
         self._lines = lines
         self._final = final
         self._patience = Patience(lines.end)
         self.kin: Collection[str] = ()
         """The keys of the last good record."""
 
-    def mend(self, line: Line) -> Iterator[Record]:
+    def mend(self, line: RawLine) -> Iterator[LogRecord]:
         """Give the records of ``line``, and of those behind it that its last value goes on in."""
         if not line.whole and not self._final:
             return
         if line.fault is not None:
-            yield Record(None, line.number, line.offset, line.end, line.fault)
+            yield LogRecord(None, line.number, line.offset, line.end, line.fault)
         elif is_blank(line.text):
             if b"\x00" in line.text or not line.fed:
                 fault = NULS if b"\x00" in line.text else BLANK
-                yield Record(None, line.number, line.offset, line.end, fault)
+                yield LogRecord(None, line.number, line.offset, line.end, fault)
                 return
             # Millions of them are told at once.
             more, end = self._lines.pass_blanks()
             end = end if more else line.end
-            yield Record(None, line.number, line.offset, end, BLANK, None, 1 + more)
+            yield LogRecord(None, line.number, line.offset, end, BLANK, None, 1 + more)
         elif is_words(line.text):
             fault = NOT_JSON if line.whole else TORN
-            yield Record(None, line.number, line.offset, line.end, fault)
+            yield LogRecord(None, line.number, line.offset, line.end, fault)
         else:
             self._patience.renew(line.offset, line.end)
             if self._patience.left <= 0 and _is_hopeless(line.text):
-                yield Record(None, line.number, line.offset, line.end, TORN)
+                yield LogRecord(None, line.number, line.offset, line.end, TORN)
                 return
             may_open = line.fed and self._patience.left > 0
             opened = yield from self._take_apart(line, may_open=may_open)
             while opened is not None:
                 opened = yield from self._go_on(opened)
 
-    def unread(self, line: Line) -> Iterator[Record]:
+    def unread(self, line: RawLine) -> Iterator[LogRecord]:
         """Give one record of UTF-16 for all that there is."""
         while self._lines.take() is not None:
             pass
         if self._final:
-            yield Record(None, line.number, line.offset, self._lines.end, UTF_16)
+            yield LogRecord(None, line.number, line.offset, self._lines.end, UTF_16)
 
-    def _take_apart(self, line: Line, *, may_open: bool) -> _Taken:
+    def _take_apart(self, line: RawLine, *, may_open: bool) -> _Taken:
         """Give the records of ``line``; return its last value, if it may go on."""
         number, counted = line.number, 0
         for piece in take_apart(line.text, self.kin, self._patience, may_open=may_open):
@@ -146,7 +146,7 @@ class _Reading:
             yield _record_of(line, piece, number)
         return None
 
-    def _go_on(self, line: Line) -> _Taken:
+    def _go_on(self, line: RawLine) -> _Taken:
         """Give the value that ``line`` begins, or what is left of it; return one that goes on."""
         shape, held = _Shape(line.text), bytearray(line.text + b"\n")
         while True:
@@ -162,24 +162,26 @@ class _Reading:
             if shape.depth <= 0:
                 break
         joined = bytes(held[:-1]) if following.fed else bytes(held)
-        whole = Line(joined, line.offset, following.end, line.number, following.whole)
+        whole = RawLine(joined, line.offset, following.end, line.number, following.whole)
         if (value := _value_of(joined)) is not None:
             self.kin = value.keys() if isinstance(value, dict) else self.kin
-            yield Record(value, line.number, line.offset, whole.end)
+            yield LogRecord(value, line.number, line.offset, whole.end)
             return None
         if measure(joined, 0).whole:
             return (yield from self._take_apart(whole, may_open=whole.fed))
         return (yield from self._give_up(line, held, TORN, None))
 
-    def _last(self, line: Line, held: bytearray, following: Line | None) -> _Taken:
+    def _last(self, line: RawLine, held: bytearray, following: RawLine | None) -> _Taken:
         """Give the value if it is whole with the unfinished line of a file being written."""
         if following is not None and following.fault is None:
             value = _value_of(bytes(held) + following.text)
             if isinstance(value, dict):
-                yield Record(value, line.number, line.offset, following.end)
+                yield LogRecord(value, line.number, line.offset, following.end)
         return None
 
-    def _give_up(self, line: Line, held: bytearray, fault: str, behind: Line | None) -> _Taken:
+    def _give_up(
+        self, line: RawLine, held: bytearray, fault: str, behind: RawLine | None
+    ) -> _Taken:
         """Give what ``line`` holds by itself; those behind it are taken again."""
         fed = len(line.text) + 1
         self._patience.spend(STEPS_A_LINE * held.count(b"\n") + len(held) // _HELD_BYTES_A_STEP)
@@ -192,7 +194,7 @@ class _Reading:
             yield record
         return None
 
-    def _end_of_torn(self, line: Line) -> int:
+    def _end_of_torn(self, line: RawLine) -> int:
         """Return where the lines end that can only have been part of a torn value.
 
         The next record begins no further in than it did.
@@ -220,7 +222,7 @@ class _Shape:
         self._blanks = 0
         self._read(text)
 
-    def fault_with(self, line: Line | None) -> str | None:
+    def fault_with(self, line: RawLine | None) -> str | None:
         """Go on with ``line``; return what is wrong with that."""
         if line is None or line.fault is not None or (line.whole and not line.fed):
             return TORN
@@ -249,10 +251,10 @@ def _is_hopeless(text: bytes) -> bool:
     return text[0] in b"{[" and b"}" not in text and b"]" not in text
 
 
-def _record_of(line: Line, piece: Piece, number: int) -> Record:
+def _record_of(line: RawLine, piece: JsonPiece, number: int) -> LogRecord:
     last = piece.end == len(line.text)
     fault = TORN if last and not line.whole and piece.fault == NOT_JSON else piece.fault
-    return Record(
+    return LogRecord(
         piece.value,
         number,
         line.offset + piece.start,
@@ -262,9 +264,9 @@ def _record_of(line: Line, piece: Piece, number: int) -> Record:
     )
 
 
-def _rest_of(line: Line, start: int) -> Line:
+def _rest_of(line: RawLine, start: int) -> RawLine:
     before = line.text[:start]
-    return Line(
+    return RawLine(
         line.text[start:],
         line.offset + start,
         line.end,

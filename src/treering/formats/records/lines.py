@@ -28,7 +28,7 @@ _REST_BYTES: Final = 64
 _BLANK_LINES: Final = re.compile(rb"(?:[ \t\r]*+\n)*+")
 
 
-class Line(msgspec.Struct, frozen=True, gc=False):
+class RawLine(msgspec.Struct, frozen=True, gc=False):
     """A line without its line feed, or a stretch that is not held at all."""
 
     text: bytes
@@ -49,7 +49,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
         return self.end - self.offset > len(self.text) and self.fault is None
 
 
-class Lines:
+class RawLines:
     """The lines of ``stream``, which is positioned at ``offset``, in line ``number``."""
 
     def __init__(self, stream: BinaryIO, offset: int, number: int) -> None:
@@ -60,7 +60,7 @@ class Lines:
         self._number = number
         self._nuls = False
         self._ended = False  # What is written behind the end meanwhile is for another time.
-        self._waiting: list[Lines | Line] = []  # To be taken again, the last one first.
+        self._waiting: list[RawLines | RawLine] = []  # To be taken again, the last one first.
         self.damage: str | None = None
         """Why the stream could not be read to its end."""
 
@@ -74,7 +74,7 @@ class Lines:
         """The byte behind all that has been taken."""
         return self._base + self._at
 
-    def take(self) -> Line | None:
+    def take(self) -> RawLine | None:
         """Return the next line; None at the end."""
         if self._waiting:
             return self._take_again()
@@ -84,13 +84,13 @@ class Lines:
             return self._take_far()
         # As _cut does, without a call: every line passes here.
         self._at, self._number = stop + 1, number + 1
-        return Line(self._buffer[at:stop], base + at, base + stop + 1, number)
+        return RawLine(self._buffer[at:stop], base + at, base + stop + 1, number)
 
     def pass_blanks(self) -> tuple[int, int]:
         """Pass over blank lines that come next; return how many, and the byte behind them."""
         if self._waiting:
             ahead = self._waiting[-1]
-            return (0, self.end) if isinstance(ahead, Line) else ahead.pass_blanks()
+            return (0, self.end) if isinstance(ahead, RawLine) else ahead.pass_blanks()
         before = self._number
         while True:
             found = _BLANK_LINES.match(self._buffer, self._at)
@@ -102,16 +102,16 @@ class Lines:
             if not goes_on or not self._fill(CHUNK_BYTES):
                 return self._number - before, self.end
 
-    def put_back(self, text: bytes, offset: int, number: int, behind: Line | None) -> None:
+    def put_back(self, text: bytes, offset: int, number: int, behind: RawLine | None) -> None:
         """Have the lines of ``text`` taken again, and ``behind`` after them."""
         if behind is not None:
             self._waiting.append(behind)
         if text:
-            self._waiting.append(Lines(io.BytesIO(text), offset, number))
+            self._waiting.append(RawLines(io.BytesIO(text), offset, number))
 
-    def _take_again(self) -> Line | None:
+    def _take_again(self) -> RawLine | None:
         waiting = self._waiting[-1]
-        if isinstance(waiting, Line):
+        if isinstance(waiting, RawLine):
             self._waiting.pop()
             return waiting
         line = waiting.take()
@@ -120,7 +120,7 @@ class Lines:
             return self.take()
         return line
 
-    def _take_far(self) -> Line | None:
+    def _take_far(self) -> RawLine | None:
         """Take a line that has NUL bytes near, or does not end in the buffer."""
         looked = self._at
         while True:
@@ -139,24 +139,28 @@ class Lines:
             if not self._fill(max(CHUNK_BYTES, looked)):
                 return self._cut_rest() if self._buffer else None
 
-    def _cut(self, stop: int) -> Line:
+    def _cut(self, stop: int) -> RawLine:
         base = self._base
-        line = Line(self._buffer[self._at : stop], base + self._at, base + stop + 1, self._number)
+        line = RawLine(
+            self._buffer[self._at : stop], base + self._at, base + stop + 1, self._number
+        )
         self._at = stop + 1
         self._number += 1
         return line
 
-    def _cut_rest(self) -> Line:
-        line = Line(self._buffer, self._base, self._base + len(self._buffer), self._number, False)
+    def _cut_rest(self) -> RawLine:
+        line = RawLine(
+            self._buffer, self._base, self._base + len(self._buffer), self._number, False
+        )
         self._at = len(self._buffer)
         return line
 
-    def _cut_at_nuls(self, stop: int) -> Line:
+    def _cut_at_nuls(self, stop: int) -> RawLine:
         offset = self.end
         if stop > self._at:
             text = self._buffer[self._at : stop]
             self._at = stop
-            return Line(text, offset, self.end, self._number)
+            return RawLine(text, offset, self.end, self._number)
         while True:
             rest = self._buffer[self._at :].lstrip(b"\x00")
             self._at = len(self._buffer) - len(rest)
@@ -166,17 +170,17 @@ class Lines:
         if rest.startswith(b"\n"):
             self._at += 1
             self._number += 1
-        return Line(b"", offset, self.end, number, bool(rest), NULS)
+        return RawLine(b"", offset, self.end, number, bool(rest), NULS)
 
-    def _skip_long(self) -> Line:
+    def _skip_long(self) -> RawLine:
         offset = self.end
         while (stop := self._buffer.find(b"\n", self._at)) < 0:
             self._at = len(self._buffer)
             if not self._fill(CHUNK_BYTES):
-                return Line(b"", offset, self.end, self._number, False, TOO_LONG)
+                return RawLine(b"", offset, self.end, self._number, False, TOO_LONG)
         self._at = stop + 1
         self._number += 1
-        return Line(b"", offset, self.end, self._number - 1, True, TOO_LONG)
+        return RawLine(b"", offset, self.end, self._number - 1, True, TOO_LONG)
 
     def _fill(self, size: int) -> bool:
         """Read up to ``size`` bytes behind what is left; return whether there were any."""

@@ -54,7 +54,7 @@ def is_deep(text: bytes, value: Any) -> bool:
     return True
 
 
-class _Spelled(str):
+class _HugeNumber(str):
     """A number that cannot be held."""
 
     __slots__ = ()
@@ -62,15 +62,15 @@ class _Spelled(str):
 
 def _real(number: str) -> float | str:
     read = float(number)
-    return read if math.isfinite(read) else _Spelled(number)
+    return read if math.isfinite(read) else _HugeNumber(number)
 
 
 def _integer(number: str) -> int | str:
-    return int(number) if len(number) <= _DIGITS_MAX else _Spelled(number)
+    return int(number) if len(number) <= _DIGITS_MAX else _HugeNumber(number)
 
 
 _LENIENT: Final = json.JSONDecoder(
-    strict=False, parse_constant=_Spelled, parse_float=_real, parse_int=_integer
+    strict=False, parse_constant=_HugeNumber, parse_float=_real, parse_int=_integer
 )
 
 
@@ -97,7 +97,7 @@ def _read_leniently(text: bytes) -> tuple[Any, list[str]]:
 
 def _storable(value: Any, mended: dict[str, None]) -> Any:
     if isinstance(value, str):
-        if type(value) is _Spelled:
+        if type(value) is _HugeNumber:
             mended["number"] = None
             return str(value)
         try:

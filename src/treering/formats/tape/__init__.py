@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
+from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, of_words
 from treering.formats.tape.entries import Calls, entry_sayings
-from treering.formats.telling import Opening, Outcome, Told, of_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import PurePath
 
-    from treering.formats.telling import Record
+    from treering.formats.parsed import LogRecord
 
 NAME: Final = "tape"
 
@@ -44,8 +44,8 @@ class TapeReader:
         # What was archived, <name>.jsonl.<time>.bak, is of the same tape.
         named = name(path.name.split(".jsonl")[0]) if path else None
         self._session = named or NAME
-        self.sessions: dict[str, Opening] = {
-            self._session: Opening(session=self._session, agent=NAME)
+        self.sessions: dict[str, SessionHeader] = {
+            self._session: SessionHeader(session=self._session, agent=NAME)
         }
         self._calls = Calls()
         self._key = ""
@@ -54,18 +54,18 @@ class TapeReader:
         """What that says, as a digest."""
         self._now_ms = 1
 
-    def read(self, record: Record) -> list[Outcome]:
+    def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the outcome of ``record``: each is settled at once."""
         entry = record.value
         if not isinstance(entry, dict):
-            return [Outcome(record=record, skipped="no entry")]
+            return [ParsedRecord(record=record, skipped="no entry")]
         stated = entry.get("date"), entry.get("timestamp")
         self._now_ms = next((found for one in stated if (found := _time_of(one))), self._now_ms)
         key = self._key_of(entry)
         sayings = entry_sayings(entry, key, self._calls)
         run = name(fields_of(entry.get("meta")).get("run_id"))
         events = [
-            Told(
+            ParsedEvent(
                 session=self._session,
                 key=of_words(f"{key}.{at}" if at else key),
                 kind=saying.kind,
@@ -77,9 +77,9 @@ class TapeReader:
             )
             for at, saying in enumerate(sayings)
         ]
-        return [Outcome(record=record, events=events, skipped=None if events else "empty")]
+        return [ParsedRecord(record=record, events=events, skipped=None if events else "empty")]
 
-    def finish(self) -> list[Outcome]:
+    def finish(self) -> list[ParsedRecord]:
         """Return nothing: nothing is held back."""
         return []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from treering.formats.event_content import EventContent, observation, outcome
 from treering.formats.loose import (
     blocks_of,
     count,
@@ -14,8 +15,7 @@ from treering.formats.loose import (
     without_none,
     word,
 )
-from treering.formats.sayings import Saying, observation, outcome
-from treering.formats.telling import of_words
+from treering.formats.parsed import of_words
 from treering.model.codec import decode, encode
 from treering.spine.words import shorten
 
@@ -40,7 +40,7 @@ class Calls:
         self.waiting = waiting or []
         """Their ids and tools."""
 
-    def say(self, call: Any, key: str) -> Saying | None:
+    def say(self, call: Any, key: str) -> EventContent | None:
         """Return a call as an event; None if it was told before."""
         stated = fields_of(call)
         function = fields_of(stated.get("function"))
@@ -51,14 +51,14 @@ class Calls:
         self.waiting.append((call_id, tool))
         given = _input(function.get("arguments", stated.get("arguments")))
         rest = {at: value for at, value in stated.items() if at not in _CALLED}
-        return Saying(
+        return EventContent(
             kind="tool.call",
             summary=hint_of(tool, given),
             payload={**rest, "call_id": call_id, "name": tool, "input": given},
             refs={"call_id": call_id, "tool": tool},
         )
 
-    def answer(self, result: Any, call_id: str | None = None) -> Saying:
+    def answer(self, result: Any, call_id: str | None = None) -> EventContent:
         """Return a result as an event: of the call that it names, or else of the first."""
         stated = fields_of(result)
         call_id = call_id or name(stated.get("tool_call_id"))
@@ -74,7 +74,7 @@ class Calls:
         return outcome(known, tool, told, failed=failed, details=details)
 
 
-def entry_sayings(entry: dict[str, Any], key: str, calls: Calls) -> list[Saying]:
+def entry_sayings(entry: dict[str, Any], key: str, calls: Calls) -> list[EventContent]:
     """Return the events that an entry tells; none if it says nothing."""
     payload = fields_of(entry.get("payload"))
     beside = fields_of(entry.get("meta"))
@@ -108,7 +108,7 @@ def entry_sayings(entry: dict[str, Any], key: str, calls: Calls) -> list[Saying]
 
 def _message(
     payload: dict[str, Any], entry: dict[str, Any], key: str, calls: Calls
-) -> list[Saying]:
+) -> list[EventContent]:
     role = word(payload.get("role"))
     if role == "tool":
         return [calls.answer(payload.get("content"), name(payload.get("tool_call_id")))]
@@ -122,7 +122,7 @@ def _message(
     return [*_said(role, payload), *(saying for saying in found if saying)]
 
 
-def _said(role: str, payload: dict[str, Any]) -> list[Saying]:
+def _said(role: str, payload: dict[str, Any]) -> list[EventContent]:
     thought = next(
         (word(payload.get(at)) for at in ("reasoning_content", "reasoning") if payload.get(at)),
         None,
@@ -133,7 +133,7 @@ def _said(role: str, payload: dict[str, Any]) -> list[Saying]:
     if thought:
         refs = {"observed": "thinking"}
         found.append(
-            Saying(
+            EventContent(
                 kind="ops.observation",
                 summary="thinking",
                 payload={"thinking": thought},
@@ -147,7 +147,7 @@ def _said(role: str, payload: dict[str, Any]) -> list[Saying]:
         rest = {at: value for at, value in payload.items() if at not in known}
         parts = {"attached": others} if others else {}
         found.append(
-            Saying(
+            EventContent(
                 kind=_SAYINGS[role],
                 summary=shorten(text),
                 payload={**rest, **parts, "text": text},
@@ -157,23 +157,23 @@ def _said(role: str, payload: dict[str, Any]) -> list[Saying]:
     return found
 
 
-def _anchor(payload: dict[str, Any]) -> Saying:
+def _anchor(payload: dict[str, Any]) -> EventContent:
     title = word(payload.get("name")) or "anchor"
     state = payload.get("state")
     content = {"content": f"{title}: {encode(state).decode()}"} if state else {}
     rest = {at: value for at, value in payload.items() if at != "name"}
-    return Saying(
+    return EventContent(
         kind="boundary.checkpoint",
         summary=shorten(title),
         payload={**rest, "title": title, **content},
     )
 
 
-def _error(payload: dict[str, Any]) -> Saying:
+def _error(payload: dict[str, Any]) -> EventContent:
     message = word(payload.get("message")) or "an error"
     code = name(payload.get("kind"))
     told = without_none(message=message, code=code)
-    return Saying(
+    return EventContent(
         kind="ops.error",
         summary=shorten(message),
         payload={**payload, **told},
@@ -181,7 +181,7 @@ def _error(payload: dict[str, Any]) -> Saying:
     )
 
 
-def _usage(payload: dict[str, Any], key: str) -> Saying | None:
+def _usage(payload: dict[str, Any], key: str) -> EventContent | None:
     told = fields_of(payload.get("data"))
     usage = fields_of(told.get("usage"))
     counts = {
@@ -196,10 +196,10 @@ def _usage(payload: dict[str, Any], key: str) -> Saying | None:
         **without_none(model=name(told.get("model")), provider=name(told.get("provider"))),
         "message_id": of_words(key),
     }
-    return Saying(kind="usage.reported", summary="usage reported", payload=refs, refs=refs)
+    return EventContent(kind="usage.reported", summary="usage reported", payload=refs, refs=refs)
 
 
-def _observed(entry: dict[str, Any]) -> Saying:
+def _observed(entry: dict[str, Any]) -> EventContent:
     kind, payload = name(entry.get("kind")) or "entry", fields_of(entry.get("payload"))
     told = name(payload.get("name")) if kind == "event" else None
     return observation(f"{kind}: {told}" if told else kind, entry)

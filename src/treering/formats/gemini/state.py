@@ -6,19 +6,19 @@ from typing import Any, Final
 
 import msgspec
 
-from treering.formats.codex.drafts import Draft, digest, observed
+from treering.formats.codex.drafts import PendingEvent, digest, observed
 from treering.formats.gemini.messages import id_of
-from treering.formats.telling import Opening
+from treering.formats.parsed import SessionHeader
 
 _SAID: Final = frozenset({"conversation.user", "conversation.assistant"})
 _SPOKEN: Final = ("conversation.", "tool.", "context.")
 """Kinds that are part of the conversation."""
 
 
-class Past(msgspec.Struct):
+class GeminiState(msgspec.Struct):
     """What goes on from one record to the next."""
 
-    opening: Opening | None = None
+    opening: SessionHeader | None = None
     ts_ms: int = 1
     order: list[str] = []
     """The ids of the messages that count, in their order."""
@@ -33,21 +33,25 @@ class Past(msgspec.Struct):
     last: str = ""
     """The key of the last event that is part of the conversation."""
 
-    def apart(self, draft: Draft, message_id: str) -> Draft:
+    def apart(self, draft: PendingEvent, message_id: str) -> PendingEvent:
         """Return ``draft`` under a key of its own, if another message has a call of the same id."""
         if self.told.get(draft.key, _mark(draft)) == _mark(draft):
             return draft
         return msgspec.structs.replace(draft, key=f"{draft.key}@{message_id}")
 
-    def new(self, drafts: list[Draft]) -> list[Draft]:
+    def new(self, drafts: list[PendingEvent]) -> list[PendingEvent]:
         """Return the drafts whose keys were not told, and remember them."""
         fresh = [draft for draft in drafts if draft.key not in self.told]
         self.told |= {draft.key: _mark(draft) for draft in fresh}
         return fresh
 
     def changed(
-        self, message: dict[str, Any], drafts: list[Draft], fresh: list[Draft], mark: str
-    ) -> list[Draft]:
+        self,
+        message: dict[str, Any],
+        drafts: list[PendingEvent],
+        fresh: list[PendingEvent],
+        mark: str,
+    ) -> list[PendingEvent]:
         """Return what stands for a message that is not what it was."""
         told = self.told
         again = [draft for draft in drafts if told[draft.key] != _mark(draft)]
@@ -59,7 +63,7 @@ class Past(msgspec.Struct):
         refs = {**raw.refs, "replaces": message_id}
         return self.new([msgspec.structs.replace(raw, refs=refs)])
 
-    def replaced(self, message_id: str, fresh: list[Draft]) -> list[Draft]:
+    def replaced(self, message_id: str, fresh: list[PendingEvent]) -> list[PendingEvent]:
         """Return ``fresh`` with what a new text of a message stands for."""
         before = self.texts.get(message_id)
         text = next((draft for draft in fresh if draft.kind in _SAID), None)
@@ -69,7 +73,7 @@ class Past(msgspec.Struct):
         drafts = [msgspec.structs.replace(one, refs=refs) if one is text else one for one in fresh]
         if self.last != before:
             return drafts
-        undone = Draft(
+        undone = PendingEvent(
             key=f"{text.key}.undone",
             kind="session.undone",
             summary="replaced by a later version",
@@ -80,7 +84,7 @@ class Past(msgspec.Struct):
         )
         return [*self.new([undone]), *drafts]
 
-    def note(self, message_id: str, fresh: list[Draft]) -> None:
+    def note(self, message_id: str, fresh: list[PendingEvent]) -> None:
         """Keep in mind what was said last, by all and in a message."""
         for draft in fresh:
             if draft.kind.startswith(_SPOKEN):
@@ -89,5 +93,5 @@ class Past(msgspec.Struct):
                 self.texts[message_id] = draft.key
 
 
-def _mark(draft: Draft) -> str:
+def _mark(draft: PendingEvent) -> str:
     return digest([draft.kind, draft.payload])[:8]

@@ -30,7 +30,7 @@ def unmarked(key: str) -> str:
     return key.replace(_OF_WORDS, "")
 
 
-class Record(msgspec.Struct, frozen=True):
+class LogRecord(msgspec.Struct, frozen=True):
     """One JSON value of a log, or a stretch of bytes that is none."""
 
     value: Any
@@ -49,7 +49,7 @@ class Record(msgspec.Struct, frozen=True):
     """How many lines it stands for: blank ones come together."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event that a record tells of."""
 
     session: str
@@ -79,7 +79,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its content was erased where it comes from: it is recorded as erased."""
 
 
-class Opening(msgspec.Struct, frozen=True, kw_only=True):
+class SessionHeader(msgspec.Struct, frozen=True, kw_only=True):
     """What a log says of a session itself."""
 
     session: str
@@ -101,24 +101,24 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     about: dict[str, Any] = {}
     """What else is worth keeping of it, in a few small values: version, branch, model, …"""
 
-    def bare(self) -> Opening:
+    def bare(self) -> SessionHeader:
         """Return what it is to other sessions alone, without words of the log."""
         return msgspec.structs.replace(self, cwd=None, title=None, about={})
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one record: events, or the reason why there are none."""
 
-    record: Record
-    events: list[Told] = []
+    record: LogRecord
+    events: list[ParsedEvent] = []
     skipped: str | None = None
 
 
-class Teller(Protocol):
+class SessionSource(Protocol):
     """Tells of the sessions in one file."""
 
     @property
-    def sessions(self) -> dict[str, Opening]:
+    def sessions(self) -> dict[str, SessionHeader]:
         """Return the sessions told of so far. One is there before its first event is."""
 
     @property
@@ -137,17 +137,17 @@ class Teller(Protocol):
         """
 
 
-class Reader(Teller, Protocol):
+class LogReader(SessionSource, Protocol):
     """Reads the records of one file of one format, in their order.
 
     Every record is answered by one Outcome, sooner or later: what comes may have to be held back
     until more is known. Records with a fault are not given to it.
     """
 
-    def read(self, record: Record) -> list[Outcome]:
+    def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the outcomes that are settled with ``record``: its own, or earlier ones' too."""
 
-    def finish(self) -> list[Outcome]:
+    def finish(self) -> list[ParsedRecord]:
         """Return the outcomes of records that are still held back."""
 
     def resume(self, state: Any) -> None:

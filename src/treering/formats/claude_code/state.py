@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from treering.formats.telling import Opening
+from treering.formats.parsed import SessionHeader
 
 STATE_BYTES_MAX: Final = 64 * 1024
 NODES_MAX: Final = 160
@@ -33,7 +33,7 @@ _IN_ORDER: Final = (
 Value = TypeVar("Value")
 
 
-class Node(msgspec.Struct, frozen=True, array_like=True):
+class LineNode(msgspec.Struct, frozen=True, array_like=True):
     """A line that others may follow."""
 
     session: int
@@ -45,7 +45,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     """A digest of what it says."""
 
 
-class Follower(msgspec.Struct, frozen=True, array_like=True):
+class NextEvent(msgspec.Struct, frozen=True, array_like=True):
     """The first event behind a line of the conversation."""
 
     key: str
@@ -77,7 +77,7 @@ class Leaf(msgspec.Struct, frozen=True, array_like=True):
     """Where it was told, by the count of lines."""
 
 
-class Compaction(msgspec.Struct, frozen=True, array_like=True):
+class PendingCompaction(msgspec.Struct, frozen=True, array_like=True):
     """What is known of a compaction before its summary comes."""
 
     tokens: int | None = None
@@ -85,10 +85,10 @@ class Compaction(msgspec.Struct, frozen=True, array_like=True):
     """The first line that is kept."""
 
 
-class Past(msgspec.Struct, kw_only=True):
+class ClaudeCodeState(msgspec.Struct, kw_only=True):
     """All that is remembered."""
 
-    sessions: dict[str, Opening] = {}
+    sessions: dict[str, SessionHeader] = {}
     session: str | None = None
     """The session of the file so far."""
     ts_ms: int = 0
@@ -96,9 +96,9 @@ class Past(msgspec.Struct, kw_only=True):
     """The name of the last line: what has no id is named after it."""
     settled: bool = False
     """Whether the session of the file is known."""
-    nodes: dict[str, Node] = {}
-    followed: dict[str, Follower] = {}
-    prompted: dict[str, Follower] = {}
+    nodes: dict[str, LineNode] = {}
+    followed: dict[str, NextEvent] = {}
+    prompted: dict[str, NextEvent] = {}
     calls: dict[str, str] = {}
     """The tools of calls, by id."""
     asked: dict[str, tuple[str, str]] = {}
@@ -108,7 +108,7 @@ class Past(msgspec.Struct, kw_only=True):
     """The most tokens that were reported of a message: in all, and of its answer."""
     blocks: dict[str, dict[str, str]] = {}
     """Of each message, the keys of its parts by their digests."""
-    compactions: dict[str, Compaction] = {}
+    compactions: dict[str, PendingCompaction] = {}
     titles: dict[str, Title] = {}
     facts: dict[str, dict[str, str]] = {}
     """Of each session, what is known of where and how it works, as digests."""
@@ -166,7 +166,7 @@ class Past(msgspec.Struct, kw_only=True):
         while self.leaves and next(iter(self.leaves.values())).line < self.lines - LEAF_LINES_MAX:
             del self.leaves[next(iter(self.leaves))]
 
-    def follow(self, line_id: str, follower: Follower, *, prompt: bool) -> None:
+    def follow(self, line_id: str, follower: NextEvent, *, prompt: bool) -> None:
         """Remember what came behind a line, if nothing did before."""
         stem = self.stem_of(line_id)
         first = self.followed.get(stem) or follower
@@ -184,7 +184,7 @@ def keep(kept: dict[str, Value], name: str, value: Value, most: int) -> None:
         del kept[next(iter(kept))]
 
 
-def written(past: Past) -> Any:
+def written(past: ClaudeCodeState) -> Any:
     """Return ``past`` as JSON; None if a title waits, or if it is too large to be written down."""
     if past.leaves:
         return None
@@ -196,13 +196,15 @@ def written(past: Past) -> Any:
     return told if len(msgspec.json.encode(told)) <= STATE_BYTES_MAX else None
 
 
-def restored(told: Any) -> Past:
+def restored(told: Any) -> ClaudeCodeState:
     """Return the past that was written down. Raises ValueError if it is none."""
     try:
         found = msgspec.convert(told, dict[str, Any])
         pairs = {name: found[name] for name in _IN_ORDER if name in found}
         kept = msgspec.convert(pairs, dict[str, list[tuple[str, Any]]])
-        past = msgspec.convert(found | {name: dict(part) for name, part in kept.items()}, Past)
+        past = msgspec.convert(
+            found | {name: dict(part) for name, part in kept.items()}, ClaudeCodeState
+        )
         return msgspec.structs.replace(past, begun=frozenset(past.sessions))
     except msgspec.ValidationError as error:
         raise ValueError(f"this is no state of a Claude Code log: {error}") from error

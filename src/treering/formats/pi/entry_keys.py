@@ -16,7 +16,7 @@ _DIGITS: Final = 6
 """What is kept of the digests of entries that have ids."""
 
 
-class Trail:
+class EntryKeys:
     """Keys of entries, in the order in which they were written."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Trail:
         return {"entries": "\n".join(lines), "tree": self.is_tree, "weighty": self._weighty}
 
     @classmethod
-    def of(cls, state: Any) -> Trail:
+    def of(cls, state: Any) -> EntryKeys:
         """Return the trail that ``state`` tells. Raises ValueError if it tells none."""
         trail = cls()
         if not isinstance(state, dict) or not isinstance(state.get("entries"), str):

@@ -64,7 +64,7 @@ _BEHIND: Final = {ord("{"): _KEY | _CLOSE, ord("["): _VALUE | _CLOSE, ord(":"): 
 _CLOSERS: Final = {ord("{"): ord("}"), ord("["): ord("]")}
 
 
-class Piece(msgspec.Struct, frozen=True):
+class JsonPiece(msgspec.Struct, frozen=True):
     """A value in a line, or a stretch that is none."""
 
     start: int
@@ -75,7 +75,7 @@ class Piece(msgspec.Struct, frozen=True):
     mended: str | None = None
 
 
-class Extent(msgspec.Struct, frozen=True):
+class JsonExtent(msgspec.Struct, frozen=True):
     """How far a value goes, by its brackets and commas."""
 
     end: int
@@ -97,7 +97,7 @@ class Extent(msgspec.Struct, frozen=True):
 
 def take_apart(
     text: bytes, kin: Collection[str], patience: Patience, *, may_open: bool
-) -> Iterator[Piece]:
+) -> Iterator[JsonPiece]:
     """Give the values of ``text`` and the stretches between them, in order.
 
     ``kin`` are the keys of the last good record. They settle whether an object in a torn one is a
@@ -106,7 +106,7 @@ def take_apart(
     """
     first = at = _behind(_BEFORE, text, 0)
     if stripped := _without_nuls(text):
-        yield Piece(first, len(text), stripped, None, "NUL")
+        yield JsonPiece(first, len(text), stripped, None, "NUL")
         return
     while at < len(text):
         is_nested = text[at] in _CLOSERS
@@ -114,7 +114,7 @@ def take_apart(
         if extent.whole:
             piece, at = _whole_piece(text, at, extent.end, alone=at == first)
         elif extent.open and may_open:
-            piece, at = Piece(at, len(text), fault=OPEN), len(text)
+            piece, at = JsonPiece(at, len(text), fault=OPEN), len(text)
         else:
             piece, at = _torn_piece(text, at, extent, kin, patience)
         if piece.fault is None and isinstance(piece.value, dict):
@@ -134,7 +134,7 @@ def is_blank(text: bytes) -> bool:
 
 def measure(
     text: bytes, start: int, *, levels_max: int | None = None, steps_max: int | None = None
-) -> Extent:
+) -> JsonExtent:
     """Return how far the object or array at ``start`` goes."""
     at, expected, steps = start, _VALUE, 0
     # As small as can be: there may be millions in a line.
@@ -145,11 +145,11 @@ def measure(
         byte = text[at]
         sort = _SORTS.get(byte) or (_KEY if byte == 0x22 and expected & _KEY else _VALUE)
         if not expected & sort or (sort == _CLOSE and byte != closers[-1]):
-            return Extent(at, False, False, steps, inner)
+            return JsonExtent(at, False, False, steps, inner)
         if sort == _CLOSE:
             closers.pop()
             if not closers:
-                return Extent(end, True, False, steps)
+                return JsonExtent(end, True, False, steps)
         elif byte in _CLOSERS:
             closers += _closers_of(text, at, end)
             if levels_max is not None and len(closers) > levels_max:
@@ -157,7 +157,7 @@ def measure(
             if byte == 0x7B:
                 inner.append(at)
         at, expected = _go_on(text, end, byte, sort, in_object=closers[-1] == 0x7D)
-    return Extent(at, False, bool(_BLANK_REST.match(text, at)), steps, inner)
+    return JsonExtent(at, False, bool(_BLANK_REST.match(text, at)), steps, inner)
 
 
 def _closers_of(text: bytes, at: int, end: int) -> bytes:
@@ -178,16 +178,16 @@ def _go_on(text: bytes, at: int, byte: int, sort: int, *, in_object: bool) -> tu
     return at, _VALUE if not in_object or text[at - 1] == 0x3A else _KEY
 
 
-def _lone(text: bytes, start: int, first: int) -> Extent:
+def _lone(text: bytes, start: int, first: int) -> JsonExtent:
     """Return how far something else goes: a scalar is a value if nothing else is there."""
     if start != first or not _SCALAR.match(text, start):
-        return Extent(start, False)
+        return JsonExtent(start, False)
     token = _TOKEN.match(text, start)
     whole = token is not None and _BLANK_REST.match(text, token.end()) is not None
-    return Extent(len(text), whole, steps=1)
+    return JsonExtent(len(text), whole, steps=1)
 
 
-def _whole_piece(text: bytes, start: int, end: int, *, alone: bool) -> tuple[Piece, int]:
+def _whole_piece(text: bytes, start: int, end: int, *, alone: bool) -> tuple[JsonPiece, int]:
     """Return the value that is there, and where the next one may begin."""
     following = _behind(_BETWEEN, text, end)
     alone = alone and following == len(text)
@@ -196,7 +196,7 @@ def _whole_piece(text: bytes, start: int, end: int, *, alone: bool) -> tuple[Pie
         value, mended = read_value(text[start:end])
     except Unreadable as error:
         end = following if following == len(text) else end
-        return Piece(start, end, fault=str(error)), following
+        return JsonPiece(start, end, fault=str(error)), following
     if not alone:
         mended = [WELDED, *mended]
     elif b"\x00" in around:
@@ -207,12 +207,12 @@ def _whole_piece(text: bytes, start: int, end: int, *, alone: bool) -> tuple[Pie
         mended = [STRAY, *mended]
     # The last one has what is left of the line.
     end = following if following == len(text) else end
-    return Piece(start, end, value, mended=", ".join(mended) or None), following
+    return JsonPiece(start, end, value, mended=", ".join(mended) or None), following
 
 
 def _torn_piece(
-    text: bytes, start: int, extent: Extent, kin: Collection[str], patience: Patience
-) -> tuple[Piece, int]:
+    text: bytes, start: int, extent: JsonExtent, kin: Collection[str], patience: Patience
+) -> tuple[JsonPiece, int]:
     """Return the stretch up to the next object that is a record of its own."""
     # Many lines of plain words begin with a bracket: [12:30] …
     fault = TORN if text[start] == 0x7B or extent.open else NOT_JSON
@@ -220,11 +220,11 @@ def _torn_piece(
     if end < extent.end:
         # The rest was measured in vain: it is measured again.
         patience.spend(extent.steps * (extent.end - end) // (extent.end - start))
-    return Piece(start, end, fault=fault), end
+    return JsonPiece(start, end, fault=fault), end
 
 
 def _next_record(
-    text: bytes, start: int, extent: Extent, kin: Collection[str], patience: Patience
+    text: bytes, start: int, extent: JsonExtent, kin: Collection[str], patience: Patience
 ) -> int:
     """Return where the next record begins behind a tear; the end of ``text`` if there is none."""
     first_keys = {key.encode(errors="surrogatepass") for key in kin}

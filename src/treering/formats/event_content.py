@@ -10,7 +10,7 @@ from treering.formats.loose import text_of, without_none
 from treering.spine.words import describe, shorten
 
 
-class Saying(msgspec.Struct, frozen=True, kw_only=True):
+class EventContent(msgspec.Struct, frozen=True, kw_only=True):
     """One event, in the ledger's words."""
 
     kind: str
@@ -21,10 +21,10 @@ class Saying(msgspec.Struct, frozen=True, kw_only=True):
     first: str | None = None
 
 
-def observation(observed: str, record: dict[str, Any]) -> Saying:
+def observation(observed: str, record: dict[str, Any]) -> EventContent:
     """Return a record that is no part of the talk, whole."""
     rest = {at: value for at, value in record.items() if at != "record"}
-    return Saying(
+    return EventContent(
         kind="ops.observation",
         summary=shorten(observed),
         payload={"record": observed, **rest},
@@ -40,7 +40,7 @@ def outcome(
     failed: bool,
     duration_ms: Any = None,
     details: dict[str, Any] | None = None,
-) -> Saying:
+) -> EventContent:
     """Return the result of a call."""
     status = "failed" if failed else "ok"
     refs = without_none(
@@ -58,6 +58,6 @@ def outcome(
     if details:
         payload["details"] = details
     ended = "failed" if failed else "returned"
-    return Saying(
+    return EventContent(
         kind="tool.result", summary=f"{tool or 'a tool'} {ended}", payload=payload, refs=refs
     )

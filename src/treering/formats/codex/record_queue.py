@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from treering.formats.codex.drafts import Draft
-from treering.formats.codex.twins import Saying
-from treering.formats.telling import Record
+from treering.formats.codex.drafts import PendingEvent
+from treering.formats.codex.twins import LaneText
+from treering.formats.parsed import LogRecord
 
 HELD_MAX: Final = 12
 """Records that wait, at most."""
@@ -21,25 +21,25 @@ _DECIDING: Final = ("tool.", "boundary.", "session.", "context.")
 """Kinds behind which no record says again what was said before."""
 
 
-class Page(msgspec.Struct):
+class QueuedRecord(msgspec.Struct):
     """One record, read, that may wait for another."""
 
-    record: Record
+    record: LogRecord
     at: int
     ts_ms: int
-    parts: list[Draft | Saying]
+    parts: list[PendingEvent | LaneText]
     reason: str = "says nothing"
     """Why it tells nothing, if it has no parts."""
     waits: list[int] = []
     """The parts that may be said again in a better way."""
 
 
-class Waiting(msgspec.Struct):
+class RecordQueue(msgspec.Struct):
     """Records in their order, the first of which waits."""
 
-    pages: list[Page] = []
+    pages: list[QueuedRecord] = []
 
-    def add(self, page: Page) -> list[Page]:
+    def add(self, page: QueuedRecord) -> list[QueuedRecord]:
         """Return the records that wait no longer now that ``page`` has come, in their order."""
         page.waits = [number for number, part in enumerate(page.parts) if _may_wait(part)]
         self._match(page)
@@ -50,22 +50,22 @@ class Waiting(msgspec.Struct):
             settled.append(self.pages.pop(0))
         return settled
 
-    def release(self) -> list[Page]:
+    def release(self) -> list[QueuedRecord]:
         """Return all that waits."""
         pages, self.pages = self.pages, []
         return pages
 
-    def _match(self, page: Page) -> None:
+    def _match(self, page: QueuedRecord) -> None:
         """Let what waits take over what ``page`` says better."""
         for number, part in enumerate(page.parts):
-            if isinstance(part, Saying) and (place := self._waiting(part)):
+            if isinstance(part, LaneText) and (place := self._waiting(part)):
                 held, at = place
                 held.parts[at] = _joined(held.parts[at], part)
                 held.waits = [one for one in held.waits if one != at]
                 page.parts[number] = msgspec.structs.replace(part, told={})
                 page.waits = [one for one in page.waits if one != number]
 
-    def _waiting(self, saying: Saying) -> tuple[Page, int] | None:
+    def _waiting(self, saying: LaneText) -> tuple[QueuedRecord, int] | None:
         for exact in (True, False):
             for held in self.pages:
                 for at in held.waits:
@@ -74,22 +74,22 @@ class Waiting(msgspec.Struct):
         return None
 
 
-def _decides(part: Draft | Saying) -> bool:
-    if isinstance(part, Saying):
+def _decides(part: PendingEvent | LaneText) -> bool:
+    if isinstance(part, LaneText):
         return part.role == "assistant"
     return part.kind.startswith(_DECIDING)
 
 
-def _may_wait(part: Draft | Saying) -> bool:
+def _may_wait(part: PendingEvent | LaneText) -> bool:
     """Whether a record behind it may say the same in a better way."""
-    return isinstance(part, Saying) and (part.role, part.lane) in {
+    return isinstance(part, LaneText) and (part.role, part.lane) in {
         ("user", "item"),
         ("thinking", "event"),
     }
 
 
-def _is_twin(held: Draft | Saying, saying: Saying, *, exact: bool) -> bool:
-    if not isinstance(held, Saying) or (held.role, held.lane) == (saying.role, saying.lane):
+def _is_twin(held: PendingEvent | LaneText, saying: LaneText, *, exact: bool) -> bool:
+    if not isinstance(held, LaneText) or (held.role, held.lane) == (saying.role, saying.lane):
         return False
     if held.role != saying.role:
         return False
@@ -97,11 +97,11 @@ def _is_twin(held: Draft | Saying, saying: Saying, *, exact: bool) -> bool:
     return one == other if exact else held.role == "user" and bool(other) and other in one
 
 
-def _joined(held: Draft | Saying, saying: Saying) -> Draft | Saying:
+def _joined(held: PendingEvent | LaneText, saying: LaneText) -> PendingEvent | LaneText:
     """Return what waited, with the cleaner text and all that is known of it."""
-    assert isinstance(held, Saying)  # noqa: S101  (only sayings wait)
+    assert isinstance(held, LaneText)  # noqa: S101  (only sayings wait)
     wrapped = {"wrapped": held.text} if held.text.strip() != saying.text.strip() else {}
-    return Saying(
+    return LaneText(
         role=held.role,
         lane=held.lane,
         text=saying.text,
