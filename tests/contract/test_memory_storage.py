@@ -9,7 +9,7 @@ import pytest
 
 from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
 from threads import in_threads
-from treering.memory.records import Entry, Holdings, Row
+from treering.memory.records import IndexEntry, IndexState, Row
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from treering import Event, Ledger, NewEvent
     from treering.ledger.ports import EventStore
-    from treering.memory.records import Shelf
+    from treering.memory.records import IndexName
 
 SPACE: Final = "space-1"
 """The name of an embedder."""
@@ -29,21 +29,21 @@ def stored(text: str, **fields: object) -> NewEvent:
     return said(text, **({"kind": "memory.stored", "session_id": "memory"} | fields))
 
 
-def tell(events: Sequence[Event]) -> list[Entry]:
+def tell(events: Sequence[Event]) -> list[IndexEntry]:
     """Enter each event by its own words, with a vector for those that have a blank in them."""
     return [
-        Entry(event.position, text.encode(), b"vector" if " " in text else b"")
+        IndexEntry(event.position, text.encode(), b"vector" if " " in text else b"")
         for event in events
         for text in [str(event.summary)]
     ]
 
 
-def catch_up(store: EventStore, shelf: Shelf, scope: Scope = SCOPE) -> None:
+def catch_up(store: EventStore, shelf: IndexName, scope: Scope = SCOPE) -> None:
     while store.follow_documents(scope, shelf, tell, embedder=SPACE).more:
         pass
 
 
-def shelved(store: EventStore, shelf: Shelf, scope: Scope = SCOPE) -> list[str]:
+def shelved(store: EventStore, shelf: IndexName, scope: Scope = SCOPE) -> list[str]:
     """Return the words of all documents on a shelf, in order."""
     found = store.documents(scope, shelf, after=0, limit=9_999)
     assert [number for number, _ in found] == sorted({number for number, _ in found})
@@ -249,7 +249,7 @@ def test_an_event_of_which_nothing_is_told_is_passed_by(ledger: Ledger) -> None:
     step = store.follow_documents(
         SCOPE,
         "events",
-        lambda events: [Entry(event.position, b"", b"") for event in events],
+        lambda events: [IndexEntry(event.position, b"", b"") for event in events],
         embedder=SPACE,
     )
 
@@ -392,4 +392,4 @@ def test_nothing_is_there_of_a_scope_that_nobody_wrote_to(ledger: Ledger) -> Non
     assert (store.memory_rows(nobody).items, remembered(store, nobody)) == ([], [])
     assert store.holdings(nobody, "events").count == store.documents_lag(nobody, "events") == 0
     assert not store.keep_memory_rows(nobody, [], since=(1,) * 3, until=(2,) * 3, anew=False)
-    assert isinstance(store.holdings(nobody, "events"), Holdings)
+    assert isinstance(store.holdings(nobody, "events"), IndexState)

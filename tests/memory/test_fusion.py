@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from effort import rounds
 from treering.derive.terms import term_ids
 from treering.embedders.static import StaticEmbedder
-from treering.memory.fusion import Weights, best_of_chunks, rank, speaks_of
+from treering.memory.fusion import FusionWeights, best_of_chunks, rank, speaks_of
 from treering.memory.lexical import Lexicon
 from treering.memory.passages import passage_scores
 from treering.memory.placing import placed
@@ -147,7 +147,7 @@ def test_weights_decide() -> None:
             passages=scores(0, 0),
             likeness=scores(0, 1),
             placing=placed([1, 2], [1, 1]),
-            weights=Weights(words=words),
+            weights=FusionWeights(words=words),
         ).best(1)
 
     assert (first(0.9), first(0.1)) == ([0], [1])

@@ -11,8 +11,8 @@ import treering
 from builders import ELSEWHERE, HERE
 from treering import Ledger
 from treering.derive.remembered import FACT
-from treering.memory import recollection
-from treering.memory.recollection import Recollection
+from treering.memory import memory_fold
+from treering.memory.memory_fold import MemoryFold
 from treering.memory.records import Row
 from treering.model.followers import FollowedEvents
 from treering.model.scopes import Scope
@@ -35,8 +35,8 @@ def book(tmp_path: Path) -> Iterator[Ledger]:
         yield opened
 
 
-def recollected(store: EventStore, scope: Scope = SCOPE) -> Recollection:
-    found = Recollection(store, lambda *_: COMMON, scope)
+def recollected(store: EventStore, scope: Scope = SCOPE) -> MemoryFold:
+    found = MemoryFold(store, lambda *_: COMMON, scope)
     found.refresh()
     return found
 
@@ -45,7 +45,7 @@ def learn(book: Ledger, *texts: str, scope: str = HERE) -> list[str]:
     return [book.memory(scope).learn(text, user="ann").fact_id for text in texts]
 
 
-def told(found: Recollection) -> dict[str, str]:
+def told(found: MemoryFold) -> dict[str, str]:
     """Return what the facts that are current say, by id."""
     rows = [row for row in found.state.facts.values() if row.state == "current"]
     tellings = found.tellings([row.position for row in rows])
@@ -159,7 +159,7 @@ def test_what_cites_an_event_is_known_by_its_own_event(book: Ledger) -> None:
 def test_texts_that_are_not_held_are_read_again(
     book: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recollection, "TEXTS_MAX", 1)
+    monkeypatch.setattr(memory_fold, "TEXTS_MAX", 1)
     ids = learn(book, "Lives in Ghent", "Likes tea", "Has a dog named Max")
 
     found = recollected(book._store)

@@ -12,9 +12,9 @@ from builders import HERE, said
 from treering import Ledger, Unavailable
 from treering.derive.remembered import Told, hashed
 from treering.embedders.static import StaticEmbedder
-from treering.memory import shelves
+from treering.memory import document_index
+from treering.memory.document_index import DocumentIndex
 from treering.memory.events import told
-from treering.memory.shelves import Copy
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def texts(event: Event) -> list[str]:
     return [one for one in str(event.summary).split(". ") if one != "nothing"]
 
 
-def copied(book: Ledger, embedder: Embedder | None) -> Copy:
-    copy = Copy(book._store, SCOPE, "events", embedder)
+def copied(book: Ledger, embedder: Embedder | None) -> DocumentIndex:
+    copy = DocumentIndex(book._store, SCOPE, "events", embedder)
     copy.catch_up(texts)
     return copy
 
@@ -65,7 +65,7 @@ def test_what_is_said_is_on_the_shelf_once_it_is_asked_for(
 ) -> None:
     heard: list[int] = []
     book.append([said(one) for one in TALK])
-    copy = Copy(book._store, SCOPE, "events", embedder)
+    copy = DocumentIndex(book._store, SCOPE, "events", embedder)
 
     copy.catch_up(texts, progress=heard.append)
     book.append([said("nothing"), said("green tea")])
@@ -104,11 +104,11 @@ def test_beyond_what_is_held_the_cosines_are_the_same(
 ) -> None:
     book.append([said(one) for one in (*TALK, "a red bicycle. rye bread")])
     held = copied(book, embedder)
-    monkeypatch.setattr(shelves, "VECTORS_HELD_MAX", 2)
-    monkeypatch.setattr(shelves, "PAGE", 2)
+    monkeypatch.setattr(document_index, "VECTORS_HELD_MAX", 2)
+    monkeypatch.setattr(document_index, "PAGE", 2)
     query = asked(embedder, "bread")
 
-    far = Copy(book._store, SCOPE, "events", embedder)
+    far = DocumentIndex(book._store, SCOPE, "events", embedder)
     far.refresh()
 
     assert held.vectors is not None

@@ -8,7 +8,7 @@ import pytest
 
 import treering
 from builders import HERE, said
-from treering.memory.records import Entry, Row
+from treering.memory.records import IndexEntry, Row
 from treering.model.scopes import Scope
 from treering.storage.postgres import memory_reader
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 SCOPE: Final = Scope(HERE)
 
 
-def tell(events: Sequence[Event]) -> list[Entry]:
-    return [Entry(event.position, str(event.summary).encode(), b"") for event in events]
+def tell(events: Sequence[Event]) -> list[IndexEntry]:
+    return [IndexEntry(event.position, str(event.summary).encode(), b"") for event in events]
 
 
 def shelve(ledger: Ledger) -> list[str]:

@@ -14,7 +14,7 @@ import treering
 from builders import ELSEWHERE, HERE, said
 from postgres_places import Place
 from postgres_server import SUPERUSER
-from treering.memory.records import Entry
+from treering.memory.records import IndexEntry
 from treering.memory.vectors import SCALE_BYTES, pack, unpack
 from treering.model.scopes import Scope
 from treering.storage.postgres import memory_neighbours
@@ -69,9 +69,9 @@ def tell(ledger: Ledger, numbers: range, scope: str = HERE, *, vectors: Matrix =
     """Record events with one to three vectors each, and have the shelf follow them."""
     told = vectors.reshape(-1, 3, DIMENSIONS)
 
-    def read(events: Sequence[Event]) -> list[Entry]:
+    def read(events: Sequence[Event]) -> list[IndexEntry]:
         return [
-            Entry(event.position, b"", pack(told[number, : 1 + number % 3]))
+            IndexEntry(event.position, b"", pack(told[number, : 1 + number % 3]))
             for event in events
             for number in [int(str(event.summary))]
         ]

@@ -12,7 +12,7 @@ from builders import ELSEWHERE, HERE, run_of, said
 from listeners import SOON, Listener
 from postgres_places import Place
 from treering.errors import NotPermitted
-from treering.memory.records import Entry
+from treering.memory.records import IndexEntry
 from treering.model.scopes import Scope
 from treering.spine.ports import Delivery
 
@@ -229,7 +229,7 @@ def shelve(ledger: Ledger, scope: str) -> int:
     store.follow_documents(
         Scope(scope),
         "events",
-        lambda events: [Entry(event.position, b"term", b"") for event in events],
+        lambda events: [IndexEntry(event.position, b"term", b"") for event in events],
         embedder="",
     )
     return store.holdings(Scope(scope), "events").count

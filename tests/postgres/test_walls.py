@@ -13,7 +13,7 @@ import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
 from postgres_places import Place
 from treering.errors import NotPermitted
-from treering.memory.records import Entry, Row
+from treering.memory.records import IndexEntry, Row
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ def remember(ledger: Ledger, scope: Scope, mark: str) -> None:
     store.follow_documents(
         scope,
         "events",
-        lambda events: [Entry(event.position, f"{mark}term".encode(), b"") for event in events],
+        lambda events: [
+            IndexEntry(event.position, f"{mark}term".encode(), b"") for event in events
+        ],
         embedder="",
     )
     rows = [Row("fact", f"{mark}fact", f"{mark}body".encode())]

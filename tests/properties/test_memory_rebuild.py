@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from builders import HERE
 from effort import rounds
 from properties.remembering import STEPS, USERS, Step, Story, known
-from treering.memory.records import SHELVES
+from treering.memory.records import INDEX_NAMES
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def derived(ledger: Ledger) -> Derived:
                 (document for _, document in store.documents(SCOPE, shelf, after=0, limit=9_999)),
                 key=lambda document: document.position,
             )
-            for shelf in SHELVES
+            for shelf in INDEX_NAMES
         },
         facts=facts,
         episodes=episodes,

@@ -14,7 +14,7 @@ import pytest
 import treering
 from builders import DAY, HERE, NOON, said
 from concurrency.processes import colleagues
-from treering.memory.records import Entry, Row
+from treering.memory.records import IndexEntry, Row
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 SCOPE: Final = Scope(HERE)
 
 
-def tell(events: Sequence[Event]) -> list[Entry]:
+def tell(events: Sequence[Event]) -> list[IndexEntry]:
     """Enter each event by its own words; some of them fill several pages."""
     return [
-        Entry(event.position, words, words * (event.position % 5 * 100))
+        IndexEntry(event.position, words, words * (event.position % 5 * 100))
         for event in events
         for words in [str(event.summary).encode()]
     ]

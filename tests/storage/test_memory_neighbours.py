@@ -10,7 +10,7 @@ import pytest
 
 import treering
 from builders import HERE, said
-from treering.memory.records import Entry
+from treering.memory.records import IndexEntry
 from treering.memory.vectors import pack, unpack
 from treering.model.scopes import Scope
 from treering.storage.sqlite import memory_neighbours
@@ -35,9 +35,9 @@ def shelve_vectors(ledger: Ledger, count: int, *, space: str = "space") -> None:
     """Enter events with one to three vectors each, in the order of ``vectors_of``."""
     drawn = vectors_of(count * 3).reshape(count, 3, 32)
 
-    def read(events: Sequence[Event]) -> list[Entry]:
+    def read(events: Sequence[Event]) -> list[IndexEntry]:
         return [
-            Entry(event.position, b"", pack(drawn[number, : 1 + number % 3]))
+            IndexEntry(event.position, b"", pack(drawn[number, : 1 + number % 3]))
             for event in events
             for number in [int(str(event.summary))]
         ]

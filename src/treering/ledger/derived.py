@@ -19,8 +19,8 @@ from treering.ledger.charters import read_attribution
 from treering.ledger.following import mark_of
 from treering.ledger.lineage import NO_END, Lineage
 from treering.ledger.views import Views
-from treering.memory.records import REMEMBERED_KINDS, SHELVES, TOLD_KINDS
-from treering.memory.shelves import entries
+from treering.memory.document_index import entries
+from treering.memory.records import INDEX_NAMES, REMEMBERED_KINDS, TOLD_KINDS
 from treering.memory.vectors import unpack
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.receipts import Broken
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from treering.derive.search_texts import SearchText
     from treering.ledger.ports import EventStore
     from treering.memory.ports import Embedder
-    from treering.memory.records import Document, Entry, Shelf
+    from treering.memory.records import Document, IndexEntry, IndexName
     from treering.model.events import Event
     from treering.model.followers import Mark
     from treering.model.scopes import Scope
@@ -107,7 +107,7 @@ def _compare(
     for session in sessions if sample is None else islice(sessions, sample.sessions):
         yield "snapshots", _compare_snapshots(store, scope, session.session_id)
     yield "memory_rows", _compare_memory(store, scope)
-    for shelf in SHELVES:
+    for shelf in INDEX_NAMES:
         yield "documents", _compare_documents(store, scope, shelf, rules, sample)
 
 
@@ -172,7 +172,7 @@ def _compare_memory(store: EventStore, scope: Scope) -> int:
 
 
 def _compare_documents(
-    store: EventStore, scope: Scope, shelf: Shelf, rules: Rules, sample: Sample | None
+    store: EventStore, scope: Scope, shelf: IndexName, rules: Rules, sample: Sample | None
 ) -> int:
     """Compare what memories, or events, are found by on a shelf."""
     texts = memory_texts if shelf == "memories" else rules.event_texts
@@ -215,7 +215,7 @@ def _entries(
     texts: Callable[[Event], list[str]],
     embedder: Embedder | None,
     key: bytes,
-) -> dict[int, Entry]:
+) -> dict[int, IndexEntry]:
     searchable = [event for event in events if is_searchable(event)]
     numbers = partial(term_ids, key=key)
     try:
@@ -225,7 +225,7 @@ def _entries(
     return {entry.position: entry for entry in made}
 
 
-def _is_of(document: Document, event: Event, entry: Entry, embedder: Embedder | None) -> bool:
+def _is_of(document: Document, event: Event, entry: IndexEntry, embedder: Embedder | None) -> bool:
     said = (document.seq, document.ts_ms, document.kind, document.terms)
     if said != (event.seq, event.ts_ms, event.kind, entry.terms):
         return False
@@ -243,7 +243,7 @@ def _is_of(document: Document, event: Event, entry: Entry, embedder: Embedder | 
 
 
 def _count_worded(
-    store: EventStore, scope: Scope, shelf: Shelf, texts: Callable[[Event], list[str]]
+    store: EventStore, scope: Scope, shelf: IndexName, texts: Callable[[Event], list[str]]
 ) -> int:
     """Return how many events of a shelf have words to be found by."""
     folded = {*REMEMBERED_KINDS, *ERASURE_KINDS}

@@ -27,7 +27,7 @@ from treering.ledger.rekeying import rekey
 from treering.ledger.search_texts import masked
 from treering.ledger.sessions import Session
 from treering.ledger.verification import find_flaw, verify_part, with_coverage
-from treering.memory.records import SHELVES
+from treering.memory.records import INDEX_NAMES
 from treering.model.arguments import checks_arguments
 from treering.model.fields import (
     check_count,
@@ -685,7 +685,9 @@ class Ledger(ReadableLedger):
         )
 
     def _documents(self, scopes: Iterable[Scope]) -> int:
-        return sum(self._store.holdings(one, shelf).count for one in scopes for shelf in SHELVES)
+        return sum(
+            self._store.holdings(one, shelf).count for one in scopes for shelf in INDEX_NAMES
+        )
 
     def scopes(self) -> list[Scope]:
         """Return the scopes that have sessions, in order, as far as this user may see them."""

@@ -12,8 +12,8 @@ from treering.ledger.charters import read_attribution
 from treering.ledger.outlines import heads
 from treering.ledger.people import main_id, opened_for
 from treering.memory.events import upheld
-from treering.memory.holding import Holdings
-from treering.memory.identity import Identities
+from treering.memory.identity import UserIdentities
+from treering.memory.scope_memory import ScopeMemories
 from treering.model.queries import PAGE_ITEMS_MAX, Query
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class MemoryFactory:
         self._recorder = recorder
         self._new_id = new_id
         self.embedder = embedder
-        self.holdings = Holdings(store, recorder.attribution, embedder, store.is_sealed)
+        self.holdings = ScopeMemories(store, recorder.attribution, embedder, store.is_sealed)
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of a scope."""
@@ -174,9 +174,9 @@ class MemoryFactory:
             new_id=self._new_id,
         )
 
-    def identities(self, scope: Scope) -> Identities:
+    def identities(self, scope: Scope) -> UserIdentities:
         """Return who is who in a scope."""
-        return Identities(lambda: self.holdings.of(scope), self._recorder, self._new_id)
+        return UserIdentities(lambda: self.holdings.of(scope), self._recorder, self._new_id)
 
     def citing(self, scope: Scope, event_ids: Iterable[str]) -> list[str]:
         """Return the ids of the memory's events that cite one of these events."""

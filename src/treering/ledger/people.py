@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from treering.ledger.ports import EventStore
-    from treering.memory.identity import Identities
+    from treering.memory.identity import UserIdentities
     from treering.model.events import Header
 
 MAIN_PREFIX: Final = "main:"
@@ -55,7 +55,7 @@ def talking(headers: Iterable[Header]) -> str | None:
 class People:
     """Who is who on the channels of a ledger. What nobody is linked in costs two reads."""
 
-    def __init__(self, store: EventStore, identities: Callable[[Scope], Identities]) -> None:
+    def __init__(self, store: EventStore, identities: Callable[[Scope], UserIdentities]) -> None:
         self._store = store
         self._identities = identities
 
@@ -123,7 +123,7 @@ class People:
             if user is not None and known.kept(user) != known.kept(one.user)
         ]
 
-    def _known(self, scope: Scope) -> Identities | None:
+    def _known(self, scope: Scope) -> UserIdentities | None:
         """Return who is linked and merged in a scope; None if nobody ever was."""
         query = Query(scope=scope, kinds=IDENTITY_KINDS, limit=1)
         return self._identities(scope) if self._store.headers(query) else None

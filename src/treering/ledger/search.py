@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from treering.derive.search_snippets import Sighting
     from treering.derive.search_texts import SearchText
     from treering.ledger.ports import ContentGuard, EventStore
-    from treering.memory.holding import Holding
+    from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.model.search_queries import SearchQuery
@@ -81,7 +81,7 @@ def search(
     include_failed: bool,
     now_ms: int,
     progress: Callable[[int], None] | None,
-    holding: Callable[[], Holding],
+    holding: Callable[[], ScopeMemory],
 ) -> SearchResult:
     """Find events of a scope by their words, by their meaning, or by both."""
     if mode not in SEARCH_MODES:

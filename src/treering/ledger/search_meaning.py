@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering.ledger.ports import ContentGuard, EventStore
-    from treering.memory.events_shelf import Blend, Ranked
-    from treering.memory.holding import Holding
+    from treering.memory.event_index import Blend, Ranked
+    from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.scopes import Scope
 
@@ -52,7 +52,7 @@ _OPERATION: Final = re.compile(rf"(?:^|(?<=\s))-?(?:{'|'.join(OPERATORS)}):(?:\"
 def search_by_meaning(
     store: EventStore,
     guard: ContentGuard,
-    holding: Holding,
+    holding: ScopeMemory,
     text: str,
     scope: Scope,
     *,

@@ -6,15 +6,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from treering.memory.columns import CURRENT
+from treering.memory.fact_gate import mine
 from treering.memory.facts import CONFIRMED_BY, facts_of
 from treering.memory.fading import has_faded
-from treering.memory.gate import mine
 from treering.model.memories import CATEGORIES, FACT_STATES, FactAudit
 
 if TYPE_CHECKING:
     from treering.derive.remembered import FactRow
-    from treering.memory.holding import Holding
     from treering.memory.ports import Recorder
+    from treering.memory.scope_memory import ScopeMemory
 
 NAMED_MAX: Final = 100
 """Facts of one sort that are named; all are counted."""
@@ -23,7 +23,7 @@ COMPARED_MAX: Final = 5_000
 """Facts of one person that are compared with each other, the newest."""
 
 
-def audit(holding: Holding, recorder: Recorder) -> FactAudit:
+def audit(holding: ScopeMemory, recorder: Recorder) -> FactAudit:
     """Return how sound the facts of a scope are. Hold the lock, and refresh before."""
     state = holding.recollection.state
     rows = list(state.facts.values())
@@ -55,7 +55,9 @@ def audit(holding: Holding, recorder: Recorder) -> FactAudit:
     )
 
 
-def _without_evidence_left(holding: Holding, rows: list[FactRow], recorder: Recorder) -> list[str]:
+def _without_evidence_left(
+    holding: ScopeMemory, rows: list[FactRow], recorder: Recorder
+) -> list[str]:
     citing = [row for row in rows if row.cites]
     return [
         fact.id
@@ -64,7 +66,7 @@ def _without_evidence_left(holding: Holding, rows: list[FactRow], recorder: Reco
     ]
 
 
-def _twins(holding: Holding, rows: list[FactRow]) -> list[tuple[str, str]]:
+def _twins(holding: ScopeMemory, rows: list[FactRow]) -> list[tuple[str, str]]:
     """Return pairs of one person's facts that nearly say the same."""
     import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 

@@ -17,7 +17,7 @@ STATES: Final[tuple[FactState, ...]] = (
 )  # fmt: skip
 CURRENT: Final = 0
 ARCHIVED: Final = 1
-ENDLESS: Final = 2**62
+NO_END_MS: Final = 2**62
 NOBODY: Final = 0
 """The number of no user, and of no wall."""
 
@@ -80,7 +80,7 @@ class Columns:
             ("valid_from", [row.valid_from_ms for row in listed]),
             (
                 "valid_to",
-                [ENDLESS if row.valid_to_ms is None else row.valid_to_ms for row in listed],
+                [NO_END_MS if row.valid_to_ms is None else row.valid_to_ms for row in listed],
             ),
             ("position", [row.position for row in listed]),
             ("document", [documents.get(row.position, -1) for row in listed]),

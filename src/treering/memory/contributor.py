@@ -16,7 +16,7 @@ TOKENS_DEFAULT: Final = 800
 EVENTS_LOOKED_AT: Final = 20
 
 
-class Working(Protocol):
+class ContributorView(Protocol):
     """What a contributor may look at."""
 
     memory_ids: list[str]
@@ -53,7 +53,7 @@ class MemoryContributor:
         self._limit = limit
         self._max_tokens = max_tokens
 
-    def extend(self, working: Working) -> Sequence[str]:
+    def extend(self, working: ContributorView) -> Sequence[str]:
         """Return the block for what was said last; what is in it counts as used."""
         query = _last_said(working.events(last=EVENTS_LOOKED_AT))
         # A group is a group, whether or not whoever made this has said so.

@@ -39,7 +39,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing up to here will be said any more."""
 
 
-class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+class ConversationPart(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a conversation that is read at once."""
 
     earlier: list[Spoken]
@@ -48,16 +48,16 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     in_group: bool
 
 
-class Found(msgspec.Struct, frozen=True):
+class AttributedCandidate(msgspec.Struct, frozen=True):
     """Something that was found in a conversation, and whose it is."""
 
     candidate: Candidate
     user: str | None
 
 
-def whole(conversation: Conversation) -> Stretch:
+def whole(conversation: Conversation) -> ConversationPart:
     """Return a conversation as one stretch."""
-    return Stretch(
+    return ConversationPart(
         earlier=conversation.earlier,
         spoken=conversation.spoken,
         until_seq=conversation.until_seq,
@@ -65,7 +65,7 @@ def whole(conversation: Conversation) -> Stretch:
     )
 
 
-def stretches(conversation: Conversation, reach: int) -> Iterator[Stretch]:
+def conversation_parts(conversation: Conversation, reach: int) -> Iterator[ConversationPart]:
     """Return a conversation in parts that a model can be shown, each with a little before it."""
     spoken = conversation.spoken
     start, size = 0, 0
@@ -87,11 +87,11 @@ def shown(utterance: Utterance) -> Utterance:
     return msgspec.structs.replace(utterance, text=f"{text[: limit - 1]}…")
 
 
-def _stretch(conversation: Conversation, start: int, end: int, reach: int) -> Stretch:
+def _stretch(conversation: Conversation, start: int, end: int, reach: int) -> ConversationPart:
     spoken = conversation.spoken
     is_last = end == len(spoken)
     before = [*conversation.earlier, *spoken[max(start - reach, 0) : start]]
-    return Stretch(
+    return ConversationPart(
         earlier=before[-reach:],
         spoken=spoken[start:end],
         until_seq=conversation.until_seq if is_last else spoken[end - 1].seq,

@@ -21,18 +21,18 @@ from treering.derive.fact_extraction import (
 )
 from treering.derive.remembered import hashed
 from treering.errors import InvalidInput
-from treering.memory.conversations import Found, stretches, whole
+from treering.memory.conversations import AttributedCandidate, conversation_parts, whole
 from treering.model.memories import EVIDENCE_MAX, ExtractReceipt, Learned, NewFact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from treering.derive.fact_extraction import Candidate, Utterance
-    from treering.memory.conversations import Stretch
-    from treering.memory.holding import Holding
+    from treering.memory.conversations import ConversationPart
     from treering.memory.learning import Learner
     from treering.memory.model_reading import ModelReading
     from treering.memory.ports import Recorder
+    from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.scopes import Scope
 
@@ -48,7 +48,7 @@ class Extracting:
 
     def __init__(
         self,
-        holding: Callable[[], Holding],
+        holding: Callable[[], ScopeMemory],
         recorder: Recorder,
         learner: Learner,
         scope: Scope,
@@ -88,9 +88,9 @@ class Extracting:
             self._scope, session_id, after_seq=0 if again else through
         )
         self._sessions += bool(conversation.spoken)
-        parts: Iterator[Stretch] = iter([whole(conversation)])
+        parts: Iterator[ConversationPart] = iter([whole(conversation)])
         if self._model is not None and conversation.spoken:
-            parts = stretches(conversation, CORRECTION_REACH)
+            parts = conversation_parts(conversation, CORRECTION_REACH)
         for stretch in parts:
             found = self._found(stretch)
             if self._stopped is not None:
@@ -121,7 +121,7 @@ class Extracting:
 
     # Finding.
 
-    def _found(self, stretch: Stretch) -> list[Found]:
+    def _found(self, stretch: ConversationPart) -> list[AttributedCandidate]:
         if self._model is not None:
             if not self._model.affords(stretch):
                 self._stopped = "budget"
@@ -135,7 +135,7 @@ class Extracting:
 
     # Learning.
 
-    def _learn(self, found: Sequence[Found], session_id: str) -> None:
+    def _learn(self, found: Sequence[AttributedCandidate], session_id: str) -> None:
         facts = self._untold(self._facts(found, session_id))
         for look in range(LOOKS_MAX):
             cited = dict.fromkeys(one for fact in facts for one in fact.evidence)
@@ -150,7 +150,7 @@ class Extracting:
             else:
                 return
 
-    def _facts(self, found: Sequence[Found], session_id: str) -> list[NewFact]:
+    def _facts(self, found: Sequence[AttributedCandidate], session_id: str) -> list[NewFact]:
         """Return what was found as facts, but for those whose evidence was erased meanwhile."""
         sayings = [_saying(one.candidate) for one in found]
         said_in = dict.fromkeys(event_id for saying in sayings for event_id in saying)
@@ -200,14 +200,14 @@ class Extracting:
             ]
 
 
-def _by_rules(stretch: Stretch) -> list[Found]:
+def _by_rules(stretch: ConversationPart) -> list[AttributedCandidate]:
     """Return what rules find, each person's words by themselves."""
     new = {one.utterance.event_id for one in stretch.spoken}
     speakers: dict[str | None, list[Utterance]] = {}
     for one in (*stretch.earlier, *stretch.spoken):
         speakers.setdefault(one.user, []).append(one.utterance)
     return [
-        Found(_told_now(candidate, new), user)
+        AttributedCandidate(_told_now(candidate, new), user)
         for user, utterances in speakers.items()
         for candidate in extract_facts(utterances)
     ]
@@ -227,10 +227,12 @@ def _told_now(candidate: Candidate, new: Collection[str]) -> Candidate:
     )
 
 
-def _attributed(found: Sequence[Found], stretch: Stretch) -> list[Found]:
+def _attributed(
+    found: Sequence[AttributedCandidate], stretch: ConversationPart
+) -> list[AttributedCandidate]:
     """Return what is new and of somebody who is known, in the order it was said."""
     order = {one.utterance.event_id: at for at, one in enumerate(stretch.spoken)}
-    kept: list[tuple[int, Found]] = []
+    kept: list[tuple[int, AttributedCandidate]] = []
     for one in found:
         said_at = max((order.get(cited, -1) for cited in one.candidate.evidence), default=-1)
         # In a group, nobody is told by a name that is missing.
@@ -248,7 +250,7 @@ def _saying(candidate: Candidate) -> tuple[str, ...]:
     return candidate.sayings[0] if candidate.sayings else candidate.evidence[:EVIDENCE_MAX]
 
 
-def _fact(found: Found, session_id: str, salts: Sequence[bytes]) -> NewFact:
+def _fact(found: AttributedCandidate, session_id: str, salts: Sequence[bytes]) -> NewFact:
     candidate = found.candidate
     return NewFact(
         text=candidate.text,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from treering.derive.remembered import FactRow
-    from treering.memory.holding import Holding
     from treering.memory.ports import MemoryStore, Recorder
+    from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.memories import FactState
 
@@ -77,7 +77,11 @@ def fact_of(
 
 
 def facts_of(
-    holding: Holding, rows: Sequence[FactRow], recorder: Recorder, *, as_of_ms: int | None = None
+    holding: ScopeMemory,
+    rows: Sequence[FactRow],
+    recorder: Recorder,
+    *,
+    as_of_ms: int | None = None,
 ) -> list[Fact]:
     """Return facts in the order of ``rows``; those that were erased meanwhile are left out."""
     now_ms = recorder.now_ms()
@@ -103,7 +107,7 @@ def facts_of(
     ]
 
 
-def history_of(row: FactRow, store: MemoryStore, holding: Holding) -> Iterator[FactChange]:
+def history_of(row: FactRow, store: MemoryStore, holding: ScopeMemory) -> Iterator[FactChange]:
     """Return all that happened to a fact, in order, as far as it was not erased."""
     state: FactState = "current"
     for event in _events_about(row, store, holding):
@@ -135,7 +139,7 @@ _STATE_AFTER: Final[dict[str, FactState]] = {
 STRETCH: Final = 2_000
 
 
-def _events_about(row: FactRow, store: MemoryStore, holding: Holding) -> Iterator[Event]:
+def _events_about(row: FactRow, store: MemoryStore, holding: ScopeMemory) -> Iterator[Event]:
     mark: tuple[int, ...] = ()
     more = True
     while more:
@@ -147,7 +151,7 @@ def _events_about(row: FactRow, store: MemoryStore, holding: Holding) -> Iterato
         mark, more = stretch.last, stretch.more
 
 
-def _gone(holding: Holding, recorder: Recorder, events: Sequence[Event]) -> set[str]:
+def _gone(holding: ScopeMemory, recorder: Recorder, events: Sequence[Event]) -> set[str]:
     """Return the evidence that has expired."""
     cited = [
         one

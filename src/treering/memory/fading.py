@@ -10,13 +10,13 @@ from treering.model.memories import FadeReceipt
 
 if TYPE_CHECKING:
     from treering.derive.remembered import FactRow
-    from treering.memory.holding import Holding
     from treering.memory.ports import Recorder
+    from treering.memory.scope_memory import ScopeMemory
 
 CHUNK: Final = 1_000
 
 
-def fade(holding: Holding, recorder: Recorder, *, now_ms: int, dry_run: bool) -> FadeReceipt:
+def fade(holding: ScopeMemory, recorder: Recorder, *, now_ms: int, dry_run: bool) -> FadeReceipt:
     """Archive what has faded. Hold the lock, and refresh before."""
     current = [row for row in holding.recollection.state.facts.values() if row.state == "current"]
     due = [row for row in current if has_faded(row, now_ms)]

@@ -31,7 +31,7 @@ CROWD_COSINE: Final = 0.1
 """How much nearer a vector has to be among many than among few."""
 
 
-class Weights(msgspec.Struct, frozen=True, kw_only=True):
+class FusionWeights(msgspec.Struct, frozen=True, kw_only=True):
     """How much each part counts. Found on conversations and on long messages alike, and flat."""
 
     words: float = 0.5
@@ -73,7 +73,7 @@ def rank(
     passages: Scores,
     likeness: Scores | None,
     placing: Placing,
-    weights: Weights | None = None,
+    weights: FusionWeights | None = None,
 ) -> Ranking:
     """Rank documents by BM25, by that of their passages, and by the likeness of their vectors.
 
@@ -82,7 +82,7 @@ def rank(
     """
     import numpy as np  # noqa: PLC0415
 
-    chosen = weights or Weights()
+    chosen = weights or FusionWeights()
     share = 1.0 if likeness is None else chosen.words
     worded = share * _to_best(placing.laid_out(words))
     alike = np.zeros_like(worded)
@@ -134,7 +134,7 @@ def _to_best(scores: Scores) -> Scores:
     return ((scores - lowest) / reach).astype(np.float32) if reach > 0 else np.zeros_like(scores)
 
 
-def _around(own: Scores, placing: Placing, weights: Weights) -> Scores:
+def _around(own: Scores, placing: Placing, weights: FusionWeights) -> Scores:
     import numpy as np  # noqa: PLC0415
 
     places = np.arange(len(own))

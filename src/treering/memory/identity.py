@@ -15,16 +15,16 @@ from treering.model.memories import MergeReceipt, UserHandle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from treering.memory.holding import Holding
     from treering.memory.ports import Recorder
+    from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Header
 
 
-class Identities:
+class UserIdentities:
     """Who is who in one scope."""
 
     def __init__(
-        self, holding: Callable[[], Holding], recorder: Recorder, new_id: Callable[[], str]
+        self, holding: Callable[[], ScopeMemory], recorder: Recorder, new_id: Callable[[], str]
     ) -> None:
         self._holding = holding
         self._recorder = recorder
@@ -151,7 +151,7 @@ class Identities:
                 ]
             return list(dict.fromkeys(found))
 
-    def _handles(self, held: Holding) -> Iterator[UserHandle]:
+    def _handles(self, held: ScopeMemory) -> Iterator[UserHandle]:
         positions = list(held.recollection.state.handles.values())
         for event in held.recollection.tellings(positions).values():
             payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
@@ -162,7 +162,7 @@ class Identities:
                 since_ms=event.ts_ms,
             )
 
-    def _meet(self, held: Holding, channel: str, handle: str) -> str:
+    def _meet(self, held: ScopeMemory, channel: str, handle: str) -> str:
         """Return the user that a handle is given to from now on."""
         user = self._new_id()
         link = self._link(held, user, channel, handle)
@@ -177,12 +177,12 @@ class Identities:
         self._recorder.redact(held.scope, link.event_id)
         return first
 
-    def _link(self, held: Holding, user: str, channel: str, handle: str) -> Header:
+    def _link(self, held: ScopeMemory, user: str, channel: str, handle: str) -> Header:
         payload = {"user": user, "channel": channel, "handle": handle}
         event = identity(held.scope, "user.linked", "handle linked", payload)
         return self._recorder.append([event])[0]
 
-    def _user_of(self, held: Holding, channel: str, handle: str) -> str | None:
+    def _user_of(self, held: ScopeMemory, channel: str, handle: str) -> str | None:
         key = handle_key({"channel": channel, "handle": handle}) or ""
         position = held.recollection.state.handles.get(key)
         if position is None:
@@ -194,7 +194,7 @@ class Identities:
         user = payload.get("user")
         return user if isinstance(user, str) else None
 
-    def _kept(self, held: Holding, user: str) -> str:
+    def _kept(self, held: ScopeMemory, user: str) -> str:
         """Return the user that one was merged into, by name."""
         state = held.recollection.state
         key = hashed(user)
@@ -210,6 +210,6 @@ class Identities:
             seen.add(key)
         return user
 
-    def _is_same(self, held: Holding, one: str, other: str) -> bool:
+    def _is_same(self, held: ScopeMemory, one: str, other: str) -> bool:
         state = held.recollection.state
         return state.root(hashed(one)) == state.root(hashed(other))

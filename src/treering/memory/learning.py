@@ -9,7 +9,7 @@ import msgspec
 
 from treering.derive.fact_categories import category_of
 from treering.errors import DuplicateEvent, InvalidInput
-from treering.memory.gate import Asked, Decision, Gate, telling_id
+from treering.memory.fact_gate import CheckedFact, FactGate, GateDecision, telling_id
 from treering.model.fields import check_id, check_list, check_name, check_text, check_time
 from treering.model.memories import (
     CATEGORIES,
@@ -24,8 +24,8 @@ from treering.model.sessions import COMMON
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.memory.holding import Holding
     from treering.memory.ports import Recorder
+    from treering.memory.scope_memory import ScopeMemory
     from treering.memory.walls import Walls
     from treering.model.events import Header
 
@@ -38,7 +38,7 @@ class Learner:
 
     def __init__(
         self,
-        holding: Callable[[], Holding],
+        holding: Callable[[], ScopeMemory],
         recorder: Recorder,
         walls: Walls,
         new_id: Callable[[], str],
@@ -61,7 +61,7 @@ class Learner:
                 progress(len(part))
         return learned
 
-    def _learn(self, asked: list[Asked]) -> list[Learned]:
+    def _learn(self, asked: list[CheckedFact]) -> list[Learned]:
         held = self._holding()
         with held.lock:
             held.refresh()
@@ -80,14 +80,20 @@ class Learner:
                 return self._withdraw(held, asked, decisions, learned)
             return learned
 
-    def _decide(self, held: Holding, asked: list[Asked]) -> tuple[list[Decision], Iterator[Header]]:
+    def _decide(
+        self, held: ScopeMemory, asked: list[CheckedFact]
+    ) -> tuple[list[GateDecision], Iterator[Header]]:
         """Decide about facts by what is known, and record that, all of it or nothing."""
-        decisions = Gate(held, asked, erased=self._erased(held, asked)).decide()
+        decisions = FactGate(held, asked, erased=self._erased(held, asked)).decide()
         events = [event for one in decisions for event in one.events]
         return decisions, iter(self._recorder.append(events) if events else [])
 
     def _withdraw(
-        self, held: Holding, asked: list[Asked], decisions: list[Decision], learned: list[Learned]
+        self,
+        held: ScopeMemory,
+        asked: list[CheckedFact],
+        decisions: list[GateDecision],
+        learned: list[Learned],
     ) -> list[Learned]:
         cited = dict.fromkeys(one for ask in asked for one in ask.fact.evidence)
         gone = self._recorder.gone(held.scope, list(cited))
@@ -103,7 +109,7 @@ class Learner:
         held.refresh()
         return kept
 
-    def _erased(self, held: Holding, asked: Sequence[Asked]) -> set[str]:
+    def _erased(self, held: ScopeMemory, asked: Sequence[CheckedFact]) -> set[str]:
         """Return the ids of facts that were learnt before, and erased."""
         known = held.recollection.state.facts
         ids = {
@@ -115,7 +121,7 @@ class Learner:
         gone = self._recorder.gone(held.scope, list(there)) if there else set()
         return {ids[one] for one in gone}
 
-    def _check_evidence(self, held: Holding, asked: Sequence[Asked]) -> None:
+    def _check_evidence(self, held: ScopeMemory, asked: Sequence[CheckedFact]) -> None:
         cited = dict.fromkeys(one for ask in asked for one in ask.fact.evidence)
         gone = self._recorder.gone(held.scope, list(cited)) if cited else set()
         for one in cited:
@@ -124,7 +130,7 @@ class Learner:
                     f"event {one} was erased and tells nothing any more", hint="cite another"
                 )
 
-    def _checked(self, fact: NewFact) -> Asked:
+    def _checked(self, fact: NewFact) -> CheckedFact:
         if not isinstance(fact, NewFact):
             raise InvalidInput(
                 f"a fact is a treering.NewFact, not a {type(fact).__name__}", hint="make one"
@@ -143,7 +149,7 @@ class Learner:
         user = whose.user if fact.user is None else check_name(fact.user, "user")
         around = self._walls.around(home)
         clean = self._recorder.masked(text[: TEXT_CHARACTERS_MAX + 1])
-        return Asked(
+        return CheckedFact(
             fact=msgspec.structs.replace(
                 fact,
                 text=clean,
@@ -160,7 +166,7 @@ class Learner:
         )
 
 
-def _recorded(decision: Decision, headers: list[Header]) -> Learned:
+def _recorded(decision: GateDecision, headers: list[Header]) -> Learned:
     if not headers:
         return decision.learned
     if headers[0].redacted:

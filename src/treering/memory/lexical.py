@@ -33,7 +33,7 @@ class Matches(NamedTuple):
     """How much of the query's weight is in the document, from 0 to 1: rare terms weigh more."""
 
 
-class _Part:
+class _Postings:
     """Postings of a stretch of documents: for each term, in which it is and how often."""
 
     def __init__(self, first: int, terms: Numbers, lengths: NDArray[np.int32]) -> None:
@@ -63,7 +63,7 @@ class Lexicon:
         """Take in documents of which the terms lie in one array, one behind another."""
         import numpy as np  # noqa: PLC0415
 
-        self._parts: list[_Part] = []
+        self._parts: list[_Postings] = []
         self._waiting: list[Numbers] = []
         self._lengths = np.empty(0, np.float32)
         self._present = np.empty(0, bool)
@@ -184,4 +184,4 @@ class Lexicon:
             first = before.first
             terms = np.append(before.terms, terms)
             lengths = np.append(before.lengths, lengths)
-        self._parts.append(_Part(first, terms, lengths))
+        self._parts.append(_Postings(first, terms, lengths))

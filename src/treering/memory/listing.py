@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.derive.remembered import FactRow
-    from treering.memory.holding import Holding
     from treering.memory.ports import Recorder
+    from treering.memory.scope_memory import ScopeMemory
     from treering.model.episodes import Episode
     from treering.model.memories import Fact
 
@@ -47,7 +47,7 @@ def check_states(state: str | Sequence[str]) -> tuple[str, ...]:
     return states
 
 
-def list_facts(holding: Holding, query: FactQuery, recorder: Recorder) -> Page[Fact]:
+def list_facts(holding: ScopeMemory, query: FactQuery, recorder: Recorder) -> Page[Fact]:
     """Return one page of facts. Hold the lock, and refresh before."""
     if query.category is not None and query.category not in CATEGORIES:
         raise InvalidInput(
@@ -76,7 +76,7 @@ def list_facts(holding: Holding, query: FactQuery, recorder: Recorder) -> Page[F
     return Page(items=items, has_more=has_more, next_cursor=cursor)
 
 
-def list_episodes(holding: Holding, *, user: str | None, limit: int) -> list[Episode]:
+def list_episodes(holding: ScopeMemory, *, user: str | None, limit: int) -> list[Episode]:
     """Return episodes, the newest first. Hold the lock, and refresh before."""
     state = holding.recollection.state
     family = None if user is None else state.family(hashed(user))

@@ -9,15 +9,15 @@ import msgspec
 from treering.derive.remembered import hashed
 from treering.errors import InvalidInput, NotFound, ReadOnly
 from treering.memory import auditing, fading, listing
-from treering.memory.asking import Asking
 from treering.memory.contributor import TOKENS_DEFAULT, MemoryContributor
 from treering.memory.events import changed, recallings
 from treering.memory.extraction import BUDGET_TOKENS, Extracting
 from treering.memory.facts import facts_of, history_of
-from treering.memory.identity import Identities
+from treering.memory.identity import UserIdentities
 from treering.memory.learning import Learner
 from treering.memory.model_reading import ModelReading
 from treering.memory.recall import recall
+from treering.memory.recall_query import RecallQuery
 from treering.memory.recalled import WEIGHTS, Recalled
 from treering.memory.walls import Walls
 from treering.model.arguments import checks_arguments
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
     from treering.context.summaries import Summariser
     from treering.derive.remembered import FactRow
-    from treering.memory.holding import Holding
     from treering.memory.ports import Extractor, MemoryStore, Recorder, Talk
     from treering.memory.recalled import Weights
+    from treering.memory.scope_memory import ScopeMemory
     from treering.model.episodes import Episode
     from treering.model.events import Header
     from treering.model.memories import (
@@ -82,7 +82,7 @@ class Memory:
         self,
         store: MemoryStore,
         recorder: Recorder,
-        holding: Callable[[], Holding],
+        holding: Callable[[], ScopeMemory],
         scope: Scope,
         *,
         new_id: Callable[[], str],
@@ -93,7 +93,7 @@ class Memory:
         self._holding = holding
         self._walls = Walls(recorder, scope)
         self._learner = Learner(holding, recorder, self._walls, new_id)
-        self._identities = Identities(holding, recorder, new_id)
+        self._identities = UserIdentities(holding, recorder, new_id)
 
     # Learning.
 
@@ -218,7 +218,7 @@ class Memory:
         held = self._holding()
         with held.lock:
             held.refresh()
-            asking = Asking(
+            asking = RecallQuery(
                 query=asked,
                 user=self._asked_for(who, where),
                 walls=frozenset(
@@ -447,7 +447,7 @@ class Memory:
             return user
         return self._walls.attribution(session).user
 
-    def _row(self, held: Holding, fact_id: str) -> FactRow:
+    def _row(self, held: ScopeMemory, fact_id: str) -> FactRow:
         row = held.recollection.state.facts.get(check_id(fact_id))
         if row is None:
             raise _unknown(fact_id, self.scope)
@@ -474,7 +474,7 @@ class Memory:
         self._recorder.append([event])
 
 
-def _notes(held: Holding) -> list[str]:
+def _notes(held: ScopeMemory) -> list[str]:
     notes = [NOTE_SILENT] if held.shelf.is_silent else []
     strangers = held.shelf.strangers
     return [*notes, NOTE_STRANGERS.format(count=strangers)] if strangers else notes

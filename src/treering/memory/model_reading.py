@@ -11,7 +11,7 @@ from treering.derive.fact_extraction import Candidate
 from treering.derive.fact_support import is_supported
 from treering.errors import TreeringError
 from treering.memory.allowance import ORIGIN, Allowance
-from treering.memory.conversations import Found, shown
+from treering.memory.conversations import AttributedCandidate, shown
 from treering.memory.events import AGENT
 from treering.memory.records import MEMORY_SESSION
 from treering.model.events import NAME_CHARACTERS_MAX, NewEvent
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from treering.derive.fact_extraction import Utterance
-    from treering.memory.conversations import Spoken, Stretch
+    from treering.memory.conversations import ConversationPart, Spoken
     from treering.memory.ports import Extractor, Recorder
     from treering.model.scopes import Scope
 
@@ -60,13 +60,13 @@ class ModelReading:
         self._allowance = Allowance(recorder, scope, budget_tokens)
         self._failures = 0
 
-    def affords(self, stretch: Stretch) -> bool:
+    def affords(self, stretch: ConversationPart) -> bool:
         """Whether the model may be asked about a stretch, or is not going to be."""
         if self._is_given_up or not _is_heard(stretch):
             return True
         return self._allowance.permits([one.text for one in self._messages(stretch)])
 
-    def read(self, stretch: Stretch) -> list[Found] | None:
+    def read(self, stretch: ConversationPart) -> list[AttributedCandidate] | None:
         """Return what the model finds that was really said; None if it cannot be asked."""
         if self._is_given_up:
             return None
@@ -92,7 +92,7 @@ class ModelReading:
     def _is_given_up(self) -> bool:
         return self._failures >= FAILURES_MAX
 
-    def _messages(self, stretch: Stretch) -> list[Utterance]:
+    def _messages(self, stretch: ConversationPart) -> list[Utterance]:
         """Return what the model is shown: cut to size, and without secrets."""
         cut = [shown(one.utterance) for one in stretch.spoken]
         return [msgspec.structs.replace(one, text=self._recorder.masked(one.text)) for one in cut]
@@ -132,7 +132,7 @@ class ModelReading:
         self._recorder.append([event])
 
 
-def _is_heard(stretch: Stretch) -> bool:
+def _is_heard(stretch: ConversationPart) -> bool:
     """Whether there is anything that a fact may cite."""
     return any(one.utterance.role != "assistant" for one in stretch.spoken)
 
@@ -143,8 +143,8 @@ def _checked(extraction: Extraction) -> Extraction:
 
 
 def _supported(
-    candidate: Candidate, stretch: Stretch, messages: Sequence[Utterance]
-) -> Found | None:
+    candidate: Candidate, stretch: ConversationPart, messages: Sequence[Utterance]
+) -> AttributedCandidate | None:
     """Return a candidate with who said it; None if what it cites does not bear it out."""
     cited = [
         (one, message.text)
@@ -158,7 +158,7 @@ def _supported(
     cited = [(one, text) for one, text in cited if one.user == user]
     if not is_supported(candidate.text, [text for _, text in cited]):
         return None
-    return Found(_clamped(candidate, [one for one, _ in cited]), user)
+    return AttributedCandidate(_clamped(candidate, [one for one, _ in cited]), user)
 
 
 def _clamped(candidate: Candidate, cited: Sequence[Spoken]) -> Candidate:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from treering.memory.holding import Holding
+    from treering.memory.scope_memory import ScopeMemory
 
     Scores = NDArray[np.float32]
 
@@ -43,7 +43,7 @@ class Likeness(NamedTuple):
 class Near:
     """How similar each document is to the question, by its words and by its meaning."""
 
-    def __init__(self, holding: Holding, query: str | None) -> None:
+    def __init__(self, holding: ScopeMemory, query: str | None) -> None:
         import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
         self._holding = holding

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from treering.derive.fact_extraction import Utterance
     from treering.memory.conversations import Conversation
     from treering.memory.model_reading import Extraction
-    from treering.memory.records import Document, Entry, Holdings, Row, Rows, Shelf
+    from treering.memory.records import Document, IndexEntry, IndexName, IndexState, Row, SavedFold
     from treering.model.events import Event, Header, NewEvent
     from treering.model.followers import FollowedEvents, FollowStep, Mark
     from treering.model.queries import TimelinePoint
@@ -77,7 +77,7 @@ class MemoryStore(Protocol):
         of other kinds stood between.
         """
 
-    def memory_rows(self, scope: Scope) -> Rows:
+    def memory_rows(self, scope: Scope) -> SavedFold:
         """Return what was folded and kept."""
 
     def keep_memory_rows(
@@ -92,29 +92,29 @@ class MemoryStore(Protocol):
     def follow_documents(
         self,
         scope: Scope,
-        shelf: Shelf,
-        read: Callable[[Sequence[Event]], Sequence[Entry]],
+        shelf: IndexName,
+        read: Callable[[Sequence[Event]], Sequence[IndexEntry]],
         *,
         embedder: str,
     ) -> FollowStep:
         """Have a shelf follow the next stretch of its events, as ``read`` tells them."""
 
     def documents(
-        self, scope: Scope, shelf: Shelf, *, after: int, limit: int
+        self, scope: Scope, shelf: IndexName, *, after: int, limit: int
     ) -> list[tuple[int, Document]]:
         """Return documents with their numbers, in the order they were entered, behind ``after``."""
 
-    def holdings(self, scope: Scope, shelf: Shelf) -> Holdings:
+    def holdings(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of a shelf."""
 
-    def documents_lag(self, scope: Scope, shelf: Shelf) -> int:
+    def documents_lag(self, scope: Scope, shelf: IndexName) -> int:
         """Return how many events of a shelf's kinds are not on it yet."""
 
     def drop_documents(self, scope: Scope | None = None) -> int:
         """Take all documents out, to be entered anew; return how many there were."""
 
     def nearest(
-        self, scope: Scope, shelf: Shelf, vector: bytes, *, embedder: str, limit: int
+        self, scope: Scope, shelf: IndexName, vector: bytes, *, embedder: str, limit: int
     ) -> list[tuple[int, float]] | None:
         """Return numbers of documents and cosines, by an index of neighbours; None without one."""
 

@@ -12,12 +12,12 @@ import msgspec
 
 from treering.derive.fading import DAY_MS, RECENT_DAYS
 from treering.derive.remembered import FactRow, believed, held_at, telling_at
-from treering.memory.asking import users_asked
 from treering.memory.columns import CURRENT
+from treering.memory.fact_gate import mine
 from treering.memory.facts import facts_of
-from treering.memory.gate import mine
 from treering.memory.nearness import Near
 from treering.memory.recall_episodes import recall_episodes
+from treering.memory.recall_query import users_asked
 from treering.model.memories import RecalledEpisode, RecalledFact
 
 if TYPE_CHECKING:
@@ -26,30 +26,32 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from treering.memory.asking import Asking
-    from treering.memory.holding import Holding
     from treering.memory.ports import Recorder
+    from treering.memory.recall_query import RecallQuery
+    from treering.memory.scope_memory import ScopeMemory
 
     Scores = NDArray[np.float32]
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class RecallMatches(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, before it is recorded."""
 
     facts: list[RecalledFact]
     episodes: list[RecalledEpisode]
 
 
-def recall(holding: Holding, asking: Asking, recorder: Recorder) -> Found:
+def recall(holding: ScopeMemory, asking: RecallQuery, recorder: Recorder) -> RecallMatches:
     """Return what answers the question. Hold the lock, and refresh before."""
     near = Near(holding, asking.query)
-    return Found(
+    return RecallMatches(
         facts=_facts(holding, asking, near, recorder),
         episodes=recall_episodes(holding, asking, near),
     )
 
 
-def _facts(holding: Holding, asking: Asking, near: Near, recorder: Recorder) -> list[RecalledFact]:
+def _facts(
+    holding: ScopeMemory, asking: RecallQuery, near: Near, recorder: Recorder
+) -> list[RecalledFact]:
     import numpy as np  # noqa: PLC0415
 
     candidates = _candidates(holding, asking)
@@ -112,7 +114,7 @@ class _Candidates(NamedTuple):
     accessed: NDArray[np.int64]
 
 
-def _candidates(holding: Holding, asking: Asking) -> _Candidates:
+def _candidates(holding: ScopeMemory, asking: RecallQuery) -> _Candidates:
     import numpy as np  # noqa: PLC0415
 
     if asking.as_of_ms is not None:
@@ -130,7 +132,7 @@ def _candidates(holding: Holding, asking: Asking) -> _Candidates:
     )
 
 
-def _believed(holding: Holding, asking: Asking, at_ms: int) -> _Candidates:
+def _believed(holding: ScopeMemory, asking: RecallQuery, at_ms: int) -> _Candidates:
     """Return what was believed at a time, as it was told then."""
     import numpy as np  # noqa: PLC0415
 
@@ -154,7 +156,7 @@ def _believed(holding: Holding, asking: Asking, at_ms: int) -> _Candidates:
 
 
 def _best(
-    holding: Holding, asking: Asking, candidates: _Candidates, order: list[int]
+    holding: ScopeMemory, asking: RecallQuery, candidates: _Candidates, order: list[int]
 ) -> list[tuple[FactRow, int]]:
     """Return the best facts with their places among the candidates, each question answered once."""
     state = holding.recollection.state
@@ -170,7 +172,7 @@ def _best(
     return rows
 
 
-def _latest(holding: Holding, asking: Asking, row: FactRow) -> FactRow:
+def _latest(holding: ScopeMemory, asking: RecallQuery, row: FactRow) -> FactRow:
     """Return the one of a person's facts in a slot that has held since latest."""
     state = holding.recollection.state
     rivals = [row]

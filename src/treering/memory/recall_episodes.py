@@ -8,15 +8,15 @@ import msgspec
 
 from treering.derive.fading import DAY_MS, RECENT_DAYS
 from treering.derive.outdated import Outdated, without_outdated
-from treering.memory.asking import users_asked
+from treering.memory.recall_query import users_asked
 from treering.model.episodes import episode_of
 from treering.model.memories import RecalledEpisode
 
 if TYPE_CHECKING:
     from treering.derive.remembered import EpisodeRow, FactRow
-    from treering.memory.asking import Asking
-    from treering.memory.holding import Holding
     from treering.memory.nearness import Near
+    from treering.memory.recall_query import RecallQuery
+    from treering.memory.scope_memory import ScopeMemory
     from treering.model.episodes import Episode
     from treering.model.events import Event
 
@@ -24,7 +24,7 @@ OUTDATED_MAX: Final = 500
 """Facts that no longer hold, the newest, which sentences of episodes are compared with."""
 
 
-def recall_episodes(holding: Holding, asking: Asking, near: Near) -> list[RecalledEpisode]:
+def recall_episodes(holding: ScopeMemory, asking: RecallQuery, near: Near) -> list[RecalledEpisode]:
     """Return the episodes that answer best, without what no longer holds."""
     import numpy as np  # noqa: PLC0415
 
@@ -101,7 +101,7 @@ def _topics_left(episode: Episode, summary: str) -> tuple[str, ...]:
 
 
 def _outdated(
-    holding: Holding, users: set[str | None], walls: frozenset[str | None]
+    holding: ScopeMemory, users: set[str | None], walls: frozenset[str | None]
 ) -> list[Outdated]:
     """Return what these users' facts said that no longer hold, the newest."""
     state = holding.recollection.state

@@ -6,9 +6,9 @@ from typing import Final, Literal
 
 import msgspec
 
-Shelf = Literal["events", "memories"]
+IndexName = Literal["events", "memories"]
 """events: what was said and done; memories: facts and episodes."""
-SHELVES: Final[tuple[Shelf, ...]] = ("events", "memories")
+INDEX_NAMES: Final[tuple[IndexName, ...]] = ("events", "memories")
 
 MEMORY_SESSION: Final = "treering:memory"
 """The session of a scope in which is recorded what belongs to no other."""
@@ -50,7 +50,7 @@ class Document(msgspec.Struct, frozen=True, gc=False):
     """One or several, as 8-bit numbers: see vectors.py."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class IndexEntry(msgspec.Struct, frozen=True, gc=False):
     """How an event is entered: what a reader makes of it."""
 
     position: int
@@ -58,7 +58,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     vectors: bytes
 
 
-class Holdings(msgspec.Struct, frozen=True, gc=False):
+class IndexState(msgspec.Struct, frozen=True, gc=False):
     """The state of a shelf, to see whether what was read of it is still so."""
 
     generation: int
@@ -78,7 +78,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """Canonical JSON; None takes the row out."""
 
 
-class Rows(msgspec.Struct, frozen=True):
+class SavedFold(msgspec.Struct, frozen=True):
     """What was folded, as far as it was kept."""
 
     mark: tuple[int, ...]

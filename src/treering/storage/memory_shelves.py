@@ -11,7 +11,7 @@ from treering.model.kinds import ERASURE_KINDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.memory.records import Entry
+    from treering.memory.records import IndexEntry
     from treering.model.events import Event
 
 STEP_EVENTS: Final = 500
@@ -27,8 +27,8 @@ BUILD_S: Final = 0.5
 
 
 def entries(
-    events: Sequence[Event], read: Callable[[Sequence[Event]], Sequence[Entry]]
-) -> list[tuple[Event, Entry]]:
+    events: Sequence[Event], read: Callable[[Sequence[Event]], Sequence[IndexEntry]]
+) -> list[tuple[Event, IndexEntry]]:
     """Return what ``read`` tells of events, each with its own; what has nothing is left out."""
     searchable = {event.position: event for event in events if is_searchable(event)}
     if not searchable:

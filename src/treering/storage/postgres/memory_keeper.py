@@ -15,7 +15,7 @@ from treering.storage.postgres.tool_rows import fetch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.memory.records import Document, Entry, Holdings, Row, Rows, Shelf
+    from treering.memory.records import Document, IndexEntry, IndexName, IndexState, Row, SavedFold
     from treering.model.events import Event
     from treering.model.followers import Mark
     from treering.model.scopes import Scope
@@ -33,7 +33,7 @@ SELECT
 class MemoryKeeper(MemoryReader):
     """Keeps rows and documents in tables of their own, and up with the events."""
 
-    def memory_rows(self, scope: Scope) -> Rows:
+    def memory_rows(self, scope: Scope) -> SavedFold:
         """Return what was folded and kept."""
         return self._server.read(lambda c: memory_rows.read(c, scope), scope)
 
@@ -56,8 +56,8 @@ class MemoryKeeper(MemoryReader):
     def follow_documents(
         self,
         scope: Scope,
-        shelf: Shelf,
-        read: Callable[[Sequence[Event]], Sequence[Entry]],
+        shelf: IndexName,
+        read: Callable[[Sequence[Event]], Sequence[IndexEntry]],
         *,
         embedder: str,
     ) -> FollowStep:
@@ -73,17 +73,17 @@ class MemoryKeeper(MemoryReader):
             return self._server.write(work, scope)
 
     def documents(
-        self, scope: Scope, shelf: Shelf, *, after: int, limit: int
+        self, scope: Scope, shelf: IndexName, *, after: int, limit: int
     ) -> list[tuple[int, Document]]:
         """Return documents with their numbers, in the order they were entered."""
         most = min(limit, DOCUMENTS_MAX)
         return self._server.read(lambda c: memory_shelves.page(c, scope, shelf, after, most), scope)
 
-    def holdings(self, scope: Scope, shelf: Shelf) -> Holdings:
+    def holdings(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of a shelf."""
         return self._server.read(lambda c: memory_shelves.index_state(c, scope, shelf), scope)
 
-    def documents_lag(self, scope: Scope, shelf: Shelf) -> int:
+    def documents_lag(self, scope: Scope, shelf: IndexName) -> int:
         """Return how many events of a shelf's kinds are not on it yet."""
         return self._server.read(lambda c: memory_shelves.lag(c, scope, shelf), scope)
 
@@ -110,7 +110,7 @@ class MemoryKeeper(MemoryReader):
         return self._server.write(work, scope)
 
     def nearest(
-        self, scope: Scope, shelf: Shelf, vector: bytes, *, embedder: str, limit: int
+        self, scope: Scope, shelf: IndexName, vector: bytes, *, embedder: str, limit: int
     ) -> list[tuple[int, float]] | None:
         """Return numbers of documents and cosines, by an index of neighbours; None without one."""
         if self._server.read_only:

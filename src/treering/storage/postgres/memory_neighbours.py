@@ -18,7 +18,7 @@ from treering.storage.postgres.faults import is_passing
 from treering.storage.postgres.tool_rows import fetch, planned
 
 if TYPE_CHECKING:
-    from treering.memory.records import Shelf
+    from treering.memory.records import IndexName
     from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache
@@ -44,7 +44,7 @@ SELECT (found).numbers, (found).cosines FROM asked
 def nearest(
     connection: Connection,
     known: IdCache,
-    where: tuple[Scope, Shelf],
+    where: tuple[Scope, IndexName],
     vector: bytes,
     embedder: str,
     limit: int,
@@ -88,7 +88,7 @@ def _is_there(connection: Connection) -> bool:
 
 
 def _ask(
-    connection: Connection, asked: tuple[str, Shelf, str, bytes, int], build_ms: int
+    connection: Connection, asked: tuple[str, IndexName, str, bytes, int], build_ms: int
 ) -> list[tuple[int, float]] | None:
     [(numbers, cosines)] = planned(connection, _NEAREST, (*asked, build_ms))
     return None if numbers is None else list(zip(numbers, cosines, strict=True))

@@ -17,7 +17,7 @@ from treering.storage.runs import state_after
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.memory.records import Shelf
+    from treering.memory.records import IndexName
     from treering.model.events import Event
     from treering.model.followers import Mark
     from treering.model.scopes import Scope
@@ -65,7 +65,7 @@ REMEMBERED: Final = Which(
 """,
     f"{_IN_ORDER}, e.kind",
 )
-SHELVED: Final[dict[Shelf, Which]] = {
+SHELVED: Final[dict[IndexName, Which]] = {
     "events": Which(f"NOT ({_OF_MEMORY})", _IN_ORDER),
     "memories": Which(f"{_OF_MEMORY} AND e.kind IN ({_TOLD})", f"{_IN_ORDER}, e.kind"),
 }

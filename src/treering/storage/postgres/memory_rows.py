@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.memory.records import Row, Rows
+from treering.memory.records import Row, SavedFold
 from treering.storage.postgres.tool_rows import fetch
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ ON CONFLICT (scope, sort, key) DO UPDATE SET body = excluded.body
 """
 
 
-def read(connection: Connection, scope: Scope) -> Rows:
+def read(connection: Connection, scope: Scope) -> SavedFold:
     """Return the rows of a scope, with their mark, as they were at one time."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         mark = _marked(connection, scope)
         statement = "SELECT sort, key, body FROM memory_rows WHERE scope = %s"
         found = fetch(connection, statement, (scope,))
-    return Rows(mark, [Row(*row) for row in found])
+    return SavedFold(mark, [Row(*row) for row in found])
 
 
 def keep(

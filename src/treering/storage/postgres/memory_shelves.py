@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from treering.memory.records import REMEMBERED_KINDS, Document, Holdings
+from treering.memory.records import REMEMBERED_KINDS, Document, IndexState
 from treering.model.followers import FollowStep
 from treering.storage.memory_shelves import STEP_EVENTS, entries
 from treering.storage.postgres import memory_rows
@@ -27,7 +27,7 @@ from treering.storage.postgres.tool_rows import fetch, planned
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.memory.records import Entry, Shelf
+    from treering.memory.records import IndexEntry, IndexName
     from treering.model.events import Event
     from treering.model.followers import Mark
     from treering.model.scopes import Scope
@@ -93,9 +93,9 @@ SELECT count(*) {behind} AND {which} AND NOT EXISTS (
 def follow(
     connection: Connection,
     known: IdCache,
-    where: tuple[Scope, Shelf],
+    where: tuple[Scope, IndexName],
     to_events: Callable[[Connection, Scope, list[Row]], list[Event]],
-    read: Callable[[Sequence[Event]], Sequence[Entry]],
+    read: Callable[[Sequence[Event]], Sequence[IndexEntry]],
     embedder: str,
 ) -> FollowStep:
     """Enter the next stretch of a shelf's events, in a transaction."""
@@ -130,20 +130,20 @@ def follow(
 
 
 def page(
-    connection: Connection, scope: Scope, shelf: Shelf, after: int, limit: int
+    connection: Connection, scope: Scope, shelf: IndexName, after: int, limit: int
 ) -> list[tuple[int, Document]]:
     """Return documents behind a number, in order."""
     found = fetch(connection, _PAGE, (scope, shelf, after, limit))
     return [(row[0], Document(*row[1:])) for row in found]
 
 
-def index_state(connection: Connection, scope: Scope, shelf: Shelf) -> Holdings:
+def index_state(connection: Connection, scope: Scope, shelf: IndexName) -> IndexState:
     """Return the state of a shelf."""
     found = fetch(connection, _SHELF, (scope, shelf))
-    return Holdings(found[0][5], *found[0][3:5]) if found else Holdings(0, 0, 0)
+    return IndexState(found[0][5], *found[0][3:5]) if found else IndexState(0, 0, 0)
 
 
-def lag(connection: Connection, scope: Scope, shelf: Shelf) -> int:
+def lag(connection: Connection, scope: Scope, shelf: IndexName) -> int:
     """Return how many events of a shelf's kinds are not on it yet."""
     statement = _LAG.format(behind=BEHIND, which=SHELVED[shelf].condition)
     mark = _state(connection, scope, shelf)[0]
@@ -209,7 +209,7 @@ def _unknown(connection: Connection, scope: Scope, rows: list[Row]) -> list[Row]
     return [row for row in rows if (row[1], row[2]) not in known]
 
 
-def _state(connection: Connection, scope: Scope, shelf: Shelf) -> tuple[Mark, int, int, int]:
+def _state(connection: Connection, scope: Scope, shelf: IndexName) -> tuple[Mark, int, int, int]:
     """Return mark, newest number, count and generation of a shelf."""
     found = fetch(connection, _SHELF, (scope, shelf))
     if not found:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import apsw
 
 from treering.errors import StorageError
-from treering.memory.records import REMEMBERED_KINDS, Holdings
+from treering.memory.records import REMEMBERED_KINDS, IndexState
 from treering.model.followers import FollowStep
 from treering.storage.sqlite import memory_rows, memory_shelves
 from treering.storage.sqlite.erasure_events import unseen_erasures
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treering.ledger.ports import Vault
-    from treering.memory.records import Document, Entry, Row, Rows, Shelf
+    from treering.memory.records import Document, IndexEntry, IndexName, Row, SavedFold
     from treering.model.events import Event
     from treering.model.followers import Mark
     from treering.model.receipts import Physical
@@ -49,7 +49,7 @@ class MemoryKeeper(MemoryReader):
         self._neighbours = Neighbours(self._memory)
         database.companions.append(self._memory)
 
-    def memory_rows(self, scope: Scope) -> Rows:
+    def memory_rows(self, scope: Scope) -> SavedFold:
         """Return what was folded and kept."""
         return memory_rows.read(self._memory, self._scope_number(scope))
 
@@ -73,8 +73,8 @@ class MemoryKeeper(MemoryReader):
     def follow_documents(
         self,
         scope: Scope,
-        shelf: Shelf,
-        read: Callable[[Sequence[Event]], Sequence[Entry]],
+        shelf: IndexName,
+        read: Callable[[Sequence[Event]], Sequence[IndexEntry]],
         *,
         embedder: str,
     ) -> FollowStep:
@@ -91,7 +91,7 @@ class MemoryKeeper(MemoryReader):
         return self._memory.write(work)
 
     def documents(
-        self, scope: Scope, shelf: Shelf, *, after: int, limit: int
+        self, scope: Scope, shelf: IndexName, *, after: int, limit: int
     ) -> list[tuple[int, Document]]:
         """Return documents with their numbers, in the order they were entered."""
         number, most = self._scope_number(scope), min(limit, DOCUMENTS_MAX)
@@ -100,15 +100,15 @@ class MemoryKeeper(MemoryReader):
         found = self._memory.read(lambda c: memory_shelves.page(c, number, shelf, after, most))
         return found or []
 
-    def holdings(self, scope: Scope, shelf: Shelf) -> Holdings:
+    def holdings(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of a shelf."""
         number = self._scope_number(scope)
         if not self._memory.exists:
-            return Holdings(0, 0, 0)
+            return IndexState(0, 0, 0)
         found = self._memory.read(lambda c: memory_shelves.index_state(c, number, shelf))
-        return found or Holdings(0, 0, 0)
+        return found or IndexState(0, 0, 0)
 
-    def documents_lag(self, scope: Scope, shelf: Shelf) -> int:
+    def documents_lag(self, scope: Scope, shelf: IndexName) -> int:
         """Return how many events of a shelf's kinds are not on it yet."""
         number, after = self._scope_number(scope), 0
         if self._memory.exists:
@@ -131,7 +131,7 @@ class MemoryKeeper(MemoryReader):
         return self._memory.write(work)
 
     def nearest(
-        self, scope: Scope, shelf: Shelf, vector: bytes, *, embedder: str, limit: int
+        self, scope: Scope, shelf: IndexName, vector: bytes, *, embedder: str, limit: int
     ) -> list[tuple[int, float]] | None:
         """Return numbers of documents and cosines, by an index of neighbours; None without one."""
         if self._database.in_memory or self._database.read_only or not self._memory.exists:
@@ -206,7 +206,7 @@ class MemoryKeeper(MemoryReader):
                 )
             )
 
-    def _is_up(self, scope: int, shelf: Shelf) -> bool:
+    def _is_up(self, scope: int, shelf: IndexName) -> bool:
         """Whether a shelf has nothing to follow, so that nobody has to wait for a turn."""
         if not self._memory.exists:
             return False

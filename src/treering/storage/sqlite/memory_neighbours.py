@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
 
-from treering.memory.records import Shelf
+from treering.memory.records import IndexName
 from treering.memory.vectors import SCALE_BYTES, unpack
 from treering.model.codec import encode
 from treering.storage.memory_shelves import BUILD_S, HNSW_DOCUMENTS
@@ -67,10 +67,10 @@ class Neighbours:
 
     def __init__(self, file: MemoryFile) -> None:
         self._file = file
-        self._built: dict[tuple[int, Shelf], _Built] = {}
+        self._built: dict[tuple[int, IndexName], _Built] = {}
 
     def nearest(
-        self, scope: int, shelf: Shelf, vector: bytes, *, embedder: str, limit: int
+        self, scope: int, shelf: IndexName, vector: bytes, *, embedder: str, limit: int
     ) -> list[tuple[int, float]] | None:
         """Return numbers of documents and cosines, the nearest first; None if there is no index."""
         with self._file.lock.guard, self._file.lock:
@@ -88,7 +88,7 @@ class Neighbours:
     def sweep(self, connection: apsw.Connection | None) -> None:
         """Remove the indexes of what is on no shelf any more; all of them if there are none."""
         path = Path(self._file.path)
-        for shelf in get_args(Shelf):
+        for shelf in get_args(IndexName):
             for found in path.parent.glob(f"*-{shelf}{_SUFFIX}"):
                 scope = found.name.removeprefix(f"{path.name}-").removesuffix(f"-{shelf}{_SUFFIX}")
                 if not scope.isdigit():
@@ -102,7 +102,7 @@ class Neighbours:
                     found.unlink(missing_ok=True)
                     found.with_suffix(_STATE).unlink(missing_ok=True)
 
-    def _opened(self, scope: int, shelf: Shelf, wanted: _NeighbourState) -> _Built | None:
+    def _opened(self, scope: int, shelf: IndexName, wanted: _NeighbourState) -> _Built | None:
         """Return the index that is there, or an empty one; None if the library is missing."""
         try:
             _load_runtime_of_models()
@@ -120,7 +120,7 @@ class Neighbours:
             self._built[scope, shelf] = built
         return built
 
-    def _build(self, built: _Built, scope: int, shelf: Shelf, newest: int) -> bool:
+    def _build(self, built: _Built, scope: int, shelf: IndexName, newest: int) -> bool:
         """Enter documents for a while; return whether all are in."""
         deadline = time.monotonic() + BUILD_S
         while built.state.newest < newest:
@@ -143,7 +143,9 @@ class Neighbours:
             self._file.write(lambda c: self._save(c, built, scope, shelf))
         return is_up
 
-    def _save(self, connection: apsw.Connection, built: _Built, scope: int, shelf: Shelf) -> None:
+    def _save(
+        self, connection: apsw.Connection, built: _Built, scope: int, shelf: IndexName
+    ) -> None:
         """Write the index beside the file, unless documents have left since it was built."""
         if _generation(connection, scope, shelf) != built.state.generation:
             return
@@ -184,7 +186,7 @@ class Neighbours:
         ]
         return sorted(best, key=lambda one: (-one[1], one[0]))[:limit]
 
-    def _path(self, scope: int, shelf: Shelf) -> Path:
+    def _path(self, scope: int, shelf: IndexName) -> Path:
         return Path(f"{self._file.path}-{scope}-{shelf}{_SUFFIX}")
 
 
@@ -225,7 +227,7 @@ def _fits(state: _NeighbourState, wanted: _NeighbourState) -> bool:
     ) and state.newest <= wanted.newest
 
 
-def _generation(connection: apsw.Connection, scope: int, shelf: Shelf) -> int:
+def _generation(connection: apsw.Connection, scope: int, shelf: IndexName) -> int:
     return memory_shelves.index_state(connection, scope, shelf).generation
 
 

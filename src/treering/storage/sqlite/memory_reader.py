@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from treering.memory.records import Shelf
+    from treering.memory.records import IndexName
     from treering.model.events import Event
     from treering.model.followers import Mark
     from treering.model.scopes import Scope
@@ -43,7 +43,7 @@ REMEMBERED: Final = f"""
   ))
 {_IN_ORDER}
 """
-ON_SHELF: Final[dict[Shelf, str]] = {
+ON_SHELF: Final[dict[IndexName, str]] = {
     "events": f"{_LIVE} AND e.kind NOT IN ({{folded}}) {_IN_ORDER}",
     "memories": f"{_LIVE} AND e.kind IN ({{told}}) {_IN_ORDER}",
 }
@@ -52,7 +52,7 @@ SELECT count(*)
 FROM events AS e NOT INDEXED
 WHERE e.position > :after AND e.scope = :scope AND e.flags & {GONE} = 0
 """
-LAG: Final[dict[Shelf, str]] = {
+LAG: Final[dict[IndexName, str]] = {
     "events": f"{_LAG} AND e.kind NOT IN ({{folded}})",
     "memories": f"{_LAG} AND e.kind IN ({{told}})",
 }
@@ -74,7 +74,7 @@ class MemoryReader(SessionReader):
         return FollowedEvents(self._to_events(found), [row[:1] for row in found], (last,), more)
 
     def shelved_after(
-        self, scope: Scope, shelf: Shelf, position: int, *, limit: int
+        self, scope: Scope, shelf: IndexName, position: int, *, limit: int
     ) -> tuple[list[tuple[int, Event]], int, bool]:
         """Return events of a shelf, each with its session's number; where to go on; if to."""
         found, last, more = self._of_kinds(ON_SHELF[shelf], scope, position, limit)
@@ -84,7 +84,7 @@ class MemoryReader(SessionReader):
             more,
         )
 
-    def shelf_lag(self, scope: Scope, shelf: Shelf, position: int) -> int:
+    def shelf_lag(self, scope: Scope, shelf: IndexName, position: int) -> int:
         """Return how many events of a shelf's kinds stand behind a position."""
         with self._database.reading() as connection:
             place = {"after": position, "scope": find_scope(connection, scope)[0]}

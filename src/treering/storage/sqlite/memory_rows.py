@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.memory.records import Row, Rows
+from treering.memory.records import Row, SavedFold
 from treering.storage.sqlite.sql import fetch_all, fetch_one
 
 if TYPE_CHECKING:
@@ -20,17 +20,17 @@ ON CONFLICT (scope, sort, key) DO UPDATE SET body = excluded.body
 """
 
 
-def read(file: MemoryFile, scope: int) -> Rows:
+def read(file: MemoryFile, scope: int) -> SavedFold:
     """Return the rows of a scope; none if there is no file, or an unsound one."""
     if not file.exists:
-        return Rows((), [])
+        return SavedFold((), [])
 
-    def look(connection: apsw.Connection) -> Rows:
+    def look(connection: apsw.Connection) -> SavedFold:
         position = _marked(file, connection, scope)
         found = fetch_all(connection, "SELECT sort, key, body FROM rows WHERE scope = ?", (scope,))
-        return Rows((position,) if position else (), [Row(*row) for row in found])
+        return SavedFold((position,) if position else (), [Row(*row) for row in found])
 
-    return file.read(look) or Rows((), [])
+    return file.read(look) or SavedFold((), [])
 
 
 def keep(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.memory.records import Document, Holdings
+from treering.memory.records import Document, IndexState
 from treering.model.codec import encode
 from treering.model.followers import FollowStep
 from treering.storage.memory_shelves import STEP_EVENTS, entries
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from treering.memory.records import Entry, Shelf
+    from treering.memory.records import IndexEntry, IndexName
     from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.storage.sqlite.memory_file import MemoryFile
@@ -59,8 +59,8 @@ def follow(
     file: MemoryFile,
     connection: apsw.Connection,
     reader: MemoryReader,
-    place: tuple[Scope, int, Shelf],
-    read: Callable[[Sequence[Event]], Sequence[Entry]],
+    place: tuple[Scope, int, IndexName],
+    read: Callable[[Sequence[Event]], Sequence[IndexEntry]],
     embedder: str,
 ) -> FollowStep:
     """Enter the next stretch of a shelf's events. Call inside a write transaction."""
@@ -93,7 +93,7 @@ def follow(
     return FollowStep(len(told), more=more)
 
 
-def followed(file: MemoryFile, connection: apsw.Connection, scope: int, shelf: Shelf) -> int:
+def followed(file: MemoryFile, connection: apsw.Connection, scope: int, shelf: IndexName) -> int:
     """Return how far a shelf has come. Raises Unsound if the ledger is another one there."""
     row = fetch_one(
         connection,
@@ -107,7 +107,7 @@ def followed(file: MemoryFile, connection: apsw.Connection, scope: int, shelf: S
 
 
 def page(
-    connection: apsw.Connection, scope: int, shelf: Shelf, after: int, limit: int
+    connection: apsw.Connection, scope: int, shelf: IndexName, after: int, limit: int
 ) -> list[tuple[int, Document]]:
     """Return documents behind a number, in order."""
     found = fetch_all(connection, _PAGE, (scope, shelf, after, limit))
@@ -116,10 +116,10 @@ def page(
     return [(row[0], Document(*row[1:])) for row in found]
 
 
-def index_state(connection: apsw.Connection, scope: int, shelf: Shelf) -> Holdings:
+def index_state(connection: apsw.Connection, scope: int, shelf: IndexName) -> IndexState:
     """Return the state of a shelf."""
     row = fetch_one(connection, _HELD, (scope, shelf))
-    return Holdings(*row) if row else Holdings(0, 0, 0)
+    return IndexState(*row) if row else IndexState(0, 0, 0)
 
 
 def take_out(connection: apsw.Connection, scope: int, positions: Iterable[int]) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from treering.memory.fusion import Ranking, Weights, rank, speaks_of
+from treering.memory.fusion import FusionWeights, Ranking, rank, speaks_of
 from treering.memory.passages import passage_scores
 from treering.memory.placing import placed
 from treering.memory.spread import Spread
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from treering.memory.document_index import DocumentIndex
     from treering.memory.placing import Placing
-    from treering.memory.shelves import Copy
 
 Blend = Literal["hybrid", "semantic"]
 
@@ -26,7 +26,7 @@ UNRELATED: Final = 0.1
 """What has no word of the question, and a cosine below this, is about something else."""
 SPREAD_FROM: Final = 50
 """Fewer vectors have nothing in common that could be told."""
-SEMANTIC: Final = Weights(words=0.0, before=(), after=(), passage=0.0, session=0.0)
+SEMANTIC: Final = FusionWeights(words=0.0, before=(), after=(), passage=0.0, session=0.0)
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -36,10 +36,10 @@ class Ranked(msgspec.Struct, frozen=True):
     ranking: Ranking | None
 
 
-class EventsShelf:
+class EventIndex:
     """Ranks the documents of one shelf. Callers hold the copy's lock."""
 
-    def __init__(self, copy: Copy) -> None:
+    def __init__(self, copy: DocumentIndex) -> None:
         self.copy = copy
         self._placing: Placing | None = None
         self._placed = (-1, 0)

@@ -29,7 +29,7 @@ TEXTS_MAX: Final = 20_000
 """Texts that are held: the oldest are read again when they are needed."""
 
 
-class Recollection:
+class MemoryFold:
     """What is remembered in one scope. Callers hold ``lock`` while they look at it."""
 
     def __init__(

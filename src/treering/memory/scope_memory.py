@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.derive.memory_texts import memory_texts
 from treering.memory.alignment import Aligner
 from treering.memory.columns import Columns
-from treering.memory.events_shelf import EventsShelf
-from treering.memory.recollection import Recollection
-from treering.memory.shelves import Copy
+from treering.memory.document_index import DocumentIndex
+from treering.memory.event_index import EventIndex
+from treering.memory.memory_fold import MemoryFold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ SCOPES_HELD_MAX: Final = 32
 """Scopes that are held at once; the one that was longest not asked for is let go."""
 
 
-class Holding:
+class ScopeMemory:
     """What is held of one scope. Use it under ``lock``, after ``refresh``."""
 
     def __init__(
@@ -44,11 +44,11 @@ class Holding:
         self.embedder = embedder
         self.is_sealed = sealed
         self.lock = threading.RLock()
-        self.recollection = Recollection(store, attributed, scope, sealed=sealed)
-        self.shelf = Copy(store, scope, "memories", embedder)
+        self.recollection = MemoryFold(store, attributed, scope, sealed=sealed)
+        self.shelf = DocumentIndex(store, scope, "memories", embedder)
         self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
         self.columns = Columns()
-        self.events = EventsShelf(Copy(store, scope, "events", embedder))
+        self.events = EventIndex(DocumentIndex(store, scope, "events", embedder))
         self._made_of: tuple[int, int] = (-1, -1)
         self._unshelved: list[str] = []
         """Ids of facts that are not on the shelf yet."""
@@ -93,7 +93,7 @@ class Holding:
         return iter(self.recollection.tellings(missing).values())
 
 
-class Holdings:
+class ScopeMemories:
     """The scopes that are held, by name. Safe to share between threads."""
 
     def __init__(
@@ -108,10 +108,10 @@ class Holdings:
         self._embedder = embedder
         self._is_sealed = is_sealed
         self._lock = threading.Lock()
-        self._held: dict[Scope, Holding] = {}
+        self._held: dict[Scope, ScopeMemory] = {}
         self._process = os.getpid()
 
-    def of(self, scope: Scope) -> Holding:
+    def of(self, scope: Scope) -> ScopeMemory:
         """Return what is held of a scope."""
         if self._process != os.getpid():
             # After a fork, locks may be held by threads that are not there any more.
@@ -120,7 +120,7 @@ class Holdings:
             sealed = self._is_sealed(scope)
             held = self._held.pop(scope, None)
             if held is None or held.is_sealed != sealed:
-                held = Holding(
+                held = ScopeMemory(
                     self._store, self._attributed, scope, self._embedder(), sealed=sealed
                 )
             self._held[scope] = held

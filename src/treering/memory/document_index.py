@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Unavailable
-from treering.memory.records import Document, Entry
+from treering.memory.records import Document, IndexEntry
 from treering.memory.vectors import pack, unpack
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from treering.memory.lexical import Lexicon
     from treering.memory.ports import Embedder, Matrix, MemoryStore
-    from treering.memory.records import Holdings, Shelf
+    from treering.memory.records import IndexName, IndexState
     from treering.model.events import Event
     from treering.model.scopes import Scope
 
@@ -40,15 +40,15 @@ NEIGHBOURS: Final = 1_000
 """How many the index of neighbours is asked for."""
 
 
-class Copy:
+class DocumentIndex:
     """One shelf of one scope, as it is held. Callers hold ``lock`` while they look at it."""
 
     def __init__(
-        self, store: MemoryStore, scope: Scope, shelf: Shelf, embedder: Embedder | None
+        self, store: MemoryStore, scope: Scope, shelf: IndexName, embedder: Embedder | None
     ) -> None:
         self._store = store
         self._scope = scope
-        self._shelf: Shelf = shelf
+        self._shelf: IndexName = shelf
         self.embedder = embedder
         self.lock = threading.RLock()
         self.generation = -1
@@ -165,7 +165,7 @@ class Copy:
         ):
             self._take(page, holdings.count)
 
-    def _skip(self, holdings: Holdings) -> None:
+    def _skip(self, holdings: IndexState) -> None:
         """Leave out the oldest, if there are more than are ranked."""
         if holdings.count > DOCUMENTS_HELD_MAX and not self.count:
             self._newest = holdings.newest - DOCUMENTS_HELD_MAX
@@ -343,18 +343,18 @@ def entries(
     texts: Texts,
     embedder: Embedder | None,
     term_ids: Callable[[str], array[int]],
-) -> list[Entry]:
+) -> list[IndexEntry]:
     """Return how events are entered: their words as numbers, their meaning as vectors."""
     told = [(event, texts(event)) for event in events]
     told = [(event, parts) for event, parts in told if parts]
     every = [part for _, parts in told for part in parts]
     rows = None if embedder is None or not every else embedder.embed(every)
-    found: list[Entry] = []
+    found: list[IndexEntry] = []
     at = 0
     for event, parts in told:
         vectors = b"" if rows is None else pack(rows[at : at + len(parts)])
         at += len(parts)
-        found.append(Entry(event.position, term_ids(" ".join(parts)).tobytes(), vectors))
+        found.append(IndexEntry(event.position, term_ids(" ".join(parts)).tobytes(), vectors))
     return found
 
 

@@ -10,10 +10,10 @@ from treering.derive.remembered import hashed
 from treering.memory.recalled import WEIGHTS, Weights
 
 if TYPE_CHECKING:
-    from treering.memory.holding import Holding
+    from treering.memory.scope_memory import ScopeMemory
 
 
-class Asking(msgspec.Struct, frozen=True, kw_only=True):
+class RecallQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks what."""
 
     query: str | None
@@ -31,7 +31,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """What was believed then, and nothing that was learnt since."""
 
 
-def users_asked(holding: Holding, asking: Asking) -> set[str | None]:
+def users_asked(holding: ScopeMemory, asking: RecallQuery) -> set[str | None]:
     """Return whose memories are looked at, hashed; None for those of nobody in particular."""
     if asking.user is None:
         return {None}

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from treering.derive.claim_relations import Relation
-    from treering.memory.holding import Holding
     from treering.memory.ports import Matrix
+    from treering.memory.scope_memory import ScopeMemory
 
 SIMILAR_FROM: Final = 0.6
 """Facts that are farther apart are not compared."""
@@ -39,7 +39,7 @@ COMPARED_MAX: Final = 4
 """The nearest so many are compared."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class CheckedFact(msgspec.Struct, frozen=True):
     """A fact at the gate: checked, and told where it belongs."""
 
     fact: NewFact
@@ -55,14 +55,14 @@ class Asked(msgspec.Struct, frozen=True):
     """Whether a secret was masked in its text."""
 
 
-class Decision(msgspec.Struct, frozen=True):
+class GateDecision(msgspec.Struct, frozen=True):
     """What became of one fact, and the events that say so."""
 
     learned: Learned
     events: list[NewEvent]
 
 
-class Known(msgspec.Struct, gc=False):
+class KnownFact(msgspec.Struct, gc=False):
     """A fact that others are compared with."""
 
     content: Told
@@ -71,18 +71,18 @@ class Known(msgspec.Struct, gc=False):
     similarity: float = 0.0
 
 
-class Gate:
+class FactGate:
     """Decides about facts in their order; each sees what was decided before it."""
 
     def __init__(
-        self, holding: Holding, asked: Sequence[Asked], *, erased: Collection[str] = ()
+        self, holding: ScopeMemory, asked: Sequence[CheckedFact], *, erased: Collection[str] = ()
     ) -> None:
         self._holding = holding
         self._asked = asked
         self._erased = erased
         """Ids of facts that were learnt before, and erased."""
         self._state = holding.recollection.state
-        self._new: dict[str, Known] = {}
+        self._new: dict[str, KnownFact] = {}
         """Facts that were decided on just now, by id."""
         self._gone: set[str] = set()
         """Ids of facts that do not hold any longer because of them."""
@@ -93,21 +93,21 @@ class Gate:
         self._vectors: Matrix | None = None
         self._near: dict[int, list[tuple[str, float]]] = {}
 
-    def decide(self) -> list[Decision]:
+    def decide(self) -> list[GateDecision]:
         """Return a decision for each fact."""
         self._look_near()
         return [self._decide(at, one) for at, one in enumerate(self._asked)]
 
-    def _decide(self, at: int, asked: Asked) -> Decision:
+    def _decide(self, at: int, asked: CheckedFact) -> GateDecision:
         fact = asked.fact
         content = self._content(asked)
         known = self._state.facts.get(asked.fact_id)
         if known is not None or asked.fact_id in self._new:
-            return Decision(_learned("known", content), [])
+            return GateDecision(_learned("known", content), [])
         if asked.fact_id in self._erased:
             # It does not come back, nor does it contradict what is known since.
             gone = msgspec.structs.replace(_learned("refused", content), reason="erased_before")
-            return Decision(gone, [])
+            return GateDecision(gone, [])
         if asked.is_secret:
             hint = "keep secrets where secrets are kept"
             return self._refuse(asked, content, "refuse", "secret", hint)
@@ -118,7 +118,7 @@ class Gate:
             # A model may have made it up: somebody has to have said so.
             hint = "cite the events that say so, or have somebody accept it"
             return self._refuse(asked, content, "quarantine", "unsupported", hint)
-        contradicted: list[Known] = []
+        contradicted: list[KnownFact] = []
         for one in self._comparable(at, asked, content):
             how = self._relation(content, one)
             if how == "same":
@@ -137,7 +137,7 @@ class Gate:
                 contradicted.append(one)
         return self._store(asked, content, contradicted, at)
 
-    def _content(self, asked: Asked) -> Told:
+    def _content(self, asked: CheckedFact) -> Told:
         fact = asked.fact
         key = claim_key(read_claim(fact.text))
         return Told(
@@ -155,7 +155,7 @@ class Gate:
             source_session=asked.session,
         )
 
-    def _relation(self, content: Told, one: Known) -> Relation:
+    def _relation(self, content: Told, one: KnownFact) -> Relation:
         if content.statement == one.content.statement:
             return "same"
         return relation(content.text, one.content.text, one.similarity)
@@ -163,8 +163,8 @@ class Gate:
     # What it comes to.
 
     def _refuse(
-        self, asked: Asked, content: Told, outcome: str, reason: str | None, hint: str | None
-    ) -> Decision:
+        self, asked: CheckedFact, content: Told, outcome: str, reason: str | None, hint: str | None
+    ) -> GateDecision:
         quarantined = outcome == "quarantine"
         content.reason, content.quarantined = reason, quarantined
         event = told(
@@ -178,9 +178,9 @@ class Gate:
         )
         learned = _learned("quarantined" if quarantined else "refused", content)
         learned = msgspec.structs.replace(learned, reason=reason, hint=hint)
-        return Decision(learned, [event])
+        return GateDecision(learned, [event])
 
-    def _revise(self, asked: Asked, content: Told, one: Known, at: int) -> Decision:
+    def _revise(self, asked: CheckedFact, content: Told, one: KnownFact, at: int) -> GateDecision:
         before = one.content
         evidence = tuple(dict.fromkeys([*before.evidence, *content.evidence]))
         until = _until(before, content)
@@ -194,7 +194,7 @@ class Gate:
             and self._is_current(before.id)
         )
         if nothing_new:
-            return Decision(_learned("known", before), [])
+            return GateDecision(_learned("known", before), [])
         after = msgspec.structs.replace(
             content,
             id=before.id,
@@ -206,10 +206,12 @@ class Gate:
         )
         user = one.user
         event = told(self._holding.scope, "memory.revised", after, session=asked.session, user=user)
-        self._note(Known(after, user, asked.session), at)
-        return Decision(_learned("revised", after), [event])
+        self._note(KnownFact(after, user, asked.session), at)
+        return GateDecision(_learned("revised", after), [event])
 
-    def _store(self, asked: Asked, content: Told, contradicted: list[Known], at: int) -> Decision:
+    def _store(
+        self, asked: CheckedFact, content: Told, contradicted: list[KnownFact], at: int
+    ) -> GateDecision:
         scope, user, session = self._holding.scope, asked.fact.user, asked.session
         event = told(
             scope, "memory.stored", content, session=session, user=user, event_id=telling_id(asked)
@@ -234,11 +236,11 @@ class Gate:
                 )
             )
         self._gone.update(gone)
-        self._note(Known(content, user, session), at)
+        self._note(KnownFact(content, user, session), at)
         learned = _learned("superseding" if gone else "stored", content)
-        return Decision(msgspec.structs.replace(learned, superseded=tuple(gone)), events)
+        return GateDecision(msgspec.structs.replace(learned, superseded=tuple(gone)), events)
 
-    def _note(self, known: Known, at: int) -> None:
+    def _note(self, known: KnownFact, at: int) -> None:
         content, owner = known.content, (known.user, self._asked[at].wall)
         self._new[content.id] = known
         self._statements[*owner, content.statement] = content.id
@@ -248,7 +250,7 @@ class Gate:
 
     # What it is compared with.
 
-    def _comparable(self, at: int, asked: Asked, content: Told) -> list[Known]:
+    def _comparable(self, at: int, asked: CheckedFact, content: Told) -> list[KnownFact]:
         """Return what may say the same or the contrary, what is certain first."""
         near: dict[str, float] = {}
         owner = (asked.fact.user, asked.wall)
@@ -269,10 +271,10 @@ class Gate:
         wanted = [one for one in near if one not in self._gone]
         return self._read(wanted, near)
 
-    def _read(self, ids: list[str], near: dict[str, float]) -> list[Known]:
+    def _read(self, ids: list[str], near: dict[str, float]) -> list[KnownFact]:
         rows = {one: self._state.facts[one] for one in ids if one not in self._new}
         tellings = self._holding.recollection.tellings([row.position for row in rows.values()])
-        found: list[Known] = []
+        found: list[KnownFact] = []
         for one in ids:
             if one in self._new:
                 found.append(msgspec.structs.replace(self._new[one], similarity=near[one]))
@@ -280,7 +282,9 @@ class Gate:
                 content = msgspec.convert(event.payload, Told)
                 content.valid_from_ms = rows[one].valid_from_ms
                 content.confidence = rows[one].confidence
-                found.append(Known(content, event.user_id, event.session_id, similarity=near[one]))
+                found.append(
+                    KnownFact(content, event.user_id, event.session_id, similarity=near[one])
+                )
         return found
 
     def _is_current(self, fact_id: str) -> bool:
@@ -338,7 +342,7 @@ class Gate:
 
 
 def mine(
-    holding: Holding,
+    holding: ScopeMemory,
     users: set[str | None],
     walls: set[str | None],
     *,
@@ -379,6 +383,6 @@ def _learned(outcome: str, content: Told) -> Learned:
     )
 
 
-def telling_id(asked: Asked) -> str | None:
+def telling_id(asked: CheckedFact) -> str | None:
     """Return the id of the event that tells a fact, if the fact was given one."""
     return None if asked.fact.fact_id is None else f"memory:{asked.fact_id}"
