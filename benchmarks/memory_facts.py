@@ -10,7 +10,7 @@ import msgspec
 import treering
 from treering.derive.claims import claim_key, read_claim
 from treering.derive.fact_categories import category_of
-from treering.derive.remembered import Told, hashed
+from treering.derive.memory_state import FactPayload, hashed
 from treering.derive.statements import statement_of
 from treering.memory.events import told
 from treering.model.memories import CONFIDENCE_DEFAULT, IMPORTANCE_DEFAULT, NewFact
@@ -85,9 +85,9 @@ def record(ledger: treering.Ledger, scope: str, said: Sequence[str]) -> None:
         ])  # fmt: skip
 
 
-def _content(fact_id: str, text: str) -> Told:
+def _content(fact_id: str, text: str) -> FactPayload:
     key = claim_key(read_claim(text))
-    return Told(
+    return FactPayload(
         id=fact_id,
         text=text,
         category=category_of(text),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import HERE
-from treering.derive.remembered import Told, hashed
+from treering.derive.memory_state import FactPayload, hashed
 from treering.memory.events import told
 from treering.memory.records import Row
 from treering.model.events import NewEvent
@@ -43,10 +43,16 @@ def found(memory: Memory, user: str | None = None, session: str | None = None) -
 
 def as_recorded_before(ledger: Ledger, session: str, text: str = FACT) -> str:
     """Record a fact without a user, as versions did that knew no better."""
-    content = Told(
-        id=f"old-{session}", text=text, category="personal", importance=5, confidence=0.9,
-        statement=hashed(text), valid_from_ms=1, source_session=session,
-    )  # fmt: skip
+    content = FactPayload(
+        id=f"old-{session}",
+        text=text,
+        category="personal",
+        importance=5,
+        confidence=0.9,
+        statement=hashed(text),
+        valid_from_ms=1,
+        source_session=session,
+    )
     ledger.append([told(SCOPE, "memory.stored", content, session=session, user=None)])
     return content.id
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 import treering
 from builders import HERE, NOON, said
-from treering.derive.activity import Activity, Tally
+from treering.derive.activity import Activity, ActivityCounter
 from treering.derive.periods import Drift, Period, drifts
 from treering.model.tool_records import ToolRecord
 
 
 def activity_of(*events: treering.NewEvent) -> Activity:
     """Return what ``events`` come to."""
-    tally = Tally()
+    tally = ActivityCounter()
     with treering.open(":memory:") as ledger:
         ledger.append(events)
         for event in ledger.events(HERE, first=1_000).items:
@@ -80,7 +80,7 @@ def test_alerts_and_receipts_are_counted_by_their_codes() -> None:
 
 @given(st.lists(st.integers(0, 10**9), min_size=1))
 def test_percentiles_are_near_the_true_ones(times: list[int]) -> None:
-    tally = Tally()
+    tally = ActivityCounter()
     for number, took in enumerate(times):
         tally.take_call(_record(number, took))
 

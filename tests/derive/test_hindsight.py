@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from derive.timelines import asked, redone, timeline, told, undone
-from treering.derive.hindsight import Hindsight
+from treering.derive.later_changes import LaterChanges
 from treering.derive.visible import visible
 
 if TYPE_CHECKING:
     from treering import Event
 
 
-def seen(events: list[Event]) -> Hindsight:
-    hindsight = Hindsight()
+def seen(events: list[Event]) -> LaterChanges:
+    hindsight = LaterChanges()
     for event in reversed(events):
         hindsight.look(event)
     return hindsight

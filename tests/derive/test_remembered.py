@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from builders import DAY, HERE, NOON
 from effort import rounds
 from sinks.carried_events import recorded
-from treering.derive.remembered import Remembered, Told, believed, hashed, held_at, telling_at
+from treering.derive.memory_state import (
+    FactPayload,
+    MemoryState,
+    believed,
+    hashed,
+    held_at,
+    telling_at,
+)
 from treering.memory.events import changed, identity, recalled, told
 from treering.model.scopes import Scope
 
@@ -45,10 +52,16 @@ def tell(
     **fields: Any,
 ) -> Event:
     """Return the event that tells a fact, of ann unless told otherwise."""
-    content = Told(
-        id=fact_id, text=text, category="personal", importance=5, confidence=0.8,
-        statement=hashed(text), valid_from_ms=since, **fields,
-    )  # fmt: skip
+    content = FactPayload(
+        id=fact_id,
+        text=text,
+        category="personal",
+        importance=5,
+        confidence=0.8,
+        statement=hashed(text),
+        valid_from_ms=since,
+        **fields,
+    )
     return at(position, told(OURS, kind, content, session=session, user=user, summary="told"))
 
 
@@ -56,14 +69,14 @@ def change(position: int, kind: str, fact_id: str, **payload: Any) -> Event:
     return at(position, changed(OURS, kind, fact_id, session="s1", user="ann", **payload))
 
 
-def folded(*events: Event) -> Remembered:
-    state = Remembered()
+def folded(*events: Event) -> MemoryState:
+    state = MemoryState()
     for event in events:
         state.follow(event)
     return state
 
 
-def states(state: Remembered) -> dict[str, str]:
+def states(state: MemoryState) -> dict[str, str]:
     return {key: row.state for key, row in state.facts.items()}
 
 
@@ -281,7 +294,7 @@ def test_rows_give_back_what_they_were_made_of_and_it_goes_on_the_same(
     whole = folded(*events)
     early = folded(*events[:stop])
 
-    taken_up = Remembered()
+    taken_up = MemoryState()
     rows = early.rows(early.all_keys())
     taken_up.load((sort, key, body) for sort, key, body in rows if body is not None)
     for event in events[stop:]:
@@ -343,7 +356,7 @@ def test_rows_of_another_version_are_refused() -> None:
         ("fact", "f1", b""),
     ]:
         with pytest.raises(ValueError):
-            Remembered().load([row])
+            MemoryState().load([row])
 
 
 # Who is who.

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from derive.timelines import timeline, told
+from treering.derive.entity_log import SLACK, EntityLog, run_number
 from treering.derive.goals import GOALS, goals
 from treering.derive.memories import MEMORIES, memories
 from treering.derive.schedules import SCHEDULES, schedules
-from treering.derive.trails import SLACK, Trail, run_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ def test_a_trail_stays_short_however_often_a_thing_changes(times: int) -> None:
     story = [(("schedule.added", None, {"id": "a"}), False)]
     story += [(("schedule.fired", None, {"id": "a"}), False)] * times
     events = timeline(*(told(kind, run, **words) for (kind, run, words), _ in story))
-    trail, longest = Trail(), 0
+    trail, longest = EntityLog(), 0
 
     for event in events:
         trail.take(event, SCHEDULES.kinds, hidden=False)
@@ -93,7 +93,7 @@ def test_the_number_of_a_run_is_the_same_in_every_process() -> None:
     assert run_number("r1") == 0x83DD8A0C5B69BD30
 
 
-def followed(noun: Any, story: list[Any]) -> tuple[Trail, list[Event], Any]:
+def followed(noun: Any, story: list[Any]) -> tuple[EntityLog, list[Event], Any]:
     """Return a trail that followed a story and was cleared as often as the story says."""
     attempts = {"r1": 0, "r2": 0}
     stated = []
@@ -112,7 +112,7 @@ def followed(noun: Any, story: list[Any]) -> tuple[Trail, list[Event], Any]:
     def read(seqs: Sequence[int]) -> list[Event]:
         return [events[seq - 1] for seq in seqs]
 
-    trail = Trail()
+    trail = EntityLog()
     for event, (_, cleared) in zip(events, story, strict=True):
         trail.take(event, noun.kinds, hidden=False)
         if cleared:

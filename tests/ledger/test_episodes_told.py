@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from builders import HERE, NOON
 from effort import rounds
 from treering.context.citations import cite
-from treering.context.episodes import Telling, tell
+from treering.context.episodes import EpisodeSummary, tell
 from treering.context.prose import quotable
 from treering.context.tokens import estimate
 from treering.ledger.episodes import EPISODE_TOKENS_MAX
@@ -44,7 +44,7 @@ def ran(tool: str, arguments: Any, event_id: str, *, is_error: bool = False) -> 
     )
 
 
-def told(*messages: ModelMessage, **speakers: str) -> Telling:
+def told(*messages: ModelMessage, **speakers: str) -> EpisodeSummary:
     return tell(messages, speakers, limit=EPISODE_TOKENS_MAX)
 
 

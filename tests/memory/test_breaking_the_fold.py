@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from builders import NOON
 from effort import rounds
 from sinks.carried_events import recorded
-from treering.derive.remembered import Remembered
+from treering.derive.memory_state import MemoryState
 
 if TYPE_CHECKING:
     from treering import Event
@@ -60,14 +60,14 @@ def event(kind: str, payload: dict[str, Any], position: int) -> Event:
 def test_it_is_the_same_whenever_rows_were_kept_and_taken_up_again(
     happenings: list[tuple[str, dict[str, Any]]],
 ) -> None:
-    whole, taken_up = Remembered(), Remembered()
+    whole, taken_up = MemoryState(), MemoryState()
     kept: dict[tuple[str, str], bytes] = {}
     for position, (kind, payload) in enumerate(happenings, 1):
         if kind == "kept":
             for sort, key, body in taken_up.rows(taken_up.changed):
                 assert body is not None
                 kept[sort, key] = body
-            taken_up = Remembered()
+            taken_up = MemoryState()
             taken_up.load((*one, body) for one, body in kept.items())
         else:
             whole.follow(event(kind, payload, position))
@@ -81,7 +81,7 @@ def test_it_is_the_same_whenever_rows_were_kept_and_taken_up_again(
 def test_of_those_that_stand_no_two_say_the_same_or_answer_the_same_question(
     happenings: list[tuple[str, dict[str, Any]]],
 ) -> None:
-    state = Remembered()
+    state = MemoryState()
     for position, (kind, payload) in enumerate(happenings, 1):
         if kind != "kept":
             state.follow(event(kind, payload, position))

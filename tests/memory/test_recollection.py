@@ -10,7 +10,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE
 from treering import Ledger
-from treering.derive.remembered import FACT
+from treering.derive.memory_state import FACT
 from treering.memory import memory_fold
 from treering.memory.memory_fold import MemoryFold
 from treering.memory.records import Row

@@ -10,7 +10,7 @@ import pytest
 import treering
 from builders import HERE, said
 from treering import Ledger, Unavailable
-from treering.derive.remembered import Told, hashed
+from treering.derive.memory_state import FactPayload, hashed
 from treering.embedders.static import StaticEmbedder
 from treering.memory import document_index
 from treering.memory.document_index import DocumentIndex
@@ -155,10 +155,15 @@ def test_a_sealed_scopes_words_are_held_and_kept_nowhere(tmp_path: Path) -> None
 
 
 def test_whoever_may_only_read_finds_what_others_shelve_later(tmp_path: Path) -> None:
-    content = Told(
-        id="f1", text="Likes rye bread", category="preference", importance=5, confidence=0.8,
-        statement=hashed("likes rye bread"), valid_from_ms=1,
-    )  # fmt: skip
+    content = FactPayload(
+        id="f1",
+        text="Likes rye bread",
+        category="preference",
+        importance=5,
+        confidence=0.8,
+        statement=hashed("likes rye bread"),
+        valid_from_ms=1,
+    )
     with treering.open(tmp_path / "ledger.db") as writer:
         writer.memory(HERE).learn("Lives in Ghent", user="ann")
         with treering.open(tmp_path / "ledger.db", mode="ro") as reader:

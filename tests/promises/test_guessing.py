@@ -42,7 +42,7 @@ from treering.capture.intake.event_ids import ledger_name, named_id
 from treering.context.assemble import Contribution
 from treering.derive.claims import claim_key, read_claim
 from treering.derive.fact_extraction import legacy_statement_id, same_statement_id
-from treering.derive.remembered import hashed
+from treering.derive.memory_state import hashed
 from treering.derive.statements import statement_of
 from treering.derive.terms import terms
 from treering.formats.parsed import is_of_words, unmarked

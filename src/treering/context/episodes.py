@@ -12,7 +12,7 @@ import msgspec
 
 from treering.context import clues
 from treering.context.narratives import narrative
-from treering.context.notes import LINE_CHARS_MAX, Line, Notes, cut
+from treering.context.notes import LINE_CHARS_MAX, SummaryLine, SummaryNotes, cut
 from treering.context.prose import quotable
 from treering.context.remarks import concluding, leaves_open, remark, settles, unanswered
 from treering.derive.tone import Tone, tone
@@ -31,20 +31,22 @@ ANSWERS_OPEN_MAX: Final = 2
 OUTCOME_SENTENCES: Final = 2
 
 
-class Telling(msgspec.Struct, frozen=True, kw_only=True):
+class EpisodeSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What messages were about."""
 
     sentences: tuple[Sentence, ...]
     """The summary: at least one."""
     topics: tuple[str, ...]
     tone: Tone
-    lines: tuple[Line, ...]
+    lines: tuple[SummaryLine, ...]
     """Requests, decisions, files and open items, each with its events."""
     outcome: Sentence | None
     """How it ended, as far as anybody said so."""
 
 
-def tell(messages: Sequence[ModelMessage], speakers: Mapping[str, str], *, limit: int) -> Telling:
+def tell(
+    messages: Sequence[ModelMessage], speakers: Mapping[str, str], *, limit: int
+) -> EpisodeSummary:
     """Return what ``messages`` were about, the summary in at most ``limit`` tokens.
 
     ``speakers`` names people by the events of what they said; whoever is not named is the user.
@@ -58,7 +60,7 @@ def tell(messages: Sequence[ModelMessage], speakers: Mapping[str, str], *, limit
         for one in remarks
         if one.by_user and one.who and one.event_ids
     ]
-    return Telling(
+    return EpisodeSummary(
         sentences=narrative(remarks, lines, limit=limit),
         topics=tuple(topics([*texts, *files])),
         tone=tone(said),
@@ -67,8 +69,8 @@ def tell(messages: Sequence[ModelMessage], speakers: Mapping[str, str], *, limit
     )
 
 
-def _lines(remarks: Sequence[Remark]) -> tuple[Line, ...]:
-    notes = Notes()
+def _lines(remarks: Sequence[Remark]) -> tuple[SummaryLine, ...]:
+    notes = SummaryNotes()
     answers = 0
     question = unanswered(remarks)
     if question is not None:
@@ -92,7 +94,7 @@ def _lines(remarks: Sequence[Remark]) -> tuple[Line, ...]:
     return tuple(notes.lines())
 
 
-def _note_calls(notes: Notes, message: AssistantMessage) -> None:
+def _note_calls(notes: SummaryNotes, message: AssistantMessage) -> None:
     for call, result in zip(message.calls[::-1], message.results[::-1], strict=True):
         for path, is_written in clues.files_of(call):
             if is_written and not result.is_error and _is_path(path):

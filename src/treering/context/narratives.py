@@ -28,7 +28,7 @@ from treering.model.messages import AssistantMessage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.context.notes import Line, Section
+    from treering.context.notes import Section, SummaryLine
     from treering.context.remarks import Remark
 
 QUOTE_CHARS: Final = (180, 100, 50, 24)
@@ -46,7 +46,7 @@ _ENDINGS: Final = " .。:;,"
 
 
 def narrative(
-    remarks: Sequence[Remark], lines: Sequence[Line], *, limit: int
+    remarks: Sequence[Remark], lines: Sequence[SummaryLine], *, limit: int
 ) -> tuple[Sentence, ...]:
     """Return the summary of ``remarks``, in at most ``limit`` tokens; at least one sentence."""
     told: tuple[Sentence, ...] = ()
@@ -58,7 +58,7 @@ def narrative(
 
 
 def _sentences(
-    remarks: Sequence[Remark], lines: Sequence[Line], chars: int
+    remarks: Sequence[Remark], lines: Sequence[SummaryLine], chars: int
 ) -> tuple[Sentence, ...]:
     used: set[str] = set()
     found = (
@@ -114,7 +114,7 @@ def _weightiest(others: Sequence[Remark], told: str) -> list[tuple[Remark, str]]
     return [said[at][:2] for at in sorted(chosen)]
 
 
-def _done(remarks: Sequence[Remark], lines: Sequence[Line]) -> Sentence | None:
+def _done(remarks: Sequence[Remark], lines: Sequence[SummaryLine]) -> Sentence | None:
     """Return which tools were used, how often, and which files they wrote."""
     answers = [one.message for one in remarks if isinstance(one.message, AssistantMessage)]
     calls = [call for answer in answers for call in answer.calls]
@@ -143,7 +143,7 @@ def _times(tool: str, count: int, failed: int) -> str:
 
 
 def _quoted(
-    intro: str, section: Section, lines: Sequence[Line], chars: int, used: set[str]
+    intro: str, section: Section, lines: Sequence[SummaryLine], chars: int, used: set[str]
 ) -> Sentence | None:
     """Return the latest lines of a section that were not told yet."""
     fresh = [line for line in lines if line.section == section and line.text not in used]
@@ -157,7 +157,7 @@ def _quoted(
 
 
 def _ended(
-    remarks: Sequence[Remark], lines: Sequence[Line], chars: int, used: set[str]
+    remarks: Sequence[Remark], lines: Sequence[SummaryLine], chars: int, used: set[str]
 ) -> Sentence | None:
     """Return how it ended, and what was left open."""
     end, ids = _last_words(remarks, chars, used)

@@ -37,7 +37,7 @@ _BULLETS: Final = re.compile(r"^(?:[-*•]\s+(?:\[ \]\s+)?)+")
 _LOOKED_AT: Final = 4 * LINE_CHARS_MAX
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class SummaryLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a summary, and the events that it was taken from."""
 
     section: Section
@@ -46,7 +46,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if the line comes from an earlier summary."""
 
 
-class Notes:
+class SummaryNotes:
     """Lines by section, gathered from the newest on: each once, no more than a section holds."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Notes:
                 self.add("Open", task, (event_id,))
             self._finished = set(map(one_line, finished))
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[SummaryLine]:
         """Return all lines in the order of sections, the oldest first; written files come last."""
         files = self._lines["Files"]
         named = {path.rpartition("/")[2] for path in (*files, *self._written) if "/" in path}
@@ -98,7 +98,7 @@ class Notes:
             "Files": dict([*written.items(), *read.items()][: LINES_MAX["Files"]])
         }
         return [
-            Line(section=section, text=text, event_ids=tuple(reversed(ids)))
+            SummaryLine(section=section, text=text, event_ids=tuple(reversed(ids)))
             for section in SECTIONS
             for text, ids in reversed(told[section].items())
         ]

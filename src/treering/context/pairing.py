@@ -75,7 +75,7 @@ def pair(
     return pairing.finish(policy), pairing.repairs
 
 
-class _Answer(msgspec.Struct, gc=False):
+class _PairedCall(msgspec.Struct, gc=False):
     """A call and, once it is found, its result."""
 
     event: Event
@@ -94,7 +94,7 @@ class _Draft(msgspec.Struct, gc=False):
     number: int
     event: Event
     text: str
-    answers: list[_Answer] = []
+    answers: list[_PairedCall] = []
     thoughts: list[Thought] = []
     closed: bool = False
     """Whether further calls belong to another message."""
@@ -108,7 +108,7 @@ class _Pairing:
         self._drafts: list[_Draft] = []
         self._last_said = -1
         """The number of the last message that is more than calls."""
-        self._waiting: dict[str, list[_Answer]] = {}
+        self._waiting: dict[str, list[_PairedCall]] = {}
         self._known: set[str] = set()
         self._met: set[tuple[str, str]] = set()
         """Ids with runs that have a call or a result of that id: their results are for no other."""
@@ -222,7 +222,7 @@ class _Pairing:
         draft = self._drafts[-1] if self._drafts else None
         if draft is None or draft.closed or draft.event.kind not in _ASSISTANT:
             draft = self._add(event, "")
-        answer = _Answer(event, given_id, tool, arguments_in(event.payload), draft.number)
+        answer = _PairedCall(event, given_id, tool, arguments_in(event.payload), draft.number)
         answer.thoughts = self._thought_before(event)
         draft.answers.append(answer)
         answer.result = self._came_early(answer)
@@ -257,7 +257,7 @@ class _Pairing:
         if self._last_said > answer.message:
             self._note("moved_result", event, "something stood between it and its call")
 
-    def _came_early(self, answer: _Answer) -> Event | None:
+    def _came_early(self, answer: _PairedCall) -> Event | None:
         """Take the result that came before its call; the tool tells, where no id does."""
         early = self._early.get(answer.given_id)
         at = _early_for(answer, early) if early else None
@@ -284,7 +284,7 @@ class _Pairing:
             for answer in waiting
         )
 
-    def _waited_for(self, given_id: str, tool: str, run_id: str | None) -> _Answer | None:
+    def _waited_for(self, given_id: str, tool: str, run_id: str | None) -> _PairedCall | None:
         """Take the call that a result belongs to: one of its own run, else the latest that waits.
 
         In one message the first goes first. Where there is no id, the tool tells.
@@ -361,7 +361,7 @@ class _Pairing:
             thoughts=tuple(draft.thoughts),
         )
 
-    def _result(self, answer: _Answer, call_id: str, policy: SyntheticPolicy) -> Result:
+    def _result(self, answer: _PairedCall, call_id: str, policy: SyntheticPolicy) -> Result:
         event, tool = answer.result, answer.tool
         if event is not None:
             return _returned(event, call_id, tool)
@@ -379,7 +379,7 @@ class _Pairing:
             reason="missing_result",
         )
 
-    def _unique(self, answer: _Answer) -> str:
+    def _unique(self, answer: _PairedCall) -> str:
         """Return an id for a call that every provider takes, and that no other call has."""
         wanted = answer.given_id
         if not _CALL_ID.fullmatch(wanted):
@@ -394,7 +394,7 @@ class _Pairing:
         return wanted
 
 
-def _early_for(answer: _Answer, early: Iterable[Event]) -> int | None:
+def _early_for(answer: _PairedCall, early: Iterable[Event]) -> int | None:
     """Return the place of the result for a call; of several with its id only the first counts."""
     own = answer.event.run_id
     for at, event in enumerate(early):

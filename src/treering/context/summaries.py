@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.context import clues
-from treering.context.notes import LINES_MAX, SECTIONS, WRITTEN, Line, Notes, Section, cut
+from treering.context.notes import (
+    LINES_MAX,
+    SECTIONS,
+    WRITTEN,
+    Section,
+    SummaryLine,
+    SummaryNotes,
+    cut,
+)
 from treering.context.tokens import estimate
 from treering.model.messages import ModelMessage, UserMessage
 
@@ -43,7 +51,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What messages were about."""
 
     text: str
-    evidence: tuple[Line, ...] = ()
+    evidence: tuple[SummaryLine, ...] = ()
     """The lines of the text but for the headings, in order."""
 
 
@@ -58,7 +66,7 @@ def summarise(
 
     ``count`` says what a token is; ``len`` counts characters. The text is empty if nothing fits.
     """
-    notes = Notes()
+    notes = SummaryNotes()
     _note_questions(notes, messages)
     # The newest comes first: a section that is full needs no more looking.
     for message in reversed(messages):
@@ -76,7 +84,7 @@ def summarise(
     return _fit(notes.lines(), limit, count)
 
 
-def _note_request(notes: Notes, message: UserMessage) -> None:
+def _note_request(notes: SummaryNotes, message: UserMessage) -> None:
     if message.mark is None:
         _note_words(notes, message)
         if notes.wants("Decisions"):
@@ -86,7 +94,7 @@ def _note_request(notes: Notes, message: UserMessage) -> None:
             notes.add("Intent", message.text, message.event_ids)
 
 
-def _note_answer(notes: Notes, message: AssistantMessage) -> None:
+def _note_answer(notes: SummaryNotes, message: AssistantMessage) -> None:
     for result in reversed(message.results):
         error = clues.error_in(result) if notes.wants("Errors") else None
         if error is not None:
@@ -99,7 +107,7 @@ def _note_answer(notes: Notes, message: AssistantMessage) -> None:
         notes.add("Outcome", message.text, message.event_ids)
 
 
-def _note_words(notes: Notes, message: ModelMessage) -> None:
+def _note_words(notes: SummaryNotes, message: ModelMessage) -> None:
     if notes.wants("Decisions"):
         for sentence in reversed(clues.decisions_in(message.text)):
             notes.add("Decisions", sentence, message.event_ids)
@@ -111,7 +119,7 @@ def _note_words(notes: Notes, message: ModelMessage) -> None:
             notes.add("Files", path, message.event_ids)
 
 
-def _note_call(notes: Notes, call: Call) -> None:
+def _note_call(notes: SummaryNotes, call: Call) -> None:
     ids = (call.event_id,)
     if notes.wants("Files") or notes.wants_written():
         for path, is_written in reversed(clues.files_of(call)):
@@ -123,7 +131,7 @@ def _note_call(notes: Notes, call: Call) -> None:
         notes.add_tasks(*tasks, call.event_id)
 
 
-def _note_questions(notes: Notes, messages: Sequence[ModelMessage]) -> None:
+def _note_questions(notes: SummaryNotes, messages: Sequence[ModelMessage]) -> None:
     """Note what was asked at the end and has no answer."""
     for message in reversed(messages):
         if not isinstance(message, UserMessage):
@@ -135,7 +143,9 @@ def _note_questions(notes: Notes, messages: Sequence[ModelMessage]) -> None:
             return
 
 
-def _note_first(notes: Notes, earlier: Sequence[str], messages: Sequence[ModelMessage]) -> None:
+def _note_first(
+    notes: SummaryNotes, earlier: Sequence[str], messages: Sequence[ModelMessage]
+) -> None:
     if earlier:
         notes.add_first(earlier[0])
         return
@@ -161,9 +171,9 @@ def _read(earlier: str) -> dict[Section, list[str]]:
     return found
 
 
-def _fit(lines: Sequence[Line], limit: int, count: Counter) -> Summary:
+def _fit(lines: Sequence[SummaryLine], limit: int, count: Counter) -> Summary:
     """Return as many of ``lines`` as there is room for, the dearest first."""
-    kept: list[tuple[int, Line]] = []
+    kept: list[tuple[int, SummaryLine]] = []
     headed: set[Section] = set()
     room = limit
     for place, line in _by_worth(lines):
@@ -183,9 +193,11 @@ def _fit(lines: Sequence[Line], limit: int, count: Counter) -> Summary:
     return Summary(text=_text(kept), evidence=tuple(line for _, line in sorted(kept, key=_place)))
 
 
-def _by_worth(lines: Sequence[Line]) -> Iterator[tuple[int, Line]]:
+def _by_worth(lines: Sequence[SummaryLine]) -> Iterator[tuple[int, SummaryLine]]:
     """Return all lines and their places: what was wanted, then the newest of each section."""
-    queues: dict[Section, list[tuple[int, Line]]] = {section: [] for section in _DEAREST_FIRST}
+    queues: dict[Section, list[tuple[int, SummaryLine]]] = {
+        section: [] for section in _DEAREST_FIRST
+    }
     for place, line in enumerate(lines):
         queues[line.section].append((place, line))
     yield from queues["Intent"][:1]
@@ -194,7 +206,7 @@ def _by_worth(lines: Sequence[Line]) -> Iterator[tuple[int, Line]]:
         yield from (entry for entry in row if entry is not None)
 
 
-def _shortened(line: Line, room: int, count: Counter) -> Line | None:
+def _shortened(line: SummaryLine, room: int, count: Counter) -> SummaryLine | None:
     """Return ``line`` cut to fit into ``room``, or None if not a letter of it does."""
     fits, too_long = 0, len(line.text)
     while too_long - fits > 1:
@@ -206,7 +218,7 @@ def _shortened(line: Line, room: int, count: Counter) -> Line | None:
     return msgspec.structs.replace(line, text=cut(line.text, fits + 1)) if fits else None
 
 
-def _text(kept: Iterable[tuple[int, Line]]) -> str:
+def _text(kept: Iterable[tuple[int, SummaryLine]]) -> str:
     told: list[str] = []
     section: Section | None = None
     for _, line in sorted(kept, key=_place):
@@ -217,5 +229,5 @@ def _text(kept: Iterable[tuple[int, Line]]) -> str:
     return "\n".join(told)
 
 
-def _place(entry: tuple[int, Line]) -> int:
+def _place(entry: tuple[int, SummaryLine]) -> int:
     return entry[0]

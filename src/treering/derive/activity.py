@@ -93,7 +93,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Tally:
+class ActivityCounter:
     """Activity so far. Events come in the order of time, tool records in any."""
 
     def __init__(self) -> None:

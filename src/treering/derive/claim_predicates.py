@@ -69,7 +69,7 @@ _CRAFT: Final = re.compile(
 )
 
 
-class Reading(NamedTuple):
+class PredicateMeaning(NamedTuple):
     """What a predicate comes to."""
 
     attribute: str
@@ -80,7 +80,7 @@ class Reading(NamedTuple):
     """True if the verb itself denies: hating is not liking."""
 
 
-def read_predicate(predicate: str) -> Reading | None:
+def read_predicate(predicate: str) -> PredicateMeaning | None:
     """Read what stands behind a subject, from its verb on; None if it cannot be told."""
     first, _, rest = predicate.partition(" ")
     verb = VERBS.get(first.lower())
@@ -92,22 +92,22 @@ def read_predicate(predicate: str) -> Reading | None:
     if is_schedule(predicate) and not (verb == "be" and _is_told_by(rest)):
         return scheduled(predicate)
     if not rest:
-        return None if verb in {"be", "have", "do"} else Reading(verb, "", single=False)
+        return None if verb in {"be", "have", "do"} else PredicateMeaning(verb, "", single=False)
     return _READERS.get(verb, _plain)(verb, rest)
 
 
-def scheduled(text: str) -> Reading | None:
+def scheduled(text: str) -> PredicateMeaning | None:
     """Read a text that says when something takes place."""
     event, times = divided(text)
     named = [base(word) for word in words(event) if word not in _FILLING]
     if not named or not times:
         return None
-    return Reading(
+    return PredicateMeaning(
         f"time of {' '.join((*named, *_kept_apart(named[0], times)))}", times, single=True
     )
 
 
-def occasion(text: str) -> Reading | None:
+def occasion(text: str) -> PredicateMeaning | None:
     """Read a text without a verb that names an event and when it is.
 
     There are many flights and one flight to Oslo: only what is told of more than its day moves.
@@ -118,7 +118,7 @@ def occasion(text: str) -> Reading | None:
     event = reading.attribute.removeprefix("time of ")
     if " " in event or is_slot(event) or not is_occasion(text):
         return reading
-    return Reading(f"day of {event}", reading.value, single=False)
+    return PredicateMeaning(f"day of {event}", reading.value, single=False)
 
 
 def _kept_apart(event: str, times: str) -> list[str]:
@@ -132,86 +132,90 @@ def value_in(text: str) -> tuple[str, str]:
     return ("", text) if found is None else (found["noun"].lower(), found["value"])
 
 
-def _be(verb: str, rest: str) -> Reading | None:
+def _be(verb: str, rest: str) -> PredicateMeaning | None:
     aged = _AGED.fullmatch(rest)
     if aged is not None:
-        return Reading("age", aged["years"], single=True)
+        return PredicateMeaning("age", aged["years"], single=True)
     if normal(rest) in _EATING:
-        return Reading("diet", normal(rest), single=True)
+        return PredicateMeaning("diet", normal(rest), single=True)
     status = _MARITAL.fullmatch(rest)
     if status is not None:
         is_single = rest.lower().startswith("un")
-        return Reading("spouse", "single" if is_single else status["status"].lower(), single=True)
+        return PredicateMeaning(
+            "spouse", "single" if is_single else status["status"].lower(), single=True
+        )
     craft = _CRAFT.fullmatch(rest)
     if craft is not None:
-        return Reading("occupation", craft["value"], single=True)
+        return PredicateMeaning("occupation", craft["value"], single=True)
     head = rest.split(" ", 3)
     if head[0] in {"a", "an", "the"} and len(head) > 3 and head[2] == "of":
         noun, value = value_in(head[3])
         attribute = attribute_of(" ".join(("be", head[1], "of", *noun.split())))
-        return Reading(attribute, value, single=bool(noun) or holds_one(attribute))
+        return PredicateMeaning(attribute, value, single=bool(noun) or holds_one(attribute))
     if head[0].lower() in {"called", "named"} and len(head) > 1:
-        return Reading("name", rest.split(" ", 1)[1], single=True)
-    return _with_preposition(verb, rest) or Reading("be", rest, single=False)
+        return PredicateMeaning("name", rest.split(" ", 1)[1], single=True)
+    return _with_preposition(verb, rest) or PredicateMeaning("be", rest, single=False)
 
 
-def _with_preposition(verb: str, rest: str) -> Reading | None:
+def _with_preposition(verb: str, rest: str) -> PredicateMeaning | None:
     """Read "founded by Ann", "allergic to nuts", "in the city of Ghent"."""
     parts = rest.split(" ")
     for at, word in enumerate(parts[:4]):
         if word in _PREPOSITIONS and at + 1 < len(parts):
             value = " ".join(parts[at + 1 :])
             if verb == "be" and parts[0] == "born" and is_date(value):
-                return Reading("date of birth", value, single=True)
+                return PredicateMeaning("date of birth", value, single=True)
             noun, named = value_in(value)
             said = " ".join((verb, *(one for one in parts[: at + 1]), *noun.split()))
             attribute = attribute_of(said)
-            return Reading(attribute, named, single=bool(noun) or holds_one(attribute))
+            return PredicateMeaning(attribute, named, single=bool(noun) or holds_one(attribute))
     return None
 
 
-def _plain(verb: str, rest: str) -> Reading | None:
+def _plain(verb: str, rest: str) -> PredicateMeaning | None:
     first, _, behind = rest.partition(" ")
     if first.lower() in _PREPOSITIONS and behind:
         return _with_preposition(verb, rest)
     noun, value = value_in(rest)
     if verb == "join" and not noun and first.lower() in {"a", "an", "the"}:
         # One works for one company and joins many clubs.
-        return Reading("join in", value, single=False)
+        return PredicateMeaning("join in", value, single=False)
     attribute = attribute_of(f"{verb} {noun}" if noun else verb)
-    return Reading(attribute, value, single=bool(noun) or holds_one(attribute))
+    return PredicateMeaning(attribute, value, single=bool(noun) or holds_one(attribute))
 
 
-def _like(verb: str, rest: str) -> Reading | None:
+def _like(verb: str, rest: str) -> PredicateMeaning | None:
     compared = (_OVER if verb == "prefer" else _COMPARED).fullmatch(rest)
     if compared is not None:
         pair = sorted((normal(compared["one"]), normal(compared["other"])))
-        return Reading(f"prefer {' or '.join(pair)}", compared["one"], single=True)
+        return PredicateMeaning(f"prefer {' or '.join(pair)}", compared["one"], single=True)
     if verb == "prefer":
         return _prefer(rest)
-    return Reading("like", rest, single=False, negative=verb in {"hate", "dislike", "avoid"})
+    return PredicateMeaning(
+        "like", rest, single=False, negative=verb in {"hate", "dislike", "avoid"}
+    )
 
 
-def _prefer(rest: str) -> Reading:
+def _prefer(rest: str) -> PredicateMeaning:
     purpose = _PURPOSE.fullmatch(rest)
     if purpose is not None:
-        return Reading(_purpose(purpose), purpose["value"], single=True)
+        return PredicateMeaning(_purpose(purpose), purpose["value"], single=True)
     phrase = _BEHIND.split(rest, maxsplit=1)[0]
     named = words(phrase)
     if 2 <= len(named) <= 4:
         # "Dark mode" and "light mode" are two values of one slot, named by the last word.
-        return Reading(f"prefer {base(named[-1])}", rest, single=True)
-    return Reading("prefer", rest, single=False)
+        return PredicateMeaning(f"prefer {base(named[-1])}", rest, single=True)
+    return PredicateMeaning("prefer", rest, single=False)
 
 
-def _use(_verb: str, rest: str) -> Reading:
+def _use(_verb: str, rest: str) -> PredicateMeaning:
     purpose = _PURPOSE.fullmatch(rest)
     if purpose is not None:
-        return Reading(_purpose(purpose), purpose["value"], single=True)
+        return PredicateMeaning(_purpose(purpose), purpose["value"], single=True)
     versioned = _VERSIONED.fullmatch(rest)
     if versioned is not None:
-        return Reading(f"version of {normal(versioned['name'])}", rest, single=True)
-    return Reading("use", rest, single=False)
+        return PredicateMeaning(f"version of {normal(versioned['name'])}", rest, single=True)
+    return PredicateMeaning("use", rest, single=False)
 
 
 def _purpose(found: re.Match[str]) -> str:
@@ -220,35 +224,41 @@ def _purpose(found: re.Match[str]) -> str:
     return what if is_slot(what) else f"use for {what}"
 
 
-def _move(verb: str, rest: str) -> Reading | None:
+def _move(verb: str, rest: str) -> PredicateMeaning | None:
     found = _TO_FROM.fullmatch(rest) or _FROM_TO.fullmatch(rest)
     if found is None:
         return None
     new, old = found["new"], found["old"]
     if verb in {"move", "relocate"}:
-        return Reading("residence", value_in(new)[1], single=True, replaced=old)
+        return PredicateMeaning("residence", value_in(new)[1], single=True, replaced=old)
     purpose = _PURPOSE.fullmatch(new)
     if purpose is not None:
-        return Reading(_purpose(purpose), purpose["value"], single=True, replaced=old)
+        return PredicateMeaning(_purpose(purpose), purpose["value"], single=True, replaced=old)
     versioned = _VERSIONED.fullmatch(new)
     if versioned is not None:
-        return Reading(f"version of {normal(versioned['name'])}", new, single=True, replaced=old)
-    return Reading("use", new, single=False, replaced=old)
+        return PredicateMeaning(
+            f"version of {normal(versioned['name'])}", new, single=True, replaced=old
+        )
+    return PredicateMeaning("use", new, single=False, replaced=old)
 
 
-def _have(_verb: str, rest: str) -> Reading:
+def _have(_verb: str, rest: str) -> PredicateMeaning:
     called = _CALLED.fullmatch(rest)
     if called is not None:
-        return Reading(f"have {attribute_of(called['noun'])}", called["value"], single=False)
+        return PredicateMeaning(
+            f"have {attribute_of(called['noun'])}", called["value"], single=False
+        )
     counted = _COUNTED.fullmatch(rest)
     if counted is not None:
-        return Reading(f"number of {base(counted['noun'].lower())}", counted["count"], single=True)
-    return Reading("have", rest, single=False)
+        return PredicateMeaning(
+            f"number of {base(counted['noun'].lower())}", counted["count"], single=True
+        )
+    return PredicateMeaning("have", rest, single=False)
 
 
-def _eat(verb: str, rest: str) -> Reading | None:
+def _eat(verb: str, rest: str) -> PredicateMeaning | None:
     if normal(rest) in {"meat", "meat again", "everything"}:
-        return Reading("diet", "meat", single=True)
+        return PredicateMeaning("diet", "meat", single=True)
     return _plain(verb, rest)
 
 
@@ -264,7 +274,7 @@ _FILLING: Final = word_set(
     "is are was were be has have had takes take place on at in every each of and to up always"
     " usually typically there it from by"
 )
-_READERS: Final[dict[str, Callable[[str, str], Reading | None]]] = {
+_READERS: Final[dict[str, Callable[[str, str], PredicateMeaning | None]]] = {
     "be": _be,
     "have": _have,
     "use": _use,

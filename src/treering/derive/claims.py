@@ -30,7 +30,7 @@ from treering.derive.claim_forms import (
     titled,
 )
 from treering.derive.claim_predicates import (
-    Reading,
+    PredicateMeaning,
     occasion,
     read_predicate,
     scheduled,
@@ -95,7 +95,7 @@ def read_claim(text: str) -> Claim:
     marked = unmarked(text)
     subject, reading = _read(marked.text, denied=marked.negated)
     if reading is None:
-        return _claim(subject, Reading("", "", single=False), marked)
+        return _claim(subject, PredicateMeaning("", "", single=False), marked)
     return _claim(subject, reading, marked)
 
 
@@ -115,7 +115,7 @@ def claim_slot(claim: Claim) -> str | None:
     return f"{claim.subject} :: {claim.attribute}"
 
 
-def _claim(subject: str | None, reading: Reading, marked: Marked) -> Claim:
+def _claim(subject: str | None, reading: PredicateMeaning, marked: Marked) -> Claim:
     return Claim(
         subject=subject,
         attribute=reading.attribute or None,
@@ -128,11 +128,11 @@ def _claim(subject: str | None, reading: Reading, marked: Marked) -> Claim:
     )
 
 
-def _of_title(text: str) -> tuple[str, Reading] | None:
+def _of_title(text: str) -> tuple[str, PredicateMeaning] | None:
     """Read what is said of a name that is plain to see, whatever its words mean elsewhere."""
     noun = possessed(text)
     if noun is not None and is_title(noun[0]) and not _MORE.match(noun[2]):
-        return normal(noun[0]), Reading(noun[1], value_in(noun[2])[1], single=True)
+        return normal(noun[0]), PredicateMeaning(noun[1], value_in(noun[2])[1], single=True)
     title = titled(text)
     if title is None or _KIN.fullmatch(title[0]) is not None:
         return None
@@ -140,11 +140,11 @@ def _of_title(text: str) -> tuple[str, Reading] | None:
     return None if reading is None else (normal(title[0]), reading)
 
 
-def _read(text: str, *, denied: bool) -> tuple[str | None, Reading | None]:
+def _read(text: str, *, denied: bool) -> tuple[str | None, PredicateMeaning | None]:
     """Return the subject of a sentence and what is said of it, as far as either can be told."""
     called = _CALL.match(text)
     if called is not None:
-        return USER, Reading("name", text[called.end() :], single=True)
+        return USER, PredicateMeaning("name", text[called.end() :], single=True)
     first = _FIRST_PERSON.match(text)
     if first is not None:
         return USER, read_predicate(text[first.end() :])
@@ -155,7 +155,7 @@ def _read(text: str, *, denied: bool) -> tuple[str | None, Reading | None]:
         return _of_the(text[4:]) or _of_named(text)
     label = labelled(text)
     if label is not None:
-        return USER, Reading(
+        return USER, PredicateMeaning(
             attribute_of(label[0]), label[1], single=is_slot(attribute_of(label[0]))
         )
     word = text.split(" ", 1)[0].lower()
@@ -174,7 +174,7 @@ def _is_of_slot(text: str) -> bool:
     return bool(is_there) and noun.count(" ") in {1, 2} and names_attribute(noun)
 
 
-def _of_own(text: str) -> tuple[str | None, Reading | None]:
+def _of_own(text: str) -> tuple[str | None, PredicateMeaning | None]:
     """Read "wife is Ann", "favourite colour is blue", "dog is called Max", "wife works at Acme"."""
     noun, verb, rest = _at_verb(text)
     if verb is None:
@@ -185,11 +185,13 @@ def _of_own(text: str) -> tuple[str | None, Reading | None]:
             return USER, scheduled(text)
         value = rest.removeprefix("called ").removeprefix("named ")
         if names_slot(attribute, value) or (is_of_many(attribute) and value[:1].isupper()):
-            return USER, Reading(attribute, value_in(value)[1], names_slot(attribute, value))
+            return USER, PredicateMeaning(
+                attribute, value_in(value)[1], names_slot(attribute, value)
+            )
     return f"{USER} {normal(noun)}", read_predicate(f"{verb} {rest}")
 
 
-def _of_the(text: str) -> tuple[str | None, Reading | None] | None:
+def _of_the(text: str) -> tuple[str | None, PredicateMeaning | None] | None:
     """Read "the author of Emma is Jane Austen", "the database is PostgreSQL"."""
     found = divided_of(text)
     if found is None:
@@ -200,22 +202,24 @@ def _of_the(text: str) -> tuple[str | None, Reading | None] | None:
             return USER, scheduled(text)
         if not names_slot(attribute, value) or _MORE.match(value):
             return normal(attribute), read_predicate(f"is {value}")
-        return USER, Reading(attribute, value, single=True)
+        return USER, PredicateMeaning(attribute, value, single=True)
     told = _TOLD.match(value)
     if told is None and rest is not None:
         # "The capital of France was founded by …" says something of the capital.
         return rest, read_predicate(f"was {value}")
     value = value_in(value[told.end() :] if told else value)[1]
-    return normal(subject), Reading(attribute, value, not _MORE.match(value) or is_slot(attribute))
+    return normal(subject), PredicateMeaning(
+        attribute, value, not _MORE.match(value) or is_slot(attribute)
+    )
 
 
-def _of_named(text: str) -> tuple[str | None, Reading | None]:
+def _of_named(text: str) -> tuple[str | None, PredicateMeaning | None]:
     """Read a sentence whose subject ends where its verb stands."""
     noun = possessed(text)
     if noun is not None:
         owner, attribute, value = noun
         if not _MORE.match(value):
-            return normal(owner), Reading(attribute, value_in(value)[1], single=True)
+            return normal(owner), PredicateMeaning(attribute, value_in(value)[1], single=True)
     subject, verb, rest = _at_verb(text)
     if verb is None:
         is_told = is_schedule(text) or is_occasion(text)
@@ -224,7 +228,7 @@ def _of_named(text: str) -> tuple[str | None, Reading | None]:
         return USER, scheduled(text)
     back = reversed_of(subject, verb, rest)
     if back is not None and not is_of_many(back[1]):
-        return normal(back[0]), Reading(back[1], subject, single=True)
+        return normal(back[0]), PredicateMeaning(back[1], subject, single=True)
     named: str | None = normal(subject)
     if named in _PRONOUNS or subject.split(" ", 1)[0].lower() in _NOT_SUBJECTS:
         named = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treering.derive.trails import run_number
+from treering.derive.entity_log import run_number
 from treering.model.kinds import RUN_ENDS
 from treering.model.views import Counts
 
@@ -21,13 +21,13 @@ def counts(headers: Iterable[Header]) -> Counts:
 
     Nothing is ignored: failed runs, undone turns and erased events are counted.
     """
-    tally = Tally()
+    tally = EventCounter()
     for header in headers:
         tally.take(header)
     return tally.counts()
 
 
-class Tally(msgspec.Struct, array_like=True):
+class EventCounter(msgspec.Struct, array_like=True):
     """The counts up to some point of a timeline."""
 
     kinds: dict[str, int] = {}

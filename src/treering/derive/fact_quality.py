@@ -65,7 +65,7 @@ _HINTS: Final = {
 }
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class QualityVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What the gate decides about a statement."""
 
     outcome: Outcome
@@ -75,10 +75,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about it."""
 
 
-ACCEPTED: Final = Verdict(outcome="accept")
+ACCEPTED: Final = QualityVerdict(outcome="accept")
 
 
-def judge_fact(text: str, *, origin: Origin) -> Verdict:
+def judge_fact(text: str, *, origin: Origin) -> QualityVerdict:
     """Decide whether a statement may become a fact."""
     said = text.strip()
     if not said:
@@ -95,8 +95,8 @@ def judge_fact(text: str, *, origin: Origin) -> Verdict:
     return _verdict("quarantine", "external") if origin == "tool" else ACCEPTED
 
 
-def _verdict(outcome: Outcome, reason: str) -> Verdict:
-    return Verdict(outcome=outcome, reason=reason, hint=_HINTS[reason])
+def _verdict(outcome: Outcome, reason: str) -> QualityVerdict:
+    return QualityVerdict(outcome=outcome, reason=reason, hint=_HINTS[reason])
 
 
 def _hollow(said: str) -> str | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.derive.trails import Mention, Standing, evidence, name_in, stated, told
+from treering.derive.entity_log import EntityChange, FunctionalType, evidence, name_in, stated, told
 from treering.derive.visible import visible
 from treering.model.views import Goal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.derive.trails import Course, Verb
+    from treering.derive.entity_log import EntityState, Verb
     from treering.model.events import Event
 
 _VERBS: Final[dict[str, Verb]] = {
@@ -33,17 +33,17 @@ def goals(events: Sequence[Event], *, run_id: str | None = None) -> list[Goal]:
     return told(GOALS, {event.seq: event for event in visible(events, run_id=run_id)})
 
 
-def _mention(event: Event) -> Mention | None:
+def _mention(event: Event) -> EntityChange | None:
     verb = _VERBS.get(event.kind)
     content = stated(event)
     subject = name_in(content, "id")
     if verb is None or subject is None:
         return None
     fields = tuple(field for field in _FIELDS if _is_stated(field, content))
-    return Mention(event.seq, subject, verb, (*fields, _TOUCHED))
+    return EntityChange(event.seq, subject, verb, (*fields, _TOUCHED))
 
 
-def _value(subject: str, course: Course, events: dict[int, Event]) -> Goal:
+def _value(subject: str, course: EntityState, events: dict[int, Event]) -> Goal:
     found: dict[str, Any] = {
         field: stated(events[course.fields[field][0]])[field]
         for field in _FIELDS
@@ -67,4 +67,4 @@ def _is_stated(field: str, content: dict[str, Any]) -> bool:
     return field in content
 
 
-GOALS: Final = Standing(frozenset(_VERBS), _mention, _value)
+GOALS: Final = FunctionalType(frozenset(_VERBS), _mention, _value)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.derive.trails import Mention, Standing, evidence, name_in, stated, told
+from treering.derive.entity_log import EntityChange, FunctionalType, evidence, name_in, stated, told
 from treering.derive.visible import visible
 from treering.model.views import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.derive.trails import Course, Verb
+    from treering.derive.entity_log import EntityState, Verb
     from treering.model.events import Event
     from treering.model.views import MemoryState
 
@@ -36,17 +36,17 @@ def memories(events: Sequence[Event], *, run_id: str | None = None) -> list[Memo
     return told(MEMORIES, {event.seq: event for event in visible(events, run_id=run_id)})
 
 
-def _mention(event: Event) -> Mention | None:
+def _mention(event: Event) -> EntityChange | None:
     content = stated(event)
     subject = name_in(content, "id", "memory_id")
     if event.kind not in _STATES or subject is None:
         return None
     fields = tuple(field for field in _FIELDS if isinstance(content.get(field), str))
     verb: Verb = "begin" if event.kind == "memory.stored" else "touch"
-    return Mention(event.seq, subject, verb, (*fields, _STATE))
+    return EntityChange(event.seq, subject, verb, (*fields, _STATE))
 
 
-def _value(subject: str, course: Course, events: dict[int, Event]) -> MemoryRecord:
+def _value(subject: str, course: EntityState, events: dict[int, Event]) -> MemoryRecord:
     found: dict[str, Any] = {
         field: stated(events[course.fields[field][0]])[field]
         for field in _FIELDS
@@ -64,4 +64,4 @@ def _value(subject: str, course: Course, events: dict[int, Event]) -> MemoryReco
     )
 
 
-MEMORIES: Final = Standing(frozenset(_STATES), _mention, _value)
+MEMORIES: Final = FunctionalType(frozenset(_STATES), _mention, _value)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.derive.entity_log import name_in, run_number, stated
 from treering.derive.prices import PICO, price
 from treering.derive.tool_facts import sound
-from treering.derive.trails import name_in, run_number, stated
 from treering.model.parts import UsageReported, part_of, safe_part
 from treering.model.views import ModelUsage, Spent
 

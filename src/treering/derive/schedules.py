@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.derive.trails import Mention, Standing, evidence, name_in, stated, told
+from treering.derive.entity_log import EntityChange, FunctionalType, evidence, name_in, stated, told
 from treering.derive.visible import visible
 from treering.model.views import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.derive.trails import Course, Verb
+    from treering.derive.entity_log import EntityState, Verb
     from treering.model.events import Event
 
 _VERBS: Final[dict[str, Verb]] = {
@@ -31,15 +31,15 @@ def schedules(events: Sequence[Event], *, run_id: str | None = None) -> list[Sch
     return told(SCHEDULES, {event.seq: event for event in visible(events, run_id=run_id)})
 
 
-def _mention(event: Event) -> Mention | None:
+def _mention(event: Event) -> EntityChange | None:
     verb = _VERBS.get(event.kind)
     subject = name_in(stated(event), "id", "job_id")
     if verb is None or subject is None:
         return None
-    return Mention(event.seq, subject, verb, (_FIRED,) if verb == "count" else ())
+    return EntityChange(event.seq, subject, verb, (_FIRED,) if verb == "count" else ())
 
 
-def _value(subject: str, course: Course, events: dict[int, Event]) -> Schedule:
+def _value(subject: str, course: EntityState, events: dict[int, Event]) -> Schedule:
     added = events[course.begun]
     content = stated(added)
     last_seq, fired = course.fields.get(_FIRED, (0, 0))
@@ -59,4 +59,4 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-SCHEDULES: Final = Standing(frozenset(_VERBS), _mention, _value)
+SCHEDULES: Final = FunctionalType(frozenset(_VERBS), _mention, _value)

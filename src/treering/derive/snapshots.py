@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.counts import Tally
+from treering.derive.counts import EventCounter
+from treering.derive.entity_log import EntityLog
 from treering.derive.goals import GOALS
 from treering.derive.memories import MEMORIES
 from treering.derive.prices import prices_version
 from treering.derive.reports import REPORT, report_of
 from treering.derive.schedules import SCHEDULES
-from treering.derive.trails import Trail
 from treering.derive.usage import FrozenSpending, Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.derive.trails import EventsAt
+    from treering.derive.entity_log import EventsAt
     from treering.model.events import Header
 
 VERSION: Final = 2
@@ -40,11 +40,11 @@ class Snapshot(msgspec.Struct, array_like=True):
     seq: int
     prices: str
     """Which prices the costs were found with."""
-    tally: Tally
+    tally: EventCounter
     spending: FrozenSpending
-    goals: Trail
-    schedules: Trail
-    memories: Trail
+    goals: EntityLog
+    schedules: EntityLog
+    memories: EntityLog
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -73,9 +73,9 @@ class Fold:
     def __init__(self, read: EventsAt) -> None:
         self._read = read
         self.seq = 0
-        self.tally = Tally()
+        self.tally = EventCounter()
         self.spending = Spending()
-        self.goals, self.schedules, self.memories = Trail(), Trail(), Trail()
+        self.goals, self.schedules, self.memories = EntityLog(), EntityLog(), EntityLog()
 
     @classmethod
     def resumed(cls, snapshot: Snapshot, read: EventsAt) -> Fold | None:
@@ -133,7 +133,7 @@ class Fold:
         )
 
     @property
-    def _trails(self) -> tuple[Trail, Trail, Trail]:
+    def _trails(self) -> tuple[EntityLog, EntityLog, EntityLog]:
         return self.goals, self.schedules, self.memories
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.tool_facts import Fact, Name, fact_of, sound
+from treering.derive.tool_facts import Name, ToolFact, fact_of, sound
 from treering.errors import Corrupt
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import ToolCalled, ToolReturned, safe_part
@@ -27,7 +27,7 @@ SAME_ID_MAX: Final = 64
 """A result finds its call among so many latest records of its call id in the session."""
 
 
-class Call(msgspec.Struct, kw_only=True, gc=False):
+class CallState(msgspec.Struct, kw_only=True, gc=False):
     """What has become of one call so far; it changes as facts come in."""
 
     position: int
@@ -61,8 +61,8 @@ def tool_calls(
     """
     kept: dict[tuple[str, int], Header] = {}
     states: dict[tuple[str, str], RunState] = {}
-    groups: dict[tuple[str, Name | None], list[Call]] = {}
-    found: list[tuple[str, Call]] = []
+    groups: dict[tuple[str, Name | None], list[CallState]] = {}
+    found: list[tuple[str, CallState]] = []
     for header in headers:
         _follow_run(states, header)
         fact = fact_of(header)
@@ -84,7 +84,7 @@ def tool_calls(
     ]
 
 
-def settle(group: list[Call], fact: Fact) -> Call | None:
+def settle(group: list[CallState], fact: ToolFact) -> CallState | None:
     """Take ``fact`` into the calls of its call id; return the one that is new or has changed.
 
     None is returned for a result that changes nothing: the call had its outcome already.
@@ -106,7 +106,7 @@ def settle(group: list[Call], fact: Fact) -> Call | None:
 
 
 def record_of(
-    call: Call,
+    call: CallState,
     intent: Header | None,
     outcome: Header | None,
     late: Header | None,
@@ -150,7 +150,7 @@ def runs_of(header: Header) -> set[str]:
     return {run for run in (header.run_id, _returned(header).run) if run}
 
 
-def links(call: Call) -> tuple[int | None, int | None, int | None]:
+def links(call: CallState) -> tuple[int | None, int | None, int | None]:
     """Return the seqs of the events that a record is made of: call, result, late result."""
     return call.call_seq, call.result_seq, call.late_seq
 
@@ -170,7 +170,7 @@ def _first_of(intent: Header | None, outcome: Header | None) -> Header:
     return first
 
 
-def _without_call(latest: Sequence[Call], fact: Fact) -> Call | None:
+def _without_call(latest: Sequence[CallState], fact: ToolFact) -> CallState | None:
     """Return the record of a result that was recorded before its call, as imports may have it."""
     for call in reversed(latest):
         if (
@@ -183,7 +183,7 @@ def _without_call(latest: Sequence[Call], fact: Fact) -> Call | None:
     return None
 
 
-def _without_result(latest: Sequence[Call], fact: Fact) -> Call | None:
+def _without_result(latest: Sequence[CallState], fact: ToolFact) -> CallState | None:
     """Return the call that a result belongs to: the latest open one, else the latest.
 
     Those of its own run go before all others.
@@ -195,13 +195,13 @@ def _without_result(latest: Sequence[Call], fact: Fact) -> Call | None:
     )
 
 
-def _is_late(call: Call, fact: Fact) -> bool:
+def _is_late(call: CallState, fact: ToolFact) -> bool:
     """Whether ``fact`` is the real result, after another was put in its place."""
     return call.status == "synthetic" and fact.status != "synthetic"
 
 
-def _opened(fact: Fact) -> Call:
-    call = Call(
+def _opened(fact: ToolFact) -> CallState:
+    call = CallState(
         position=fact.position,
         call_id=fact.call_id,
         tool=None,
@@ -220,13 +220,13 @@ def _opened(fact: Fact) -> Call:
     return call
 
 
-def _take_call(call: Call, fact: Fact) -> None:
+def _take_call(call: CallState, fact: ToolFact) -> None:
     call.call_seq, call.started_ms = fact.seq, fact.ts_ms
     call.tool, call.run = fact.tool or call.tool, fact.run or call.run
     _measure(call)
 
 
-def _take_result(call: Call, fact: Fact) -> None:
+def _take_result(call: CallState, fact: ToolFact) -> None:
     call.result_seq, call.ended_ms = fact.seq, fact.ts_ms
     call.status, call.reason = fact.status, fact.reason
     call.output_bytes, call.duration_ms = fact.output_bytes, fact.duration_ms
@@ -234,7 +234,7 @@ def _take_result(call: Call, fact: Fact) -> None:
     _measure(call)
 
 
-def _measure(call: Call) -> None:
+def _measure(call: CallState) -> None:
     """Find out how long it took, if nobody has said and the tool itself has ended it."""
     # A synthetic outcome is recorded when somebody looks, which may be days after a crash.
     if call.duration_ms is not None or call.status == "synthetic":

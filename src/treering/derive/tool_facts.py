@@ -20,7 +20,7 @@ Name = str | int
 """A text, or a number that stands for it."""
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ToolFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one event says of a tool call."""
 
     position: int
@@ -37,7 +37,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     output_bytes: int | None = None
 
 
-def fact_of(header: Header) -> Fact | None:
+def fact_of(header: Header) -> ToolFact | None:
     """Return what ``header`` says of a tool call; None if it says nothing of one."""
     if header.kind not in TOOL_KINDS or header.redacted:
         return None
@@ -45,13 +45,13 @@ def fact_of(header: Header) -> Fact | None:
     return read_fact(place, header.kind, header.run_id, header.refs)
 
 
-def read_fact(place: tuple[int, int, int], kind: str, run_id: str | None, refs: object) -> Fact:
+def read_fact(place: tuple[int, int, int], kind: str, run_id: str | None, refs: object) -> ToolFact:
     """Return what a tool event says; ``place`` is its position, its seq and its time."""
     position, seq, ts_ms = place
     part = safe_part(kind, refs)
     if isinstance(part, ToolReturned):
         status = _status_of(part)
-        return Fact(
+        return ToolFact(
             position=position,
             seq=seq,
             ts_ms=ts_ms,
@@ -65,7 +65,7 @@ def read_fact(place: tuple[int, int, int], kind: str, run_id: str | None, refs: 
             output_bytes=sound(part.output_bytes),
         )
     called = part if isinstance(part, ToolCalled) else ToolCalled()
-    return Fact(
+    return ToolFact(
         position=position,
         seq=seq,
         ts_ms=ts_ms,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.hindsight import Hindsight
+from treering.derive.later_changes import LaterChanges
 from treering.derive.reports import Report, add_up, by_model, larger, report_of
 from treering.model.events import Header
 from treering.model.kinds import RUN_ENDS
@@ -30,7 +30,7 @@ def turns(events: Sequence[Event]) -> Iterator[Turn]:
     begins with the start of the run that took the input, or else with the input; a run without an
     input of its own belongs to the turn before it. One that only compacts is none of its runs.
     """
-    hindsight, ends = Hindsight(), LaterEnds()
+    hindsight, ends = LaterChanges(), LaterEnds()
     for event in reversed(events):
         hindsight.look(event)
         ends.look(event)

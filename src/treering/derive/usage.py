@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from treering.derive.entity_log import run_number
 from treering.derive.reports import (
     ModelName,
     Report,
@@ -16,14 +17,13 @@ from treering.derive.reports import (
     larger,
     report_of,
 )
-from treering.derive.trails import run_number
 from treering.model.kinds import RUN_ENDS
 from treering.model.views import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from treering.derive.trails import EventsAt
+    from treering.derive.entity_log import EventsAt
     from treering.model.events import Event, Header
 
 

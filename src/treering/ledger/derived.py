@@ -10,8 +10,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from treering.derive.memory_state import ROW_SORTS, MemoryState
 from treering.derive.memory_texts import memory_texts
-from treering.derive.remembered import ROW_SORTS, Remembered
 from treering.derive.search_texts import is_searchable
 from treering.derive.terms import term_ids
 from treering.errors import InvalidCursor, Unavailable
@@ -152,7 +152,7 @@ def _compare_memory(store: EventStore, scope: Scope) -> int:
         return 0
     if any(row.sort not in ROW_SORTS for row in kept.items):
         return 0  # Folded by rules of another version: whoever reads them throws them away.
-    state, more = Remembered(partial(read_attribution, store, scope)), True
+    state, more = MemoryState(partial(read_attribution, store, scope)), True
     mark: Mark = ()
     while more:
         stretch = store.remembered_after(scope, mark, limit=PAGE)

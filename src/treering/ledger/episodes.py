@@ -32,7 +32,7 @@ from treering.spine.words import describe, shorten
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.context.episodes import Telling
+    from treering.context.episodes import EpisodeSummary
     from treering.context.summaries import Summariser
     from treering.ledger.guarded_append import Append
     from treering.ledger.lineage import Lineage
@@ -212,7 +212,7 @@ def _unless_told(lineage: Lineage, read_seq: int, append: Append) -> Append:
 
 
 def _account(
-    messages: Sequence[ModelMessage], telling: Telling, summariser: Summariser | None
+    messages: Sequence[ModelMessage], telling: EpisodeSummary, summariser: Summariser | None
 ) -> Account:
     """Return the summary that the summariser writes; by structure, if there is none or it fails."""
     if summariser is None:
@@ -251,7 +251,7 @@ def _reported(usage: UsageReported) -> RunEntry:
     return RunEntry(kind="usage.reported", summary="usage reported", payload=told, refs=told)
 
 
-def _content(telling: Telling, account: Account) -> dict[str, Any]:
+def _content(telling: EpisodeSummary, account: Account) -> dict[str, Any]:
     """Return what an episode says, and each line of it with its events."""
     lines = [("Summary", one.text, one.event_ids) for one in account.sentences]
     lines += [(line.section, line.text, line.event_ids) for line in telling.lines]

@@ -6,7 +6,7 @@ import contextlib
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
-from treering.derive.remembered import hashed
+from treering.derive.memory_state import hashed
 from treering.errors import NotFound, TreeringError
 from treering.ledger.charters import read_attribution
 from treering.ledger.outlines import heads
@@ -19,7 +19,7 @@ from treering.model.queries import PAGE_ITEMS_MAX, Query
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from treering.derive.remembered import FactRow
+    from treering.derive.memory_state import FactRow
     from treering.ledger.drafts import Drafter
     from treering.ledger.journal import LedgerJournal
     from treering.ledger.ports import EventStore

@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from treering.derive.goals import GOALS
-from treering.derive.hindsight import Hindsight
+from treering.derive.later_changes import LaterChanges
 from treering.derive.memories import MEMORIES
 from treering.derive.reports import REPORT, report_of
 from treering.derive.schedules import SCHEDULES
@@ -18,7 +18,7 @@ from treering.ledger.pages import PAGE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from treering.derive.trails import Noun, Trail, Value_co
+    from treering.derive.entity_log import EntityLog, EntityType, Value_co
     from treering.ledger.lineage import Lineage
     from treering.model.events import Event, Header
     from treering.model.views import Counts, Goal, MemoryRecord, Schedule, Turn, Usage
@@ -76,7 +76,9 @@ class Views:
         """Return how much of what there is."""
         return self._folded().tally.counts()
 
-    def _values(self, noun: Noun[Value_co], trail: Trail, run_id: str | None) -> list[Value_co]:
+    def _values(
+        self, noun: EntityType[Value_co], trail: EntityLog, run_id: str | None
+    ) -> list[Value_co]:
         return trail.of(run_id).values(noun, self._read)
 
     # Folding.
@@ -84,7 +86,7 @@ class Views:
     def _folded(self) -> Fold:
         """Return all views at the end of the timeline, and keep a snapshot if that took long."""
         head, ancestors = self._lineage.head_seq(), self._lineage.ancestors()
-        hindsight = Hindsight()
+        hindsight = LaterChanges()
         fold = self._start(head, hindsight)
         kept = fold.seq
         for page in self._pages(fold.seq, head):
@@ -100,7 +102,7 @@ class Views:
 
         Those that nobody goes on from do not count: damaged ones, or of before an erasure.
         """
-        head, hindsight = self._lineage.head_seq(), Hindsight()
+        head, hindsight = self._lineage.head_seq(), LaterChanges()
         self._look_back(head + 1, 0, hindsight)
         wanted = {
             seq: found
@@ -117,7 +119,7 @@ class Views:
                     return header.seq
         return min(wanted, default=None)  # There is no such event yet.
 
-    def _start(self, head: int, hindsight: Hindsight) -> Fold:
+    def _start(self, head: int, hindsight: LaterChanges) -> Fold:
         """Return the latest state that still holds, after looking back as far as it."""
         seen, until = head + 1, head
         while until > 0:
@@ -138,7 +140,7 @@ class Views:
         self._look_back(seen, 0, hindsight)
         return Fold(self._read)
 
-    def _look_back(self, before: int, after: int, hindsight: Hindsight) -> int:
+    def _look_back(self, before: int, after: int, hindsight: LaterChanges) -> int:
         """Show ``hindsight`` the events between two seqs; return the seq of the first."""
         for header in self._backwards(before) if after + 1 < before else ():
             if header.seq <= after:
@@ -146,7 +148,7 @@ class Views:
             hindsight.look(header)
         return after + 1
 
-    def _keep(self, fold: Fold, hindsight: Hindsight, ancestors: Mapping[str, int]) -> bool:
+    def _keep(self, fold: Fold, hindsight: LaterChanges, ancestors: Mapping[str, int]) -> bool:
         """Keep a snapshot, unless a later event has made it worthless already."""
         snapshot = fold.freeze() if hindsight.reaches(fold.seq) is None else None
         if snapshot is None:
@@ -161,7 +163,7 @@ class Views:
 
     def _turns(self, last: int | None) -> Iterator[Turn]:
         head = self._lineage.head_seq()
-        hindsight, ends = Hindsight(), LaterEnds()
+        hindsight, ends = LaterChanges(), LaterEnds()
         first = self._first_of(last, head, hindsight, ends)
         division = Division(hindsight.hides, ends.states)
         for page in self._pages(first - 1, head):
@@ -175,7 +177,9 @@ class Views:
         if rest is not None:
             yield rest
 
-    def _first_of(self, last: int | None, head: int, hindsight: Hindsight, ends: LaterEnds) -> int:
+    def _first_of(
+        self, last: int | None, head: int, hindsight: LaterChanges, ends: LaterEnds
+    ) -> int:
         """Return where the last turns begin, after looking back as far as that."""
         first, left = head + 1, last
         asking: str | None = None

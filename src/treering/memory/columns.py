@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from treering.derive.remembered import FactRow
+    from treering.derive.memory_state import FactRow
     from treering.model.memories import FactState
 
 STATES: Final[tuple[FactState, ...]] = (

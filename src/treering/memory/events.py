@@ -11,7 +11,7 @@ from treering.model.events import NewEvent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.derive.remembered import FactRow, Told
+    from treering.derive.memory_state import FactPayload, FactRow
     from treering.model.scopes import Scope
 
 AGENT: Final = "treering"
@@ -32,7 +32,7 @@ _SUMMARIES: Final = {
 def told(
     scope: Scope,
     kind: str,
-    content: Told,
+    content: FactPayload,
     *,
     session: str | None,
     user: str | None,

@@ -19,7 +19,7 @@ from treering.derive.fact_extraction import (
     legacy_statement_id,
     same_statement_id,
 )
-from treering.derive.remembered import hashed
+from treering.derive.memory_state import hashed
 from treering.errors import InvalidInput
 from treering.memory.conversations import AttributedCandidate, conversation_parts, whole
 from treering.model.memories import EVIDENCE_MAX, ExtractReceipt, Learned, NewFact

@@ -12,8 +12,8 @@ import msgspec
 from treering.derive.claim_relations import relation
 from treering.derive.claims import claim_key, read_claim
 from treering.derive.fact_quality import judge_fact
+from treering.derive.memory_state import FactPayload, hashed
 from treering.derive.memory_texts import fact_text
-from treering.derive.remembered import Told, hashed
 from treering.derive.statements import statement_of
 from treering.errors import Unavailable
 from treering.memory.columns import ARCHIVED, CURRENT, number
@@ -65,7 +65,7 @@ class GateDecision(msgspec.Struct, frozen=True):
 class KnownFact(msgspec.Struct, gc=False):
     """A fact that others are compared with."""
 
-    content: Told
+    content: FactPayload
     user: str | None
     session: str | None
     similarity: float = 0.0
@@ -137,10 +137,10 @@ class FactGate:
                 contradicted.append(one)
         return self._store(asked, content, contradicted, at)
 
-    def _content(self, asked: CheckedFact) -> Told:
+    def _content(self, asked: CheckedFact) -> FactPayload:
         fact = asked.fact
         key = claim_key(read_claim(fact.text))
-        return Told(
+        return FactPayload(
             id=asked.fact_id,
             text=fact.text,
             category=asked.category,
@@ -155,7 +155,7 @@ class FactGate:
             source_session=asked.session,
         )
 
-    def _relation(self, content: Told, one: KnownFact) -> Relation:
+    def _relation(self, content: FactPayload, one: KnownFact) -> Relation:
         if content.statement == one.content.statement:
             return "same"
         return relation(content.text, one.content.text, one.similarity)
@@ -163,7 +163,12 @@ class FactGate:
     # What it comes to.
 
     def _refuse(
-        self, asked: CheckedFact, content: Told, outcome: str, reason: str | None, hint: str | None
+        self,
+        asked: CheckedFact,
+        content: FactPayload,
+        outcome: str,
+        reason: str | None,
+        hint: str | None,
     ) -> GateDecision:
         quarantined = outcome == "quarantine"
         content.reason, content.quarantined = reason, quarantined
@@ -180,7 +185,9 @@ class FactGate:
         learned = msgspec.structs.replace(learned, reason=reason, hint=hint)
         return GateDecision(learned, [event])
 
-    def _revise(self, asked: CheckedFact, content: Told, one: KnownFact, at: int) -> GateDecision:
+    def _revise(
+        self, asked: CheckedFact, content: FactPayload, one: KnownFact, at: int
+    ) -> GateDecision:
         before = one.content
         evidence = tuple(dict.fromkeys([*before.evidence, *content.evidence]))
         until = _until(before, content)
@@ -210,7 +217,7 @@ class FactGate:
         return GateDecision(_learned("revised", after), [event])
 
     def _store(
-        self, asked: CheckedFact, content: Told, contradicted: list[KnownFact], at: int
+        self, asked: CheckedFact, content: FactPayload, contradicted: list[KnownFact], at: int
     ) -> GateDecision:
         scope, user, session = self._holding.scope, asked.fact.user, asked.session
         event = told(
@@ -250,7 +257,7 @@ class FactGate:
 
     # What it is compared with.
 
-    def _comparable(self, at: int, asked: CheckedFact, content: Told) -> list[KnownFact]:
+    def _comparable(self, at: int, asked: CheckedFact, content: FactPayload) -> list[KnownFact]:
         """Return what may say the same or the contrary, what is certain first."""
         near: dict[str, float] = {}
         owner = (asked.fact.user, asked.wall)
@@ -279,7 +286,7 @@ class FactGate:
             if one in self._new:
                 found.append(msgspec.structs.replace(self._new[one], similarity=near[one]))
             elif (event := tellings.get(rows[one].position)) is not None:
-                content = msgspec.convert(event.payload, Told)
+                content = msgspec.convert(event.payload, FactPayload)
                 content.valid_from_ms = rows[one].valid_from_ms
                 content.confidence = rows[one].confidence
                 found.append(
@@ -370,14 +377,14 @@ def _largest(cosines: NDArray[np.float32]) -> list[int]:
     return order
 
 
-def _until(before: Told, content: Told) -> int | None:
+def _until(before: FactPayload, content: FactPayload) -> int | None:
     """Return until when a fact holds that is told again: it may go on longer than was known."""
     if content.valid_to_ms is not None or before.valid_to_ms is None:
         return content.valid_to_ms
     return before.valid_to_ms if content.valid_from_ms < before.valid_to_ms else None
 
 
-def _learned(outcome: str, content: Told) -> Learned:
+def _learned(outcome: str, content: FactPayload) -> Learned:
     return msgspec.convert(
         {"outcome": outcome, "fact_id": content.id, "text": content.text}, Learned
     )

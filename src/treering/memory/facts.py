@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.derive.fading import faded
-from treering.derive.remembered import Told, believed, hashed, telling_at
+from treering.derive.memory_state import FactPayload, believed, hashed, telling_at
 from treering.model.memories import Fact, FactChange
 from treering.model.sessions import LOGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from treering.derive.remembered import FactRow
+    from treering.derive.memory_state import FactRow
     from treering.memory.ports import MemoryStore, Recorder
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
@@ -34,7 +34,7 @@ def fact_of(
     state: FactState | None = None,
 ) -> Fact:
     """Return a fact as the event tells it; ``state`` is how it stood, if not as it stands."""
-    content = msgspec.convert(event.payload, Told)
+    content = msgspec.convert(event.payload, FactPayload)
     standing = state or row.state
     superseded = standing == "superseded"
     return msgspec.convert(

@@ -9,7 +9,7 @@ from treering.memory.events import changed
 from treering.model.memories import FadeReceipt
 
 if TYPE_CHECKING:
-    from treering.derive.remembered import FactRow
+    from treering.derive.memory_state import FactRow
     from treering.memory.ports import Recorder
     from treering.memory.scope_memory import ScopeMemory
 

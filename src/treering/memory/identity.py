@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.derive.remembered import handle_key, hashed
+from treering.derive.memory_state import handle_key, hashed
 from treering.errors import InvalidInput, NotFound
 from treering.memory.events import identity
 from treering.model.memories import MergeReceipt, UserHandle

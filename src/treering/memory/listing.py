@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treering.derive.remembered import believed, hashed, held_at
+from treering.derive.memory_state import believed, hashed, held_at
 from treering.errors import InvalidInput
 from treering.memory.facts import facts_of
 from treering.model.cursors import pack, unpack
@@ -17,7 +17,7 @@ from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.derive.remembered import FactRow
+    from treering.derive.memory_state import FactRow
     from treering.memory.ports import Recorder
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.episodes import Episode

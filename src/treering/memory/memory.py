@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.remembered import hashed
+from treering.derive.memory_state import hashed
 from treering.errors import InvalidInput, NotFound, ReadOnly
 from treering.memory import auditing, fading, listing
 from treering.memory.contributor import TOKENS_DEFAULT, MemoryContributor
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treering.context.summaries import Summariser
-    from treering.derive.remembered import FactRow
+    from treering.derive.memory_state import FactRow
     from treering.memory.ports import Extractor, MemoryStore, Recorder, Talk
     from treering.memory.recalled import Weights
     from treering.memory.scope_memory import ScopeMemory

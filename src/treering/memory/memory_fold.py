@@ -10,7 +10,7 @@ import threading
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from treering.derive.remembered import Remembered, hashed
+from treering.derive.memory_state import MemoryState, hashed
 from treering.memory.records import Row
 from treering.model.kinds import ERASURE_KINDS
 
@@ -146,9 +146,9 @@ class MemoryFold:
         if not self._mark:
             self._beginning = self._store.end(self.scope)
 
-    def _nothing(self) -> Remembered:
+    def _nothing(self) -> MemoryState:
         # Sessions are asked once: what one was opened as does not change, but by an erasure.
-        return Remembered(cache(partial(self._attributed, self.scope)))
+        return MemoryState(cache(partial(self._attributed, self.scope)))
 
     def _start_anew(self) -> None:
         self.state = self._nothing()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from treering.derive.fading import DAY_MS, RECENT_DAYS
-from treering.derive.remembered import FactRow, believed, held_at, telling_at
+from treering.derive.memory_state import FactRow, believed, held_at, telling_at
 from treering.memory.columns import CURRENT
 from treering.memory.fact_gate import mine
 from treering.memory.facts import facts_of

@@ -13,7 +13,7 @@ from treering.model.episodes import episode_of
 from treering.model.memories import RecalledEpisode
 
 if TYPE_CHECKING:
-    from treering.derive.remembered import EpisodeRow, FactRow
+    from treering.derive.memory_state import EpisodeRow, FactRow
     from treering.memory.nearness import Near
     from treering.memory.recall_query import RecallQuery
     from treering.memory.scope_memory import ScopeMemory

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treering.derive.remembered import hashed
+from treering.derive.memory_state import hashed
 from treering.memory.recalled import WEIGHTS, Weights
 
 if TYPE_CHECKING:

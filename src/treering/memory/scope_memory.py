@@ -19,7 +19,7 @@ from treering.memory.memory_fold import MemoryFold
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from treering.derive.remembered import FactRow
+    from treering.derive.memory_state import FactRow
     from treering.memory.ports import Attributed, Embedder, MemoryStore
     from treering.model.scopes import Scope
 

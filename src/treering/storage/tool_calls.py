@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from treering.derive.tool_calls import Call, settle
+from treering.derive.tool_calls import CallState, settle
 from treering.model.tools import REASONS, STATUSES
 from treering.storage.encoding import name_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from treering.derive.tool_facts import Fact
+    from treering.derive.tool_facts import ToolFact
     from treering.model.runs import RunState
     from treering.storage.encoding import Row
 
@@ -32,13 +32,13 @@ class Placed(NamedTuple):
     """What an event says, in the session that it says it in."""
 
     session: int
-    fact: Fact
+    fact: ToolFact
 
 
 class Changes(msgspec.Struct, kw_only=True):
     """What is to be written."""
 
-    calls: dict[int, tuple[int, Call]] = msgspec.field(default_factory=dict)
+    calls: dict[int, tuple[int, CallState]] = msgspec.field(default_factory=dict)
     """Those that are new or have changed, by position, with their sessions."""
     extras: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
     """Session, call and seq of results that change nothing."""
@@ -57,7 +57,7 @@ def number(key: bytes, text: str) -> int:
     return int.from_bytes(name_key(key, text)[:8], "big", signed=True) or 1
 
 
-def hashed(fact: Fact, key: bytes) -> Fact:
+def hashed(fact: ToolFact, key: bytes) -> ToolFact:
     """Return ``fact`` with numbers in the place of its names."""
 
     def named(name: str | int | None) -> int | None:
@@ -74,7 +74,7 @@ def groups_of(facts: Iterable[Placed]) -> set[Group]:
 
 
 def take_in(
-    facts: Iterable[Placed], groups: dict[Group, list[Call]], seen: dict[Group, int]
+    facts: Iterable[Placed], groups: dict[Group, list[CallState]], seen: dict[Group, int]
 ) -> Changes:
     """Return what ``facts`` change in ``groups``, which hold the latest records of each.
 
@@ -96,13 +96,13 @@ def take_in(
     return changes
 
 
-def call_of(row: Row) -> Call:
+def call_of(row: Row) -> CallState:
     """Return the record that a row of COLUMNS holds."""
     (
         position, _, call_id, tool, run, status, reason, _, started, ended, duration, output,
         call_seq, result_seq, late_seq,
     ) = row  # fmt: skip
-    return Call(
+    return CallState(
         position=position,
         call_id=call_id,
         tool=tool or None,
@@ -124,15 +124,26 @@ def record_places(rows: Iterable[Row]) -> list[tuple[int, int]]:
     return [(row[1], seq) for row in rows for seq in row[-3:] if seq is not None]
 
 
-def last_seq(calls: Iterable[Call]) -> int:
+def last_seq(calls: Iterable[CallState]) -> int:
     """Return the last seq that any of ``calls`` is made of."""
     return max((max(c.call_seq or 0, c.result_seq or 0, c.late_seq or 0) for c in calls), default=0)
 
 
-def _row(session: int, call: Call) -> Row:
+def _row(session: int, call: CallState) -> Row:
     return (
-        call.position, session, call.call_id, call.tool or 0, call.run,
-        STATUSES.index(call.status), None if call.reason is None else REASONS.index(call.reason),
-        call.at_ms, call.started_ms, call.ended_ms, call.duration_ms, call.output_bytes,
-        call.call_seq, call.result_seq, call.late_seq,
-    )  # fmt: skip
+        call.position,
+        session,
+        call.call_id,
+        call.tool or 0,
+        call.run,
+        STATUSES.index(call.status),
+        None if call.reason is None else REASONS.index(call.reason),
+        call.at_ms,
+        call.started_ms,
+        call.ended_ms,
+        call.duration_ms,
+        call.output_bytes,
+        call.call_seq,
+        call.result_seq,
+        call.late_seq,
+    )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from treering.derive.tool_calls import Call
+    from treering.derive.tool_calls import CallState
     from treering.storage.encoding import Row
     from treering.storage.tool_calls import Changes, Group, Placed
     from treering.storage.tool_queries import ResolvedToolQuery
@@ -181,8 +181,8 @@ def _measuring(found: ResolvedToolQuery) -> str:
 
 def _load(
     table: apsw.Connection, groups: set[Group]
-) -> tuple[dict[Group, list[Call]], dict[Group, int]]:
-    latest: dict[Group, list[Call]] = {}
+) -> tuple[dict[Group, list[CallState]], dict[Group, int]]:
+    latest: dict[Group, list[CallState]] = {}
     told: dict[Group, int] = {}
     for group in groups:
         found = [call_of(row) for row in _fetch(table, _LATEST, group)][::-1]

@@ -17,7 +17,7 @@ from treering.context.dialects.names import COMMON, GEMINI, tool_names
 from treering.context.dialects.openai import chat_messages, response_items
 from treering.context.dialects.plain import plain_messages
 from treering.context.dialects.tools import (
-    Tool,
+    ToolSpec,
     anthropic_tools,
     chat_tools,
     gemini_tools,
@@ -39,7 +39,7 @@ __all__ = [
     "NO_OUTPUT",
     "Dialect",
     "Rendered",
-    "Tool",
+    "ToolSpec",
     "check_dialect",
     "declare",
     "read_tools",
@@ -102,7 +102,7 @@ def render(
     *,
     system: str = "",
     dialect: Dialect,
-    tools: Sequence[Tool] = (),
+    tools: Sequence[ToolSpec] = (),
 ) -> Rendered:
     """Return ``messages``, system text and tools as the provider of ``dialect`` takes them.
 
@@ -132,7 +132,7 @@ def render(
 
 
 def declare(
-    tools: Sequence[Tool], dialect: Dialect, names: Mapping[str, str] | None = None
+    tools: Sequence[ToolSpec], dialect: Dialect, names: Mapping[str, str] | None = None
 ) -> list[dict[str, Any]]:
     """Return ``tools`` as ``dialect`` declares them, under the names that it takes."""
     spelled = {tool.name: tool.name for tool in tools} if names is None else names
@@ -151,7 +151,7 @@ def declare(
             assert_never(dialect)
 
 
-def render_system(system: str, *, dialect: Dialect, tools: Sequence[Tool] = ()) -> Rendered:
+def render_system(system: str, *, dialect: Dialect, tools: Sequence[ToolSpec] = ()) -> Rendered:
     """Return a system text in its place, before anything is said; nothing at all if it is blank."""
     if is_blank(system):
         return Rendered(dialect=dialect, messages=[])

@@ -29,7 +29,7 @@ _DATED: Final = re.compile(r".+_\d{8}")
 _EMPTY: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A tool that a model may call."""
 
     name: str
@@ -44,12 +44,12 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """How it is declared there."""
 
 
-def read_tools(given: Sequence[Any]) -> list[Tool]:
+def read_tools(given: Sequence[Any]) -> list[ToolSpec]:
     """Return the tools that ``given`` declares, in whichever shapes; none of them twice.
 
     Raises InvalidInput for what declares no tool.
     """
-    found: dict[str, Tool] = {}
+    found: dict[str, ToolSpec] = {}
     for item in given:
         for tool in _read(item):
             known = found.setdefault(tool.name, tool)
@@ -61,7 +61,7 @@ def read_tools(given: Sequence[Any]) -> list[Tool]:
     return list(found.values())
 
 
-def anthropic_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dict[str, Any]]:
+def anthropic_tools(tools: Sequence[ToolSpec], names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return ``tools`` for the Messages API."""
     return [
         tool.declared
@@ -75,7 +75,7 @@ def anthropic_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dic
     ]
 
 
-def chat_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dict[str, Any]]:
+def chat_tools(tools: Sequence[ToolSpec], names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return ``tools`` for chat completions."""
     return [
         {
@@ -91,7 +91,7 @@ def chat_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dict[str
     ]
 
 
-def response_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dict[str, Any]]:
+def response_tools(tools: Sequence[ToolSpec], names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return ``tools`` for the Responses API.
 
     It is strict by default, and refuses schemas then that others take: so that is said.
@@ -110,7 +110,7 @@ def response_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dict
     ]
 
 
-def gemini_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dict[str, Any]]:
+def gemini_tools(tools: Sequence[ToolSpec], names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return ``tools`` for ``generate_content``: all functions are declared in one tool."""
     functions = [
         {
@@ -126,7 +126,7 @@ def gemini_tools(tools: Sequence[Tool], names: Mapping[str, str]) -> list[dict[s
     return [*([{"function_declarations": functions}] if functions else []), *own]
 
 
-def spoken(tools: Sequence[Tool], dialect: str) -> tuple[list[Tool], list[Tool]]:
+def spoken(tools: Sequence[ToolSpec], dialect: str) -> tuple[list[ToolSpec], list[ToolSpec]]:
     """Return those of ``tools`` that ``dialect`` can declare, and those that it cannot."""
     taken = [tool for tool in tools if dialect != "plain" and tool.home in {None, dialect}]
     return taken, [tool for tool in tools if tool not in taken]
@@ -144,9 +144,9 @@ _GEMINI_OWN: Final = frozenset({
 })  # fmt: skip
 
 
-def _read(item: Any) -> Iterator[Tool]:
+def _read(item: Any) -> Iterator[ToolSpec]:
     if isinstance(item, str) and item.strip():
-        yield Tool(name=item, schema=_EMPTY)
+        yield ToolSpec(name=item, schema=_EMPTY)
         return
     if not isinstance(item, Mapping):
         raise _no_tool(item)
@@ -159,24 +159,24 @@ def _read(item: Any) -> Iterator[Tool]:
         return
     if _gemini_own(item):
         [name] = item
-        yield Tool(name=name, schema=_EMPTY, home="gemini", declared=dict(item))
+        yield ToolSpec(name=name, schema=_EMPTY, home="gemini", declared=dict(item))
         return
     sort = item.get("type")
     if isinstance(sort, str) and sort not in _FUNCTIONS and sort != "object":
         home = "anthropic" if _DATED.fullmatch(sort) else "openai-responses"
         name = item.get("name") if isinstance(item.get("name"), str) else sort
-        yield Tool(name=str(name), schema=_EMPTY, home=home, declared=dict(item))
+        yield ToolSpec(name=str(name), schema=_EMPTY, home=home, declared=dict(item))
         return
     inner = item.get("function")
     yield _function(inner if isinstance(inner, Mapping) else item)
 
 
-def _function(item: Mapping[str, Any]) -> Tool:
+def _function(item: Mapping[str, Any]) -> ToolSpec:
     name, description, strict = item.get("name"), item.get("description"), item.get("strict")
     schema = next((item[one] for one in _SCHEMAS if item.get(one) is not None), _EMPTY)
     if not isinstance(name, str) or not name.strip() or not isinstance(schema, Mapping):
         raise _no_tool(item)
-    return Tool(
+    return ToolSpec(
         name=name,
         description=description if isinstance(description, str) else "",
         schema={"type": "object", **_json_schema(schema)},
@@ -197,7 +197,7 @@ def _json_schema(value: Any) -> Any:
     return found
 
 
-def _described(tool: Tool) -> dict[str, str]:
+def _described(tool: ToolSpec) -> dict[str, str]:
     return {"description": tool.description} if tool.description else {}
 
 

@@ -13,7 +13,7 @@ from treering.storage.tool_queries import SELECTED
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from treering.derive.tool_calls import Call
+    from treering.derive.tool_calls import CallState
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
@@ -59,12 +59,12 @@ def placed(found: Iterable[Row], key: bytes) -> list[Placed]:
 
 def load(
     connection: Connection, scope: Scope, groups: set[Group]
-) -> tuple[dict[Group, list[Call]], dict[Group, int]]:
+) -> tuple[dict[Group, list[CallState]], dict[Group, int]]:
     """Return the latest calls of each group, and the seq up to which it has been told."""
     if not groups:
         return {}, {}
     sessions, calls = [group[0] for group in groups], [group[1] for group in groups]
-    latest: dict[Group, list[Call]] = {}
+    latest: dict[Group, list[CallState]] = {}
     for row in planned(connection, LATEST, (sessions, calls, scope)):
         latest.setdefault((row[1], row[2]), []).append(call_of(row))
     told = {group: last_seq(known) for group, known in latest.items()}

@@ -128,14 +128,14 @@ def _activity(
     period: Period,
     progress: Callable[[int], None] | None,
 ) -> Activity:
-    from treering.derive.activity import Tally  # noqa: PLC0415  (not for --help)
+    from treering.derive.activity import ActivityCounter  # noqa: PLC0415  (not for --help)
 
     which: dict[str, Any] = {
         "session_id": session_id,
         "since": period.since_ms,
         "until": period.until_ms,
     }
-    tally = Tally()
+    tally = ActivityCounter()
     reports = _pages(lambda after: ledger.events(
         scope, kinds=[_USAGE], first=_PAGE, after=after, **which))  # fmt: skip
     coming: Event | None = next(reports, None)

@@ -34,7 +34,7 @@ def hashed(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:HASH_CHARACTERS]
 
 
-class Telling(msgspec.Struct, array_like=True, gc=False):
+class FactAssertion(msgspec.Struct, array_like=True, gc=False):
     """One event that told what a fact says, and since and until when."""
 
     recorded_ms: int
@@ -70,7 +70,7 @@ class FactRow(msgspec.Struct, kw_only=True, gc=False):
     """A hash of its words, however they are spelt."""
     slot: str | None = None
     """A hash of what it is about, if only one thing can hold of that at a time."""
-    tellings: list[Telling] = []
+    tellings: list[FactAssertion] = []
     """In order: the last is how it reads now."""
     changes: list[tuple[int, FactState]] = []
     """When the ledger learnt of each state."""
@@ -98,7 +98,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True, gc=False):
     ts_ms: int
 
 
-class Told(msgspec.Struct, kw_only=True):
+class FactPayload(msgspec.Struct, kw_only=True):
     """What an event of a fact holds, as the memory writes it."""
 
     id: str
@@ -117,7 +117,7 @@ class Told(msgspec.Struct, kw_only=True):
     source_session: str | None = None
 
 
-class Remembered:
+class MemoryState:
     """All that is remembered in one scope.
 
     ``attributed`` says whose is what a session tells without naming a user.
@@ -440,11 +440,11 @@ class Remembered:
             user, wall = found.user, found.wall
         return None if user is None else hashed(user), None if wall is None else hashed(wall)
 
-    def _owner(self, event: Event, told: Told) -> tuple[str | None, str | None]:
+    def _owner(self, event: Event, told: FactPayload) -> tuple[str | None, str | None]:
         """Return whose fact an event tells."""
         return self._whose(event.session_id, event.user_id, walled=told.walled)
 
-    def _row(self, event: Event, told: Told, state: FactState) -> FactRow:
+    def _row(self, event: Event, told: FactPayload, state: FactState) -> FactRow:
         user, wall = self._owner(event, told)
         return FactRow(
             id=told.id,
@@ -491,7 +491,7 @@ class Remembered:
         self.changed.add((FACT, row.id))
         self.touched.append(row.id)
 
-    def _cite(self, event: Event, told: Told) -> None:
+    def _cite(self, event: Event, told: FactPayload) -> None:
         for one in told.evidence:
             key = hashed(one)
             positions = self.citing.setdefault(key, [])
@@ -520,7 +520,7 @@ def believed(row: FactRow, at_ms: int) -> FactState | None:
     return known
 
 
-def telling_at(row: FactRow, at_ms: int) -> Telling:
+def telling_at(row: FactRow, at_ms: int) -> FactAssertion:
     """Return the event that told a fact as it read at a time."""
     told = [one for one in row.tellings if one.recorded_ms <= at_ms]
     return told[-1] if told else row.tellings[0]
@@ -538,9 +538,9 @@ def held_at(row: FactRow, valid_ms: int, *, as_of_ms: int | None = None) -> bool
     return since <= valid_ms and (until is None or valid_ms < until)
 
 
-def _told(payload: dict[str, Any]) -> Told | None:
+def _told(payload: dict[str, Any]) -> FactPayload | None:
     try:
-        told = msgspec.convert(payload, Told)
+        told = msgspec.convert(payload, FactPayload)
     except msgspec.ValidationError:
         return None
     until = told.valid_to_ms
@@ -554,8 +554,8 @@ def _told(payload: dict[str, Any]) -> Told | None:
     return told if is_sound else None
 
 
-def _telling(event: Event, told: Told) -> Telling:
-    return Telling(event.recorded_ms, event.position, told.valid_from_ms, told.valid_to_ms)
+def _telling(event: Event, told: FactPayload) -> FactAssertion:
+    return FactAssertion(event.recorded_ms, event.position, told.valid_from_ms, told.valid_to_ms)
 
 
 def _sooner(until_ms: int | None, other_ms: int) -> int:
@@ -573,17 +573,17 @@ def _text(payload: dict[str, Any], name: str) -> str | None:
 
 
 _DEEDS: Final = {
-    "memory.stored": Remembered._stored,  # noqa: SLF001
-    "memory.revised": Remembered._revised,  # noqa: SLF001
-    "memory.refused": Remembered._refused,  # noqa: SLF001
-    "memory.superseded": Remembered._superseded,  # noqa: SLF001
-    "memory.archived": Remembered._archived,  # noqa: SLF001
-    "memory.restored": Remembered._restored,  # noqa: SLF001
-    "memory.forgotten": Remembered._forgotten,  # noqa: SLF001
-    "episode.written": Remembered._episode,  # noqa: SLF001
-    "user.linked": Remembered._linked,  # noqa: SLF001
-    "user.unlinked": Remembered._unlinked,  # noqa: SLF001
-    "user.merged": Remembered._merged,  # noqa: SLF001
+    "memory.stored": MemoryState._stored,  # noqa: SLF001
+    "memory.revised": MemoryState._revised,  # noqa: SLF001
+    "memory.refused": MemoryState._refused,  # noqa: SLF001
+    "memory.superseded": MemoryState._superseded,  # noqa: SLF001
+    "memory.archived": MemoryState._archived,  # noqa: SLF001
+    "memory.restored": MemoryState._restored,  # noqa: SLF001
+    "memory.forgotten": MemoryState._forgotten,  # noqa: SLF001
+    "episode.written": MemoryState._episode,  # noqa: SLF001
+    "user.linked": MemoryState._linked,  # noqa: SLF001
+    "user.unlinked": MemoryState._unlinked,  # noqa: SLF001
+    "user.merged": MemoryState._merged,  # noqa: SLF001
 }
 FACT: Final = "fact.2"
 EPISODE: Final = "episode.2"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from treering.model.events import Header
 
 
-class Hindsight:
+class LaterChanges:
     """What the events of a tail say of those before them. Ask only for what was looked at."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ Verb = Literal["begin", "change", "count", "touch", "end"]
 Value_co = TypeVar("Value_co", covariant=True)
 
 
-class Mention(msgspec.Struct, frozen=True, gc=False):
+class EntityChange(msgspec.Struct, frozen=True, gc=False):
     """What one event does to one thing."""
 
     seq: int
@@ -43,7 +43,7 @@ class Mention(msgspec.Struct, frozen=True, gc=False):
     """For how many events it stands."""
 
 
-class Course(msgspec.Struct, gc=False):
+class EntityState(msgspec.Struct, gc=False):
     """What has become of one thing so far."""
 
     first: int
@@ -53,21 +53,21 @@ class Course(msgspec.Struct, gc=False):
     """The last seq that states each field, and for how many events it stands."""
 
 
-class Noun(Protocol[Value_co]):
+class EntityType(Protocol[Value_co]):
     """A sort of thing that events tell of."""
 
     @property
     def kinds(self) -> Collection[str]:
         """Return the kinds of events that tell of it."""
 
-    def mention(self, event: Event, /) -> Mention | None:
+    def mention(self, event: Event, /) -> EntityChange | None:
         """Return what ``event`` does; None if it cannot be understood."""
 
-    def value(self, subject: str, course: Course, events: dict[int, Event], /) -> Value_co:
+    def value(self, subject: str, course: EntityState, events: dict[int, Event], /) -> Value_co:
         """Return the thing itself, told with its events."""
 
 
-class Trail(msgspec.Struct, array_like=True):
+class EntityLog(msgspec.Struct, array_like=True):
     """The seqs that matter for one noun, up to some point of a timeline."""
 
     kept: list[tuple[int, int]] = []
@@ -101,44 +101,44 @@ class Trail(msgspec.Struct, array_like=True):
         """Return how many events wait for their runs to end."""
         return sum(map(len, self.waiting.values()))
 
-    def clear(self, noun: Noun[Any], read: EventsAt) -> None:
+    def clear(self, noun: EntityType[Any], read: EventsAt) -> None:
         """Drop what no longer matters, whatever comes next."""
         waiting = [seq for seqs in self.waiting.values() for seq in seqs]
         # What waits may yet come between: of things that it tells of, everything stays.
         unsettled = {found.subject for found in map(noun.mention, read(waiting)) if found}
-        mentions: list[Mention] = []
+        mentions: list[EntityChange] = []
         matter: dict[int, int] = {}
-        for mention in mentions_in(noun, self.kept, read):
+        for mention in changes_in(noun, self.kept, read):
             if mention.subject in unsettled:
                 matter[mention.seq] = mention.times
             else:
                 mentions.append(mention)
-        for course in courses(mentions).values():
+        for course in entity_states(mentions).values():
             for seq, times in ((course.first, 1), (course.begun, 1), *course.fields.values()):
                 matter[seq] = max(matter.get(seq, 1), times)
         self.kept = sorted(matter.items())
         self.cleared = len(self.kept)
 
-    def of(self, run_id: str | None) -> Trail:
+    def of(self, run_id: str | None) -> EntityLog:
         """Return what counts for a run: its own events do, although it has not ended."""
         own = [] if run_id is None else self.waiting.get(run_number(run_id), [])
-        return Trail(kept=sorted([*self.kept, *((seq, 1) for seq in own)]))
+        return EntityLog(kept=sorted([*self.kept, *((seq, 1) for seq in own)]))
 
-    def values(self, noun: Noun[Value_co], read: EventsAt) -> list[Value_co]:
+    def values(self, noun: EntityType[Value_co], read: EventsAt) -> list[Value_co]:
         """Return the things that the trail tells of, in the order they were added."""
         times = dict(self.kept)
         events = {event.seq: event for event in read(list(times))}
         return told(noun, events, times)
 
 
-class Standing(Generic[Value_co]):
+class FunctionalType(Generic[Value_co]):
     """A noun made of functions."""
 
     def __init__(
         self,
         kinds: Collection[str],
-        mention: Callable[[Event], Mention | None],
-        value: Callable[[str, Course, dict[int, Event]], Value_co],
+        mention: Callable[[Event], EntityChange | None],
+        value: Callable[[str, EntityState, dict[int, Event]], Value_co],
     ) -> None:
         self.kinds = kinds
         self.mention = mention
@@ -146,17 +146,19 @@ class Standing(Generic[Value_co]):
 
 
 def told(
-    noun: Noun[Value_co], events: dict[int, Event], times: dict[int, int] | None = None
+    noun: EntityType[Value_co], events: dict[int, Event], times: dict[int, int] | None = None
 ) -> list[Value_co]:
     """Return the things that ``events``, by seq and all of them counting, tell of."""
     kept = list((times or dict.fromkeys(events, 1)).items())
-    found = courses(mentions_in(noun, kept, lambda seqs: (events[s] for s in seqs if s in events)))
+    found = entity_states(
+        changes_in(noun, kept, lambda seqs: (events[s] for s in seqs if s in events))
+    )
     return [noun.value(subject, course, events) for subject, course in found.items()]
 
 
-def courses(mentions: Iterable[Mention]) -> dict[str, Course]:
+def entity_states(mentions: Iterable[EntityChange]) -> dict[str, EntityState]:
     """Return what became of each thing that is there in the end, in the order they were added."""
-    found: dict[str, Course] = {}
+    found: dict[str, EntityState] = {}
     for mention in mentions:
         subject, seq, verb = mention.subject, mention.seq, mention.verb
         course = found.get(subject)
@@ -165,7 +167,7 @@ def courses(mentions: Iterable[Mention]) -> dict[str, Course]:
         elif course is None:
             if verb in {"begin", "touch"}:
                 stated = dict.fromkeys(mention.fields, (seq, 1))
-                found[subject] = Course(first=seq, begun=seq, fields=stated)
+                found[subject] = EntityState(first=seq, begun=seq, fields=stated)
         elif verb == "begin":
             course.begun = seq
             course.fields = dict.fromkeys(mention.fields, (seq, 1))
@@ -176,9 +178,9 @@ def courses(mentions: Iterable[Mention]) -> dict[str, Course]:
     return found
 
 
-def mentions_in(
-    noun: Noun[Any], kept: Sequence[tuple[int, int]], read: EventsAt
-) -> Iterator[Mention]:
+def changes_in(
+    noun: EntityType[Any], kept: Sequence[tuple[int, int]], read: EventsAt
+) -> Iterator[EntityChange]:
     """Return what the events at ``kept`` do, those that were erased left out."""
     times = dict(kept)
     for event in read(list(times)):
@@ -212,7 +214,7 @@ def name_in(content: dict[str, Any], *fields: str) -> str | None:
     return None
 
 
-def evidence(course: Course, events: dict[int, Event]) -> tuple[str, ...]:
+def evidence(course: EntityState, events: dict[int, Event]) -> tuple[str, ...]:
     """Return the ids of the events that say what a course is, in order."""
     seqs = {course.begun, *(seq for seq, _ in course.fields.values())}
     return tuple(events[seq].event_id for seq in sorted(seqs))
