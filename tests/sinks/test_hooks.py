@@ -364,7 +364,7 @@ def test_metrics_add_up_over_threads(hooks: Hooks) -> None:
 
 
 def test_metrics_tell_how_long_calls_took_in_all_and_at_most() -> None:
-    counts = hook_metrics.Counts()
+    counts = hook_metrics.HookCounts()
     for ms in (2.0, 5.0, 1.0):
         counts.add("agent_end", "f", ms=ms)
 
@@ -374,7 +374,7 @@ def test_metrics_tell_how_long_calls_took_in_all_and_at_most() -> None:
 
 
 def test_metrics_are_bounded() -> None:
-    counts = hook_metrics.Counts()
+    counts = hook_metrics.HookCounts()
     for at in range(hook_metrics.FUNCTIONS_MAX + 10):
         counts.add("agent_end", f"f{at}")
 

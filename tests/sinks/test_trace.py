@@ -18,9 +18,9 @@ from treering import InvalidInput
 from treering.capture.secrets import SecretGuard
 from treering.sinks.bundle import About
 from treering.sinks.bundle_files import FILES
-from treering.sinks.capped import Caps
-from treering.sinks.shelf import ABANDONED_DAYS
+from treering.sinks.capped import TraceLimits
 from treering.sinks.trace import RUNS_OPEN_MAX, PrivateTraceSink, TraceSink
+from treering.sinks.trace_folder import ABANDONED_DAYS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TOKEN: Final = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 DAY_S: Final = 86_400
-SMALL: Final = Caps(line_bytes_max=8 * 1024, file_bytes_max=64 * 1024)
+SMALL: Final = TraceLimits(line_bytes_max=8 * 1024, file_bytes_max=64 * 1024)
 
 
 def guard() -> SecretGuard:
@@ -328,7 +328,7 @@ def test_a_file_that_is_full_says_where_it_was_cut_and_still_how_the_run_ended(
 
 def test_caps_that_leave_no_room_are_refused() -> None:
     with pytest.raises(InvalidInput, match="too small"):
-        Caps(line_bytes_max=100)
+        TraceLimits(line_bytes_max=100)
 
 
 def test_a_trace_that_a_process_left_behind_is_finished_by_the_next(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 from builders import ELSEWHERE, HERE, NOON, run_of, said
 from treering import InvalidInput, NewEvent, NotFound
 from treering.model.scopes import parse_scope
-from treering.surfaces.cli.asking import Span
 from treering.surfaces.cli.call_search import find_calls
+from treering.surfaces.cli.opening import Span
+from treering.surfaces.cli.run_details import rundown
 from treering.surfaces.cli.run_outlines import recent_runs
 from treering.surfaces.cli.run_search import find_run
-from treering.surfaces.cli.run_traces import safe_events_of
-from treering.surfaces.cli.rundown import rundown
+from treering.surfaces.cli.run_trace import safe_events_of
 
 if TYPE_CHECKING:
     from treering import Ledger

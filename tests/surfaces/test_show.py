@@ -13,7 +13,7 @@ from builders import HERE, NOON, said
 from surfaces.talks import IN, LAUNCH, NEIGHBOUR, TOKEN, record_talk
 from treering.surfaces.cli.export import FORMATS
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.pages.entries import AHEAD_EVENTS_MAX, Entry
+from treering.surfaces.pages.entries import AHEAD_EVENTS_MAX, PageEntry
 from treering.surfaces.pages.transcripts import pieces, whole
 from treering.surfaces.pages.wording import tool_of
 
@@ -189,7 +189,7 @@ def test_a_result_far_behind_its_call_is_found(cli: CommandLine) -> None:
         ]
 
     for told in both:
-        tools = [one for one in told if isinstance(one, Entry) and one.sort == "tool"]
+        tools = [one for one in told if isinstance(one, PageEntry) and one.sort == "tool"]
         assert [(tool_of(one, Mask()).status, tool_of(one, Mask()).took) for one in tools] == [
             ("failed", "700 ms")
         ]

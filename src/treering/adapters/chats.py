@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Said(msgspec.Struct):
+class ChatReply(msgspec.Struct):
     """What a model said."""
 
     content: str | None = None
@@ -14,7 +14,7 @@ class Said(msgspec.Struct):
 class Choice(msgspec.Struct):
     """One of the answers that it gave."""
 
-    message: Said
+    message: ChatReply
 
 
 class Used(msgspec.Struct):

@@ -32,7 +32,7 @@ class _Row(msgspec.Struct):
     embedding: list[float]
 
 
-class _Answer(msgspec.Struct):
+class _EmbeddingsReply(msgspec.Struct):
     data: list[_Row]
 
 
@@ -104,7 +104,7 @@ class EndpointEmbedder:
         return self.embed(texts)
 
     def _rows(self, texts: list[str]) -> list[list[float]]:
-        answer = self._endpoint.ask({"model": self._model, "input": texts}, _Answer)
+        answer = self._endpoint.ask({"model": self._model, "input": texts}, _EmbeddingsReply)
         rows = {row.index: row.embedding for row in answer.data}
         if sorted(rows) != list(range(len(texts))) or not all(rows.values()):
             raise self._endpoint.unavailable(f"{len(rows)} vectors came for {len(texts)} texts")

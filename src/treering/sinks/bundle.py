@@ -24,9 +24,9 @@ from treering.model.kinds import RUN_ENDS
 from treering.model.parts import Delivered, RunEnded, RunStarted
 from treering.model.times import instant
 from treering.sinks.bundle_files import ABOUT, EVENTS, FILES, PAYLOADS, REDACTIONS, TOOLS
-from treering.sinks.call_lines import CallLines, elapsed_ms
 from treering.sinks.capped import TRUNCATED, CappedLines
 from treering.sinks.lines import json_page
+from treering.sinks.tool_call_lines import CallLines, elapsed_ms
 from treering.version import __version__
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import ContentGuard
     from treering.model.carried import Carried, PrivateEvent, SafeEvent
     from treering.sinks.bundle_files import BundleFiles
-    from treering.sinks.capped import Caps
+    from treering.sinks.capped import TraceLimits
 
 BUNDLE_VERSION: Final = 1
 ERASED_IDS_MAX: Final = 1_000
@@ -71,7 +71,7 @@ class Bundle:
 
     visibility: ClassVar[Literal["safe", "private"]]
 
-    def __init__(self, files: BundleFiles, *, caps: Caps, about: About) -> None:
+    def __init__(self, files: BundleFiles, *, caps: TraceLimits, about: About) -> None:
         self.files = files
         self._lines = CappedLines(files, caps)
         self._about: dict[str, Any] = {
@@ -267,7 +267,7 @@ class PrivateBundle(Bundle):
     visibility = "private"
 
     def __init__(
-        self, files: BundleFiles, *, caps: Caps, about: About, guard: ContentGuard
+        self, files: BundleFiles, *, caps: TraceLimits, about: About, guard: ContentGuard
     ) -> None:
         super().__init__(files, caps=caps, about=about)
         self._guard = guard

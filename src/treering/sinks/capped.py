@@ -27,7 +27,7 @@ _RESERVE_BYTES: Final = 16 * 1024
 _MASK: Final = re.compile(rb"\[redacted:([a-z0-9-]+):[0-9a-f]{8}\]")
 
 
-class Caps(msgspec.Struct, frozen=True, kw_only=True):
+class TraceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How large a trace may get."""
 
     line_bytes_max: int = 256 * 1024
@@ -46,7 +46,7 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
 class CappedLines:
     """Adds lines to the files of a trace as long as there is room."""
 
-    def __init__(self, files: BundleFiles, caps: Caps) -> None:
+    def __init__(self, files: BundleFiles, caps: TraceLimits) -> None:
         self._files = files
         self._caps = caps
         self._full: set[str] = set()

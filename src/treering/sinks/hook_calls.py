@@ -23,7 +23,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from treering.sinks.hook_metrics import Counts
+    from treering.sinks.hook_metrics import HookCounts
     from treering.sinks.hook_registry import Registered
 
 STUCK_CALLS_MAX: Final = 8
@@ -32,7 +32,7 @@ STUCK_CALLS_MAX: Final = 8
 log: Final = logging.getLogger("treering.hooks")
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class HookOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """How one call of a hook ended."""
 
     value: Any = None
@@ -49,16 +49,16 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Caller:
     """Calls hooks, counts their calls and logs their failures; it raises none of them."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: HookCounts) -> None:
         self._counts = counts
         self._stuck: Counter[int] = Counter()
         self._lock = threading.Lock()
 
-    def call(self, hook: Registered, *given: Any) -> Outcome:
+    def call(self, hook: Registered, *given: Any) -> HookOutcome:
         """Call one hook and wait for it, also for what it promises to return."""
         return self._settle(self._begin(hook, partial(_finished, hook, given)))
 
-    def call_now(self, hook: Registered, *given: Any) -> Outcome:
+    def call_now(self, hook: Registered, *given: Any) -> HookOutcome:
         """Call one hook and wait for it, but not for what it promises to return."""
         return self._settle(self._begin(hook, partial(_called, hook, given)))
 
@@ -98,14 +98,14 @@ class Caller:
         with self._lock:
             stuck = self._stuck[id(call.hook)] >= STUCK_CALLS_MAX
         if stuck:
-            call.conclude(Outcome(timed_out=True))
+            call.conclude(HookOutcome(timed_out=True))
         return stuck
 
-    def _settle(self, call: _Call) -> Outcome:
+    def _settle(self, call: _Call) -> HookOutcome:
         hook, outcome = call.hook, call.wait()
         if outcome is None:
             self._leave_behind(call)
-            outcome = Outcome(timed_out=True, seconds=hook.timeout_s)
+            outcome = HookOutcome(timed_out=True, seconds=hook.timeout_s)
         self._counts.add(
             hook.hook,
             hook.label,
@@ -139,13 +139,13 @@ class _Call:
     def __init__(self, hook: Registered) -> None:
         self.hook = hook
         self._ends_at = time.monotonic() + hook.timeout_s
-        self._outcome: Future[Outcome] = Future()
+        self._outcome: Future[HookOutcome] = Future()
 
-    def conclude(self, outcome: Outcome) -> None:
+    def conclude(self, outcome: HookOutcome) -> None:
         if not self._outcome.done():
             self._outcome.set_result(outcome)
 
-    def wait(self) -> Outcome | None:
+    def wait(self) -> HookOutcome | None:
         try:
             return self._outcome.result(max(0.0, self._ends_at - time.monotonic()))
         except TimeoutError:
@@ -185,23 +185,23 @@ async def _answered(call: _Call, given: tuple[Any, ...]) -> None:
     except BaseException as error:  # noqa: BLE001  (reported by whoever waits for the hook)
         call.conclude(_failed(error, begun))
     else:
-        call.conclude(Outcome(value=value, seconds=time.monotonic() - begun))
+        call.conclude(HookOutcome(value=value, seconds=time.monotonic() - begun))
 
 
-def _attempted(work: Callable[[], Any]) -> Outcome:
+def _attempted(work: Callable[[], Any]) -> HookOutcome:
     begun = time.monotonic()
     try:
         value = work()
     except BaseException as error:  # noqa: BLE001  (reported by whoever waits for the hook)
         return _failed(error, begun)
-    return Outcome(value=value, seconds=time.monotonic() - begun)
+    return HookOutcome(value=value, seconds=time.monotonic() - begun)
 
 
-def _failed(error: BaseException, begun: float) -> Outcome:
+def _failed(error: BaseException, begun: float) -> HookOutcome:
     seconds = time.monotonic() - begun
     if isinstance(error, _TimeIsUp):
-        return Outcome(timed_out=True, seconds=seconds)
-    return Outcome(error=error, seconds=seconds)
+        return HookOutcome(timed_out=True, seconds=seconds)
+    return HookOutcome(error=error, seconds=seconds)
 
 
 def _in_thread(label: str, work: Callable[[], Any], calls: Sequence[_Call]) -> None:
@@ -213,10 +213,10 @@ def _in_thread(label: str, work: Callable[[], Any], calls: Sequence[_Call]) -> N
             context.run(work)
         except BaseException as error:  # noqa: BLE001  (reported by whoever waits for the calls)
             for call in calls:
-                call.conclude(Outcome(error=error))
+                call.conclude(HookOutcome(error=error))
 
     try:
         threading.Thread(target=body, name=f"treering hook {label}", daemon=True).start()
     except RuntimeError as error:  # No more threads: the hook fails, and not the run.
         for call in calls:
-            call.conclude(Outcome(error=error))
+            call.conclude(HookOutcome(error=error))

@@ -26,7 +26,7 @@ class HookMetrics(msgspec.Struct, frozen=True, kw_only=True):
     max_ms: float = 0.0
 
 
-class Counts:
+class HookCounts:
     """The metrics of all hooks of a registry; any thread may add to them."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from treering.errors import InvalidInput
 from treering.sinks.hook_calls import Caller, log
 from treering.sinks.hook_merging import Merged, dismiss, next_message, own, sound
-from treering.sinks.hook_metrics import Counts, HookMetrics
+from treering.sinks.hook_metrics import HookCounts, HookMetrics
 from treering.sinks.hook_names import (
     MODIFYING_HOOKS,
     ORIGIN,
@@ -47,7 +47,7 @@ class Hooks:
         self._timeout_s = timeout_s
         self._registry = Registry()
         self._internal = Registry()
-        self._counts = Counts()
+        self._counts = HookCounts()
         self._caller = Caller(self._counts)
         self._plugins = Plugins()
 

@@ -13,9 +13,9 @@ import msgspec
 from treering.model.envelopes import SafeEnvelope
 from treering.sinks.bundle import About, Bundle, DeliveredLine, PrivateBundle, SafeBundle
 from treering.sinks.bundle_files import EVENTS, PAYLOADS, FolderFiles
-from treering.sinks.capped import Caps
+from treering.sinks.capped import TraceLimits
 from treering.sinks.lines import LineFile, OpenFiles, renew_after_fork
-from treering.sinks.shelf import Shelf
+from treering.sinks.trace_folder import TraceFolder
 from treering.spine.ports import Delivery
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ RUNS_OPEN_MAX: Final = 2_000
 
 Kept = TypeVar("Kept", bound=Bundle)
 Line = TypeVar("Line")
-_DEFAULT_CAPS: Final = Caps()
+_DEFAULT_CAPS: Final = TraceLimits()
 _DEFAULT_ABOUT: Final = About()
 
 
@@ -50,14 +50,14 @@ class TraceSink:
         *,
         keep_days: float | None = KEEP_DAYS,
         keep_bytes: int | None = KEEP_BYTES,
-        caps: Caps = _DEFAULT_CAPS,
+        caps: TraceLimits = _DEFAULT_CAPS,
         about: About = _DEFAULT_ABOUT,
         durable: bool = False,
         name: str = "trace",
     ) -> None:
         self.name = name
         self.delivery = Delivery(durable=durable, on_error="retry" if durable else "skip")
-        shelf = Shelf(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
+        shelf = TraceFolder(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
         self._traces = _Traces(shelf, "safe", partial(SafeBundle, caps=caps, about=about))
 
     def accepts(self, event: SafeEvent, /) -> bool:
@@ -92,14 +92,14 @@ class PrivateTraceSink:
         guard: ContentGuard,
         keep_days: float | None = KEEP_DAYS,
         keep_bytes: int | None = KEEP_BYTES,
-        caps: Caps = _DEFAULT_CAPS,
+        caps: TraceLimits = _DEFAULT_CAPS,
         about: About = _DEFAULT_ABOUT,
         durable: bool = False,
         name: str = "private-trace",
     ) -> None:
         self.name = name
         self.delivery = Delivery(durable=durable, on_error="retry" if durable else "skip")
-        shelf = Shelf(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
+        shelf = TraceFolder(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
         make = partial(PrivateBundle, caps=caps, about=about, guard=guard)
         self._traces = _Traces(shelf, "private", make)
 
@@ -123,7 +123,9 @@ class PrivateTraceSink:
 class _Traces(Generic[Kept]):
     """The traces that are being written."""
 
-    def __init__(self, shelf: Shelf, visibility: str, make: Callable[[FolderFiles], Kept]) -> None:
+    def __init__(
+        self, shelf: TraceFolder, visibility: str, make: Callable[[FolderFiles], Kept]
+    ) -> None:
         self._shelf = shelf
         self._visibility = visibility
         self._make = make

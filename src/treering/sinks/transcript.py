@@ -96,10 +96,10 @@ class _Transcript(LineFile):
 
 def _seq_of(line: bytes) -> int:
     try:
-        return msgspec.json.decode(line, type=_Line).seq
+        return msgspec.json.decode(line, type=_TranscriptLine).seq
     except msgspec.MsgspecError:
         return 0  # What a crash left of a line.
 
 
-class _Line(msgspec.Struct):
+class _TranscriptLine(msgspec.Struct):
     seq: int

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treering.surfaces.cli.asking import Span, read_span
+from treering.surfaces.cli.opening import Span, read_span
 from treering.surfaces.cli.options import require
 
 if TYPE_CHECKING:

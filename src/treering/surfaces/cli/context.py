@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DIALECT_DEFAULT: Final = "openai-chat"
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
     """A context as it is shown here: what goes to the provider, and how it came about."""
 
     dialect: str
@@ -166,12 +166,12 @@ def _next(session: Session, budget: dict[str, Any]) -> Context:
 
 def _told(
     ledger: Ledger, scope: Scope, context: Context, mask: Mask | None, *, explain: bool
-) -> Told:
+) -> ShownContext:
     from treering.surfaces.cli.context_repairs import explain as explained  # noqa: PLC0415
 
     before = 0 if mask is None else mask.masked
     request = context.request if mask is None else _masked(context.request, mask)
-    return Told(
+    return ShownContext(
         dialect=context.dialect,
         request=request,
         messages=len(context.messages),

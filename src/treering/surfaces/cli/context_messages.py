@@ -35,7 +35,7 @@ _COLUMNS: Final = (
 )
 
 
-class Piece(msgspec.Struct, frozen=True):
+class MessagePiece(msgspec.Struct, frozen=True):
     """One thing in a message."""
 
     speaker: str
@@ -43,7 +43,7 @@ class Piece(msgspec.Struct, frozen=True):
     text: str
 
 
-def print_pieces(pieces: Sequence[Piece], *, characters_max: int | None) -> None:
+def print_pieces(pieces: Sequence[MessagePiece], *, characters_max: int | None) -> None:
     """Print ``pieces`` one below the other, each line of a text on a line of its own."""
     rows: list[list[str]] = []
     for piece in pieces:
@@ -68,10 +68,10 @@ def _lines(text: str, characters_max: int | None) -> list[str]:
     return [*head.split("\n"), marker, *tail.split("\n")]
 
 
-def pieces_of(system: Any, messages: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
+def pieces_of(system: Any, messages: Sequence[Mapping[str, Any]]) -> Iterator[MessagePiece]:
     """Return what the messages of any dialect hold, in order, and first of all the system text."""
     if system:
-        yield Piece("system", _words(system))
+        yield MessagePiece("system", _words(system))
     for message in messages:
         speaker = _SPEAKERS.get(str(message.get("role")), str(message.get("role", "")))
         match message:
@@ -86,7 +86,7 @@ def pieces_of(system: Any, messages: Sequence[Mapping[str, Any]]) -> Iterator[Pi
                     yield _part(speaker, part)
             case _:
                 if message.get("content"):
-                    yield Piece(speaker, _words(message["content"]))
+                    yield MessagePiece(speaker, _words(message["content"]))
                 for call in message.get("tool_calls", ()):
                     named = call["function"]
                     yield _call(call["id"], named["name"], named["arguments"])
@@ -95,7 +95,7 @@ def pieces_of(system: Any, messages: Sequence[Mapping[str, Any]]) -> Iterator[Pi
 _SPEAKERS: Final = {"model": "assistant", "developer": "system"}
 
 
-def _part(speaker: str, part: Mapping[str, Any]) -> Piece:
+def _part(speaker: str, part: Mapping[str, Any]) -> MessagePiece:
     """Return one block of Anthropic's, or one part of Gemini's."""
     match part:
         case {"type": "tool_use", "id": call_id, "name": name, "input": given}:
@@ -108,19 +108,19 @@ def _part(speaker: str, part: Mapping[str, Any]) -> Piece:
             failed = "error" in response
             return _result(call_id, response["error" if failed else "output"], failed=failed)
         case {"type": "thinking", "thinking": words}:
-            return Piece("thinking", _words(words))
+            return MessagePiece("thinking", _words(words))
         case {"type": "redacted_thinking"}:
-            return Piece("thinking", "(sealed)")
+            return MessagePiece("thinking", "(sealed)")
         case _:
-            return Piece(speaker, _words(part.get("text", part)))
+            return MessagePiece(speaker, _words(part.get("text", part)))
 
 
-def _call(call_id: str, tool: str, given: Any) -> Piece:
-    return Piece("call", f"{call_id}: {tool} {_words(given)}")
+def _call(call_id: str, tool: str, given: Any) -> MessagePiece:
+    return MessagePiece("call", f"{call_id}: {tool} {_words(given)}")
 
 
-def _result(call_id: str, output: Any, *, failed: bool = False) -> Piece:
-    return Piece("error" if failed else "result", f"{call_id}: {_words(output)}")
+def _result(call_id: str, output: Any, *, failed: bool = False) -> MessagePiece:
+    return MessagePiece("error" if failed else "result", f"{call_id}: {_words(output)}")
 
 
 def _words(value: Any) -> str:

@@ -14,17 +14,22 @@ if TYPE_CHECKING:
 
     from treering.ledger.contexts import Shown
     from treering.ledger.sessions import Session
-    from treering.surfaces.cli.context import Told
+    from treering.surfaces.cli.context import ShownContext
 
 
-def print_next(session: Session, told: Told, *, explained: bool, full: bool) -> None:
+def print_next(session: Session, told: ShownContext, *, explained: bool, full: bool) -> None:
     """Print what a model is shown next."""
     say(f"context of session {session.session_id} of scope {session.scope}: {_size(told)}")
     _print_body(told, explained=explained, full=full)
 
 
 def print_shown(
-    session: Session, times: Sequence[Shown], told: Sequence[Told], *, explained: bool, full: bool
+    session: Session,
+    times: Sequence[Shown],
+    told: Sequence[ShownContext],
+    *,
+    explained: bool,
+    full: bool,
 ) -> None:
     """Print what a model was shown, once or several times."""
     say(f"what the model of session {session.session_id} of scope {session.scope} was shown:")
@@ -44,7 +49,7 @@ def print_shown(
             say(f"beside it, for this call alone and not kept: {names}")
 
 
-def _size(told: Told) -> str:
+def _size(told: ShownContext) -> str:
     window = "" if told.max_tokens is None else f" of {told.max_tokens:,}"
     reserved = told.reserve_output_tokens
     kept = f", {reserved:,} kept for the answer" if reserved else ""
@@ -52,7 +57,7 @@ def _size(told: Told) -> str:
     return f"{messages}, about {told.tokens:,}{window} tokens{kept} ({told.dialect})"
 
 
-def _print_body(told: Told, *, explained: bool, full: bool) -> None:
+def _print_body(told: ShownContext, *, explained: bool, full: bool) -> None:
     system, messages = _parts(told.request)
     say("")
     if messages:

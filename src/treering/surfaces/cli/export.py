@@ -9,10 +9,10 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.surfaces.cli.asking import open_to_ask
 from treering.surfaces.cli.commands import Command, show, show_aside
 from treering.surfaces.cli.files import STANDARD, output_stream, refuse_folder
 from treering.surfaces.cli.ledgers import database_path
+from treering.surfaces.cli.opening import open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.projects import find_scope, project_scope_options

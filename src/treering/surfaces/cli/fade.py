@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from treering.surfaces.cli.asking import asking, open_to_ask, place_of
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.facts.masking import masked
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import asking, open_to_ask, place_of
 from treering.surfaces.cli.options import db_option, json_option, keys_option, parse_time
 from treering.surfaces.cli.output import counted, say
 from treering.surfaces.cli.projects import find_scope, project_scope_options

@@ -11,9 +11,9 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.model.searches import HITS_MAX
-from treering.surfaces.cli.asking import asking, open_to_ask, place_of
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import asking, open_to_ask, place_of
 from treering.surfaces.cli.options import clamp, db_option, json_option, keys_option, limit_option
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output

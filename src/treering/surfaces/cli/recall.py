@@ -9,9 +9,9 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.model.memories import RECALL_DEFAULT, RECALL_MAX
-from treering.surfaces.cli.asking import asking, open_to_ask, place_of
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.opening import asking, open_to_ask, place_of
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import note
 from treering.surfaces.cli.projects import find_scope, project_scope_options
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.ledger.ledger import Ledger
-    from treering.surfaces.cli.recall_answers import Answer
+    from treering.surfaces.cli.recall_answers import RecallAnswer
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ def recall(
     """
     name = find_scope(scope, is_global=is_global)
     question = _question(words, as_of, **asked)
-    answer: Answer | None = None
+    answer: RecallAnswer | None = None
     with asking(_open_to_record if question.record else open_to_ask) as ledger:
         if ledger is not None:
             from treering.surfaces.cli.recall_answers import answer_to  # noqa: PLC0415
@@ -126,7 +126,7 @@ def _open_to_record() -> Ledger:
     return open_existing("change")
 
 
-def _fields(question: Question, answer: Answer | None) -> dict[str, Any]:
+def _fields(question: Question, answer: RecallAnswer | None) -> dict[str, Any]:
     """Return what the receipt has, beside where it was asked."""
     found = None if answer is None else answer.recalled
     fields: dict[str, Any] = {
@@ -152,7 +152,7 @@ def _fields(question: Question, answer: Answer | None) -> dict[str, Any]:
     return fields
 
 
-def _print_block(answer: Answer | None) -> None:
+def _print_block(answer: RecallAnswer | None) -> None:
     """Print the block as it is for a prompt; where there is none, nothing stands for it."""
     if answer is not None and answer.block:
         click.echo(answer.block)

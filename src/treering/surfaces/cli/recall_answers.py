@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from treering.surfaces.cli.recall import Question
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class RecallAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What was recalled, its secrets masked."""
 
     recalled: Recalled
@@ -29,7 +29,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     masked: int
 
 
-def answer_to(ledger: Ledger, scope: Scope, question: Question) -> Answer:
+def answer_to(ledger: Ledger, scope: Scope, question: Question) -> RecallAnswer:
     """Recall what answers a question, and record that if it is asked for."""
     memory = ledger.memory(scope)
     session = question.session and find_session(ledger, scope, question.session)
@@ -48,7 +48,7 @@ def answer_to(ledger: Ledger, scope: Scope, question: Question) -> Answer:
     if question.block and question.record and ids:
         # Only what the prompt has room for is used.
         event_id = memory.note_recalled(ids, user=question.user, session=session)
-    return Answer(recalled=found, block=block, ids=ids, event_id=event_id, masked=mask.masked)
+    return RecallAnswer(recalled=found, block=block, ids=ids, event_id=event_id, masked=mask.masked)
 
 
 def _masked(found: Recalled, mask: Mask) -> Recalled:

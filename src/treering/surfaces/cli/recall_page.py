@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from treering.model.memories import RecalledEpisode, RecalledFact
     from treering.model.scopes import Scope
     from treering.surfaces.cli.recall import Question
-    from treering.surfaces.cli.recall_answers import Answer
+    from treering.surfaces.cli.recall_answers import RecallAnswer
 
 NAMED_MAX: Final = 3
 """Events that are named as evidence; the command below names all."""
 _INDENT: Final = " " * 6
 
 
-def print_recalled(scope: Scope, question: Question, answer: Answer) -> None:
+def print_recalled(scope: Scope, question: Question, answer: RecallAnswer) -> None:
     """Print what was recalled, and how to go on from there."""
     found = answer.recalled
     for fact in found.fact_hits:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.events import Header
     from treering.model.scopes import Scope
-    from treering.surfaces.cli.asking import Span
+    from treering.surfaces.cli.opening import Span
 
 PAGES_MAX: Final = 200
 """How far back runs are looked for at once: some 100,000 of them."""

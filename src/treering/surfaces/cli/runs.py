@@ -11,8 +11,8 @@ from treering.surfaces.cli.tables import Column, clock, print_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from treering.surfaces.cli.run_details import Rundown
     from treering.surfaces.cli.run_outlines import RunOutline
-    from treering.surfaces.cli.rundown import Rundown
 
 _COLOURS: Final = {"ended": "green", "failed": "red", "interrupted": "yellow", "open": "cyan"}
 _COLUMNS: Final = (

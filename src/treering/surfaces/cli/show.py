@@ -12,9 +12,9 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.surfaces.cli.asking import open_to_ask
 from treering.surfaces.cli.commands import Command, invocation, kind_of
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import open_to_ask
 from treering.surfaces.cli.options import PAGE_ITEMS_MAX, db_option, json_option, keys_option
 from treering.surfaces.cli.output import FIELDS_VERSION, RECEIPT_VERSION
 from treering.surfaces.cli.projects import find_scope, project_scope_options
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.sessions import Session
     from treering.surfaces.cli.show_lines import Showing
-    from treering.surfaces.pages.transcripts import Cover, Extent
+    from treering.surfaces.pages.transcripts import PageCover, PageExtent
 
 LINES_AT_ONCE: Final = 100
 """Lines that are printed together."""
@@ -99,7 +99,9 @@ def show_transcript(
             _print(lines_of(showing, told), is_paged=is_paged)
 
 
-def _extent(session: Session, cover: Cover, *, turn: int | None, last: int | None) -> Extent:
+def _extent(
+    session: Session, cover: PageCover, *, turn: int | None, last: int | None
+) -> PageExtent:
     from treering.surfaces.pages.transcripts import last_turns, one_turn, whole  # noqa: PLC0415
 
     if turn is not None:

@@ -22,7 +22,7 @@ from treering.surfaces.pages.wording import (
 
 if TYPE_CHECKING:
     from treering.surfaces.cli.show_lines import Showing
-    from treering.surfaces.pages.entries import Entry
+    from treering.surfaces.pages.entries import PageEntry
 
 
 def cover_item(showing: Showing) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def cover_item(showing: Showing) -> dict[str, Any]:
     return {**cover, "include_payload": showing.with_payloads}
 
 
-def item_of(piece: TurnHead | Entry, showing: Showing) -> dict[str, Any]:
+def item_of(piece: TurnHead | PageEntry, showing: Showing) -> dict[str, Any]:
     """Return one item: a turn's head has ``number``, everything else ``seq``."""
     if isinstance(piece, TurnHead):
         turn = msgspec.structs.asdict(piece.turn)
@@ -49,7 +49,7 @@ def item_of(piece: TurnHead | Entry, showing: Showing) -> dict[str, Any]:
     return item | _content(piece, showing)
 
 
-def _content(piece: Entry, showing: Showing) -> dict[str, Any]:
+def _content(piece: PageEntry, showing: Showing) -> dict[str, Any]:
     mask = showing.mask
     if piece.sort == "tool":
         tool = tool_of(piece, mask)

@@ -10,7 +10,7 @@ import msgspec
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.output import counted, is_terminal, one_line, painted, printable
 from treering.surfaces.cli.tables import clock, width
-from treering.surfaces.pages.transcripts import Cover, TurnHead
+from treering.surfaces.pages.transcripts import PageCover, TurnHead
 from treering.surfaces.pages.wording import (
     body_of,
     clean,
@@ -29,7 +29,7 @@ from treering.surfaces.pages.wording import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from treering.surfaces.pages.entries import Entry
+    from treering.surfaces.pages.entries import PageEntry
 
 COLUMNS_MAX: Final = 100
 """Longer lines are hard to read."""
@@ -50,7 +50,7 @@ _SPEAKERS: Final = {"user": "cyan", "assistant": "green", "thinking": "bright_bl
 class Showing(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown of a session, and how."""
 
-    cover: Cover
+    cover: PageCover
     mask: Mask
     with_payloads: bool
     full: bool = False
@@ -63,7 +63,7 @@ class Showing(msgspec.Struct, frozen=True, kw_only=True):
         return next((name for name, call in spawned.items() if call == call_id), None)
 
 
-def lines_of(showing: Showing, told: Iterable[TurnHead | Entry]) -> Iterator[str]:
+def lines_of(showing: Showing, told: Iterable[TurnHead | PageEntry]) -> Iterator[str]:
     """Return a session line by line, as it is read."""
     yield from _cover(showing)
     speaker = None
@@ -131,7 +131,7 @@ def _turn(head: TurnHead) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _entry(entry: Entry, showing: Showing) -> Iterator[str]:
+def _entry(entry: PageEntry, showing: Showing) -> Iterator[str]:
     mask = showing.mask
     match entry.sort:
         case "tool":
@@ -155,7 +155,7 @@ def _said(text: str) -> Iterator[str]:
         yield from _folded(printable(line.replace("\t", "    ")), _INDENT)
 
 
-def _tool(entry: Entry, showing: Showing) -> Iterator[str]:
+def _tool(entry: PageEntry, showing: Showing) -> Iterator[str]:
     tool = tool_of(entry, showing.mask)
     status = painted(tool.status, _STATES.get(tool.status))
     facts = ", ".join(filter(None, (tool.took, tool.size)))

@@ -10,9 +10,9 @@ import msgspec
 from treering.derive.activity import Activity
 from treering.derive.periods import Drift, Period
 from treering.errors import InvalidInput
-from treering.surfaces.cli.asking import catching_up, open_to_ask, session_option
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import catching_up, open_to_ask, session_option
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output

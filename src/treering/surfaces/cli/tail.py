@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from treering.surfaces.cli.asking import session_option
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import session_option
 from treering.surfaces.cli.options import (
     PAGE_ITEMS_MAX,
     db_option,

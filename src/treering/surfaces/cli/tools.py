@@ -9,7 +9,9 @@ import msgspec
 
 from treering.model.queries import Page
 from treering.model.tools import REASONS, STATUSES
-from treering.surfaces.cli.asking import (
+from treering.surfaces.cli.call_filters import CallFilters, read_filters
+from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
+from treering.surfaces.cli.opening import (
     asking,
     catching_up,
     going_on,
@@ -19,8 +21,6 @@ from treering.surfaces.cli.asking import (
     session_option,
     span_options,
 )
-from treering.surfaces.cli.call_filters import CallFilters, read_filters
-from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
 from treering.surfaces.cli.options import (
     clamp,
     cursor_option,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
     from treering.model.tool_records import ToolRecord, ToolStatistics
-    from treering.surfaces.cli.asking import Span
+    from treering.surfaces.cli.opening import Span
 
 LIST_ITEMS: Final = 50
 _HERE: Final = "treering.surfaces.cli.tools"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from treering.surfaces.cli.asking import catching_up, open_to_ask
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.opening import catching_up, open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option, require
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output

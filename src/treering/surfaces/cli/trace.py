@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from treering.surfaces.cli.asking import (
+from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
+from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.opening import (
     asking,
     catching_up,
     going_on,
@@ -18,8 +20,6 @@ from treering.surfaces.cli.asking import (
     session_option,
     span_options,
 )
-from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
-from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.options import (
     clamp,
     cursor_option,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.events import Header
     from treering.model.scopes import Scope
-    from treering.surfaces.cli.asking import Span
+    from treering.surfaces.cli.opening import Span
     from treering.surfaces.cli.run_outlines import RunList
 
 LIST_ITEMS: Final = 20
@@ -160,7 +160,7 @@ def show_run(
     RUN is an id, or its beginning if no other run begins like that. Of a long run the first and
     the last events are shown. Payloads are left out.
     """
-    from treering.surfaces.cli.rundown import rundown  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.run_details import rundown  # noqa: PLC0415  (not for --help)
 
     name = find_scope(scope, is_global=is_global)
     with open_to_ask() as ledger, catching_up() as progress:

@@ -9,10 +9,10 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.surfaces.cli.asking import session_option
 from treering.surfaces.cli.commands import Command, show
 from treering.surfaces.cli.files import STANDARD, output_stream, refuse_folder
 from treering.surfaces.cli.ledgers import database_path, open_existing
+from treering.surfaces.cli.opening import session_option
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.projects import find_scope, project_scope_options
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.events import Header
     from treering.sinks.bundle_files import MemoryFiles
-    from treering.surfaces.cli.run_traces import RunTrace
+    from treering.surfaces.cli.run_trace import RunTrace
 
 _EXAMPLE: Final = "trace.zip"
 
@@ -142,7 +142,7 @@ def _told(receipt: TraceReceipt) -> list[str]:
 
 def _made(ledger: Ledger, started: Header, *, private: bool) -> tuple[RunTrace, MemoryFiles]:
     from treering.sinks.bundle_files import MemoryFiles  # noqa: PLC0415  (not for --help)
-    from treering.surfaces.cli.run_traces import (  # noqa: PLC0415
+    from treering.surfaces.cli.run_trace import (  # noqa: PLC0415
         write_private_trace,
         write_safe_trace,
     )

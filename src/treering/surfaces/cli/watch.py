@@ -36,7 +36,7 @@ class _Named(msgspec.Struct, frozen=True):
     root: Path
 
 
-class Summary(msgspec.Struct):
+class WatchSummary(msgspec.Struct):
     """What a watch came to."""
 
     imports: int = 0
@@ -133,7 +133,7 @@ class _Following:
         self._spool = default_spool()
         self._sessions: set[str] = set()
         self._kind = kind_of(click.get_current_context())
-        self.summary = Summary()
+        self.summary = WatchSummary()
         self.watch = Watch(
             _places(paths),
             take=self._take,

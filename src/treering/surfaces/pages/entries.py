@@ -59,7 +59,7 @@ _SILENT: Final = frozenset(
 """What the head of the page or of a turn tells."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PageEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One thing on the page."""
 
     sort: Sort
@@ -77,7 +77,7 @@ def entries(
     *,
     find: Callable[[Header, str], ToolRecord | None],
     fetch: Callable[[str], Header | None],
-) -> Iterator[Entry]:
+) -> Iterator[PageEntry]:
     """Return what ``events``, in order, come to on a page.
 
     ``find`` gives the record of a call by its event and call id, ``fetch`` an event by its id.
@@ -90,19 +90,19 @@ def entries(
             unseen[_name(entry.event)] += 1
             continue
         if first is not None:
-            yield Entry(sort="more", event=first, counts=dict(unseen.most_common()))
+            yield PageEntry(sort="more", event=first, counts=dict(unseen.most_common()))
             first = None
             unseen.clear()
         yield entry
     if first is not None:
-        yield Entry(sort="more", event=first, counts=dict(unseen.most_common()))
+        yield PageEntry(sort="more", event=first, counts=dict(unseen.most_common()))
 
 
 def _paired(
     ahead: _Ahead,
     find: Callable[[Header, str], ToolRecord | None],
     fetch: Callable[[str], Header | None],
-) -> Iterator[Entry]:
+) -> Iterator[PageEntry]:
     told: set[str] = set()
     """Results that were told with their calls before they were reached."""
     while (event := ahead.take()) is not None:
@@ -114,9 +114,9 @@ def _paired(
                 told.add(entry.result.event_id)
             yield entry
         elif event.kind == "tool.result" and not event.redacted:
-            yield Entry(sort="tool", event=event, result=event)
+            yield PageEntry(sort="tool", event=event, result=event)
         elif (sort := _sort(event)) is not None:
-            yield Entry(sort=sort, event=event)
+            yield PageEntry(sort=sort, event=event)
 
 
 def _call(
@@ -124,15 +124,15 @@ def _call(
     ahead: _Ahead,
     find: Callable[[Header, str], ToolRecord | None],
     fetch: Callable[[str], Header | None],
-) -> Entry:
+) -> PageEntry:
     part = safe_part(event.kind, event.refs)
     call_id = part.call_id if isinstance(part, ToolCalled) else None
     result = ahead.result_of(event, call_id or "")
     if result is not None or not call_id:
-        return Entry(sort="tool", event=event, result=result)
+        return PageEntry(sort="tool", event=event, result=result)
     record = find(event, call_id)
     far = record.result_event_id if record is not None else None
-    return Entry(
+    return PageEntry(
         sort="tool", event=event, record=record, result=None if far is None else fetch(far)
     )
 

@@ -18,7 +18,7 @@ from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.tables import clock
 from treering.surfaces.pages.checked import Checked
 from treering.surfaces.pages.markup import markdown, preformatted
-from treering.surfaces.pages.transcripts import Cover, TurnHead
+from treering.surfaces.pages.transcripts import PageCover, TurnHead
 from treering.surfaces.pages.wording import (
     body_of,
     clean,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from treering.model.events import Header
     from treering.surfaces.cli.masking import Mask
-    from treering.surfaces.pages.entries import Entry
+    from treering.surfaces.pages.entries import PageEntry
 
 WITHHELD: Final = "withheld: this looked as if it held a secret"
 _BAD_RULES: Final = ("run.failed", "run.interrupted", "session.undone", "ledger.")
@@ -56,8 +56,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_html(
     stream: IO[bytes],
-    cover: Cover,
-    told: Iterable[TurnHead | Entry],
+    cover: PageCover,
+    told: Iterable[TurnHead | PageEntry],
     mask: Mask,
     *,
     with_payloads: bool,
@@ -119,7 +119,7 @@ def _opening(title: str, told: Iterable[tuple[str, str]]) -> str:
 """
 
 
-def _facts(cover: Cover, mask: Mask) -> Iterator[tuple[str, str]]:
+def _facts(cover: PageCover, mask: Mask) -> Iterator[tuple[str, str]]:
     """Return what is told of the session on top, as HTML."""
     one, counts = cover.session, cover.counts
     named = (
@@ -190,7 +190,7 @@ def _turn(head: TurnHead) -> str:
     )
 
 
-def _entry(entry: Entry, cover: Cover, mask: Mask, *, number: int) -> str:
+def _entry(entry: PageEntry, cover: PageCover, mask: Mask, *, number: int) -> str:
     event = entry.event
     match entry.sort:
         case "tool":
@@ -233,7 +233,7 @@ def _said(speaker: str, event: Header, body: str, number: int) -> str:
     )
 
 
-def _tool(entry: Entry, cover: Cover, mask: Mask) -> str:
+def _tool(entry: PageEntry, cover: PageCover, mask: Mask) -> str:
     tool = tool_of(entry, mask)
     why = f" ({escape(tool.remark)})" if tool.remark else ""
     began = next((name for name, call in cover.spawned.items() if call == tool.call_id), None)

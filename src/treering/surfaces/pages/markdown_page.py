@@ -11,7 +11,7 @@ from treering.surfaces.cli.tables import clock
 from treering.surfaces.pages.checked import Checked
 from treering.surfaces.pages.html_page import WITHHELD, Written
 from treering.surfaces.pages.markup import code_lines
-from treering.surfaces.pages.transcripts import Cover, TurnHead
+from treering.surfaces.pages.transcripts import PageCover, TurnHead
 from treering.surfaces.pages.wording import (
     body_of,
     clean,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from treering.surfaces.cli.masking import Mask
-    from treering.surfaces.pages.entries import Entry
+    from treering.surfaces.pages.entries import PageEntry
 
 _SPECIAL: Final = re.compile(rf"(?P<mask>{MASK.pattern})|[\\`*_{{}}\[\]<>#|~!]|(?<=[0-9a-f]\])[(:]")
 """What Markdown takes for its own, and what could make a link of a mask.
@@ -48,8 +48,8 @@ _LIVE: Final = re.compile(
 
 def write_markdown(
     stream: IO[bytes],
-    cover: Cover,
-    told: Iterable[TurnHead | Entry],
+    cover: PageCover,
+    told: Iterable[TurnHead | PageEntry],
     mask: Mask,
     *,
     with_payloads: bool,
@@ -71,7 +71,7 @@ def write_markdown(
     return Written(entries=count, withheld=page.withheld)
 
 
-def _cover(cover: Cover, mask: Mask) -> str:
+def _cover(cover: PageCover, mask: Mask) -> str:
     one, counts = cover.session, cover.counts
     title = _line(clean(one.title or one.session_id, mask))
     facts = [
@@ -97,7 +97,7 @@ def _turn(head: TurnHead) -> str:
     return f"\n## Turn {head.number}{state}\n\n{clock(head.turn.started_ms)} UTC\n"
 
 
-def _entry(entry: Entry, mask: Mask) -> str:
+def _entry(entry: PageEntry, mask: Mask) -> str:
     match entry.sort:
         case "tool":
             return _tool(entry, mask)
@@ -114,7 +114,7 @@ def _entry(entry: Entry, mask: Mask) -> str:
             return f"\n### {entry.sort.capitalize()}\n\n{_quoted(text_of(entry.event, mask))}\n"
 
 
-def _tool(entry: Entry, mask: Mask) -> str:
+def _tool(entry: PageEntry, mask: Mask) -> str:
     tool = tool_of(entry, mask)
     why = f" ({_line(tool.remark)})" if tool.remark else ""
     facts = ", ".join(filter(None, (tool.took, tool.size)))

@@ -13,7 +13,7 @@ from treering.model.fields import MILLISECONDS_MIN, TIME_MS_MAX
 from treering.model.parts import SessionOpened, safe_part
 from treering.model.sessions import SessionOutline
 from treering.model.views import Counts, Turn, Usage
-from treering.surfaces.pages.entries import Entry, entries
+from treering.surfaces.pages.entries import PageEntry, entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ BACKWARDS_EVENTS_MAX: Final = 5_000
 """So many are read from the end of a session at once; for more it is read from its beginning."""
 
 
-class Cover(msgspec.Struct, frozen=True, kw_only=True):
+class PageCover(msgspec.Struct, frozen=True, kw_only=True):
     """A session at a glance, as it stands on top of a page."""
 
     scope: str
@@ -53,7 +53,7 @@ class TurnHead(msgspec.Struct, frozen=True, kw_only=True):
     turn: Turn
 
 
-class Extent(msgspec.Struct, frozen=True, kw_only=True):
+class PageExtent(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of a session is told: from one seq to another, and the turns in it."""
 
     first_seq: int = 1
@@ -63,11 +63,11 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     """The last so many of the session; all, if None."""
 
 
-def read_cover(ledger: Ledger, session: Session) -> Cover:
+def read_cover(ledger: Ledger, session: Session) -> PageCover:
     """Return what a session is."""
     statistics = ledger.tool_statistics(session.scope, session_id=session.session_id)
     counts = session.summary()
-    return Cover(
+    return PageCover(
         scope=session.scope,
         session=session.outline(),
         counts=counts,
@@ -78,12 +78,12 @@ def read_cover(ledger: Ledger, session: Session) -> Cover:
     )
 
 
-def whole() -> Extent:
+def whole() -> PageExtent:
     """Return all of a session."""
-    return Extent()
+    return PageExtent()
 
 
-def one_turn(session: Session, cover: Cover, number: int) -> Extent:
+def one_turn(session: Session, cover: PageCover, number: int) -> PageExtent:
     """Return one turn, counted from 1. Raises NotFound."""
     count = cover.counts.turns
     turn = None
@@ -95,7 +95,7 @@ def one_turn(session: Session, cover: Cover, number: int) -> Extent:
     if turn is None:
         hint = f"it has {count}, and they count from 1" if count else "nobody asked anything yet"
         raise NotFound(f"session {session.session_id} has no turn {number}", hint=hint)
-    return Extent(
+    return PageExtent(
         first_seq=turn.first_seq,
         last_seq=turn.last_seq,
         first_turn=number,
@@ -103,18 +103,18 @@ def one_turn(session: Session, cover: Cover, number: int) -> Extent:
     )
 
 
-def last_turns(session: Session, cover: Cover, count: int) -> Extent:
+def last_turns(session: Session, cover: PageCover, count: int) -> PageExtent:
     """Return the last so many turns; all there is, if there are fewer."""
     turn = next(session.turns(last=count), None)
     if turn is None or count >= cover.counts.turns:
         return whole()
     first = cover.counts.turns - count + 1
-    return Extent(first_seq=turn.first_seq, first_turn=first, turns=count)
+    return PageExtent(first_seq=turn.first_seq, first_turn=first, turns=count)
 
 
 def pieces(
-    ledger: Ledger, session: Session, extent: Extent, *, with_payloads: bool
-) -> Iterator[TurnHead | Entry]:
+    ledger: Ledger, session: Session, extent: PageExtent, *, with_payloads: bool
+) -> Iterator[TurnHead | PageEntry]:
     """Return what is on the page, in order, a little at a time."""
     turns = enumerate(session.turns(last=extent.turns), start=extent.first_turn)
     coming = next(turns, None)
@@ -127,7 +127,7 @@ def pieces(
         yield entry
 
 
-def _read(session: Session, extent: Extent, *, with_payloads: bool) -> Iterator[Header]:
+def _read(session: Session, extent: PageExtent, *, with_payloads: bool) -> Iterator[Header]:
     ask: Callable[..., Iterator[Header]] = session.events if with_payloads else session.headers
     last = next(session.headers(last=1), None)
     behind = 0 if last is None else last.seq - extent.first_seq + 1

@@ -27,7 +27,7 @@ from treering.surfaces.cli.output import printable
 if TYPE_CHECKING:
     from treering.model.views import Spent
     from treering.surfaces.cli.masking import Mask
-    from treering.surfaces.pages.entries import Entry
+    from treering.surfaces.pages.entries import PageEntry
     from treering.surfaces.pages.transcripts import TurnHead
 
 HINT_CHARACTERS_MAX: Final = 120
@@ -44,7 +44,7 @@ _PICTURES: Final = {
 } | {0x7F: 0x2421}  # fmt: skip
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
+class ToolWording(msgspec.Struct, frozen=True, kw_only=True):
     """One tool call, in words."""
 
     name: str
@@ -91,7 +91,7 @@ def erased_text(event: Header) -> str:
     return f"{REDACTED} (expired)" if event.expired else REDACTED
 
 
-def tool_of(entry: Entry, mask: Mask) -> Tool:
+def tool_of(entry: PageEntry, mask: Mask) -> ToolWording:
     """Return a tool call in words."""
     call = entry.event if entry.event.kind == "tool.call" else None
     returned = _returned(entry.result)
@@ -103,7 +103,7 @@ def tool_of(entry: Entry, mask: Mask) -> Tool:
     name = called.tool if isinstance(called, ToolCalled) else None
     if name is None and isinstance(entry.event, Event):
         name = names_in(entry.event)[1]
-    return Tool(
+    return ToolWording(
         name=clean(name or _UNNAMED, mask),
         hint="" if call is None else clean(_hint(call, name or "", mask), mask),
         status=status,
@@ -114,7 +114,7 @@ def tool_of(entry: Entry, mask: Mask) -> Tool:
     )
 
 
-def input_of(entry: Entry, mask: Mask) -> str:
+def input_of(entry: PageEntry, mask: Mask) -> str:
     """Return what a tool was called with; nothing if that is not at hand."""
     event = entry.event
     if event.kind != "tool.call" or not isinstance(event, Event) or event.payload is None:
@@ -125,7 +125,7 @@ def input_of(entry: Entry, mask: Mask) -> str:
     return clean(msgspec.json.format(encode(given), indent=2).decode(), mask) if given else ""
 
 
-def output_of(entry: Entry, mask: Mask) -> str:
+def output_of(entry: PageEntry, mask: Mask) -> str:
     """Return what a tool gave; nothing if that is not at hand."""
     event = entry.result
     if not isinstance(event, Event) or event.payload is None:
@@ -175,7 +175,7 @@ def note_of(event: Header, mask: Mask) -> tuple[str, str]:
     return label, clean(shorten(event.summary), mask)
 
 
-def counted_of(entry: Entry) -> str:
+def counted_of(entry: PageEntry) -> str:
     """Return what is only counted, the most frequent first."""
     counts = entry.counts or {}
     named = ", ".join(f"{name} {number:,}" for name, number in counts.items())
@@ -223,7 +223,7 @@ def _returned(result: Header | None) -> ToolReturned:
     return part if isinstance(part, ToolReturned) else ToolReturned()
 
 
-def _outcome(entry: Entry, returned: ToolReturned) -> tuple[str, str]:
+def _outcome(entry: PageEntry, returned: ToolReturned) -> tuple[str, str]:
     """Return how a call ended, and why."""
     if entry.result is None:
         record = entry.record
@@ -239,7 +239,7 @@ def _outcome(entry: Entry, returned: ToolReturned) -> tuple[str, str]:
     return "failed" if failed else "ok", remark
 
 
-def _took(entry: Entry, returned: ToolReturned, status: str) -> str:
+def _took(entry: PageEntry, returned: ToolReturned, status: str) -> str:
     took = returned.duration_ms
     if took is None and entry.record is not None:
         took = entry.record.duration_ms

@@ -10,11 +10,11 @@ import click
 
 from treering.app import now_ms
 from treering.errors import InvalidScope, NotFound, TreeringError
-from treering.surfaces.cli.asking import open_to_ask
 from treering.surfaces.cli.commands import Command, invocation, kind_of
-from treering.surfaces.cli.doctor.findings import Finding, counts, masked, safely
+from treering.surfaces.cli.doctor.findings import DoctorFinding, counts, masked, safely
 from treering.surfaces.cli.ledgers import database_path, shown
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import print_receipt
 from treering.surfaces.cli.projects import find_scope, project_scope_options
@@ -94,13 +94,13 @@ def _scope(scope: str | None, *, is_global: bool) -> Scope | None:
         return None
 
 
-def _open(stack: contextlib.ExitStack) -> tuple[Ledger | None, list[Finding]]:
+def _open(stack: contextlib.ExitStack) -> tuple[Ledger | None, list[DoctorFinding]]:
     """Open the ledger, or say why that cannot be done."""
     try:
         return stack.enter_context(open_to_ask()), []
     except NotFound:
         return None, [
-            Finding(
+            DoctorFinding(
                 level="warning",
                 code="no_ledger",
                 message=f"there is no ledger at {shown(database_path())} yet",
@@ -109,7 +109,7 @@ def _open(stack: contextlib.ExitStack) -> tuple[Ledger | None, list[Finding]]:
         ]
     except TreeringError as error:
         return None, [
-            Finding(
+            DoctorFinding(
                 level="error",
                 code=error.code,
                 message=f"the ledger cannot be opened: {error}",
@@ -120,7 +120,7 @@ def _open(stack: contextlib.ExitStack) -> tuple[Ledger | None, list[Finding]]:
 
 def _of_all(
     ledger: Ledger | None, scope: Scope | None, at_ms: int, *, quick: bool, is_named: bool
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     # Each is loaded when it is asked for.
     from treering.surfaces.cli.doctor import hooks, ledger_file, logs, past  # noqa: PLC0415
 
@@ -133,7 +133,7 @@ def _of_all(
         if not quick:
             yield from safely("the proof", lambda: ledger_file.prove(ledger, proved, scope))
         if scope is None:
-            yield Finding(
+            yield DoctorFinding(
                 level="ok",
                 code="scope",
                 message="no scope was looked into: the name of this folder cannot be one",
@@ -152,8 +152,8 @@ def _of_all(
 
 
 def _of_session(
-    ledger: Ledger | None, scope: Scope | None, session: str, at_ms: int, found: list[Finding]
-) -> Iterator[Finding]:
+    ledger: Ledger | None, scope: Scope | None, session: str, at_ms: int, found: list[DoctorFinding]
+) -> Iterator[DoctorFinding]:
     """Look at one session. Raises what there is to say if there is no such one."""
     if scope is None:
         raise InvalidScope("a scope is required", hint="name one, as in --scope acme/app")

@@ -20,7 +20,7 @@ ITEMS_MAX: Final = 5
 """Of many things of one sort, so many are named."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
     """What was found."""
 
     level: Level
@@ -34,15 +34,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def safely(
-    what: str, check: Callable[[], Iterable[Finding]], *, level: Level = "error"
-) -> Iterator[Finding]:
+    what: str, check: Callable[[], Iterable[DoctorFinding]], *, level: Level = "error"
+) -> Iterator[DoctorFinding]:
     """Give what a check finds; that it cannot look is a finding of ``level``."""
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     try:
         found.extend(check())
     except TreeringError as error:
         found.append(
-            Finding(
+            DoctorFinding(
                 level=level,
                 code=error.code,
                 message=f"{what}: {error}",
@@ -51,7 +51,7 @@ def safely(
         )
     except OSError as error:
         found.append(
-            Finding(
+            DoctorFinding(
                 level="warning",
                 code="unreadable",
                 message=f"{what}: {error.strerror or error}",
@@ -61,7 +61,7 @@ def safely(
     yield from found
 
 
-def masked(finding: Finding, mask: Mask) -> Finding:
+def masked(finding: DoctorFinding, mask: Mask) -> DoctorFinding:
     """Return a finding with secrets in it masked."""
     return msgspec.structs.replace(
         finding,
@@ -71,7 +71,7 @@ def masked(finding: Finding, mask: Mask) -> Finding:
     )
 
 
-def counts(findings: Iterable[Finding]) -> dict[str, int]:
+def counts(findings: Iterable[DoctorFinding]) -> dict[str, int]:
     """Return how many findings there are of each level."""
     number = dict.fromkeys(LEVELS, 0)
     for finding in findings:

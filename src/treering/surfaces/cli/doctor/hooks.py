@@ -13,7 +13,7 @@ from treering.capture.hooks.spool import UNREAD, default_spool, spool_files
 from treering.capture.quarantine import quarantine_folder, quarantined, read_quarantine
 from treering.errors import TreeringError
 from treering.hook import SPOOL_BYTES_MAX
-from treering.surfaces.cli.doctor.findings import Finding
+from treering.surfaces.cli.doctor.findings import DoctorFinding
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.status import sized
 from treering.surfaces.cli.times import ago
@@ -29,13 +29,13 @@ WAITING_MS: Final = 3_600_000
 _BOM: Final = "\ufeff"
 
 
-def look() -> Iterator[Finding]:
+def look() -> Iterator[DoctorFinding]:
     """Say which of the agents on this machine have our hooks, and whether those work."""
     for agent in AGENTS:
         try:
             plan = plan_uninstall(agent, home=Path.home(), environment=os.environ)
         except TreeringError as error:
-            yield Finding(
+            yield DoctorFinding(
                 level="warning",
                 code="settings_unclear",
                 message=f"{agent}: whether it has hooks cannot be told: {error}",
@@ -46,7 +46,7 @@ def look() -> Iterator[Finding]:
             yield _hooks(agent, plan)
 
 
-def look_at_spool(at_ms: int) -> Iterator[Finding]:
+def look_at_spool(at_ms: int) -> Iterator[DoctorFinding]:
     """Say whether something waits in the spool."""
     folder = default_spool()
     waiting = _waiting(folder)
@@ -55,7 +55,7 @@ def look_at_spool(at_ms: int) -> Iterator[Finding]:
         oldest_ms = min(status.st_mtime_ns for status in waiting) // 1_000_000
         is_full = size >= SPOOL_BYTES_MAX
         is_old = at_ms - oldest_ms > WAITING_MS
-        yield Finding(
+        yield DoctorFinding(
             level="warning" if is_full or is_old else "ok",
             code="spool_full" if is_full else "spool_waiting",
             message=f"{sized(size)} of what hooks told wait in {folder},"
@@ -64,13 +64,13 @@ def look_at_spool(at_ms: int) -> Iterator[Finding]:
             fix="treering watch --once",
         )
     else:
-        yield Finding(level="ok", code="spool", message="nothing waits in the spool")
+        yield DoctorFinding(level="ok", code="spool", message="nothing waits in the spool")
     unread = folder / UNREAD
     if entries := read_quarantine(unread):
         yield _set_aside("spool_unread", "of hooks", unread, entries)
 
 
-def look_at_quarantine() -> Iterator[Finding]:
+def look_at_quarantine() -> Iterator[DoctorFinding]:
     """Say which lines of spools and logs could not be recorded."""
     for path, entries in quarantined(quarantine_folder()):
         sources = dict.fromkeys(entry.source for entry in entries if entry.source)
@@ -78,13 +78,13 @@ def look_at_quarantine() -> Iterator[Finding]:
         yield _set_aside("lines_unread", f"of {next(iter(sources), '?')}{more}", path, entries)
 
 
-def _set_aside(code: str, whose: str, path: Path, entries: list[QuarantineEntry]) -> Finding:
+def _set_aside(code: str, whose: str, path: Path, entries: list[QuarantineEntry]) -> DoctorFinding:
     reasons = Counter[str]()
     for entry in entries:
         reasons[entry.reason] += entry.lines
     lines = counted(reasons.total(), "line")
     told = "; ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common(3))
-    return Finding(
+    return DoctorFinding(
         level="warning",
         code=code,
         message=f"{lines} {whose} could not be recorded: {told}",
@@ -92,9 +92,9 @@ def _set_aside(code: str, whose: str, path: Path, entries: list[QuarantineEntry]
     )
 
 
-def _hooks(agent: str, plan: Plan) -> Finding:
+def _hooks(agent: str, plan: Plan) -> DoctorFinding:
     if not plan.changes:
-        return Finding(
+        return DoctorFinding(
             level="ok",
             code="no_hooks",
             message=f"{agent} has no hooks of ours; treering watch follows its logs without them",
@@ -102,13 +102,15 @@ def _hooks(agent: str, plan: Plan) -> Finding:
         )
     program = _program(agent, plan)
     if program is not None and program.is_absolute() and not program.is_file():
-        return Finding(
+        return DoctorFinding(
             level="error",
             code="hooks_broken",
             message=f"the hooks of {agent} call {program}, which is not there",
             fix=f"treering install {agent}",
         )
-    return Finding(level="ok", code="hooks", message=f"{agent} has our hooks in {plan.settings}")
+    return DoctorFinding(
+        level="ok", code="hooks", message=f"{agent} has our hooks in {plan.settings}"
+    )
 
 
 def _program(agent: str, plan: Plan) -> Path | None:

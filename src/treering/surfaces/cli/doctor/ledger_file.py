@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import NotPermitted
 from treering.model.times import instant
-from treering.surfaces.cli.doctor.findings import Finding
+from treering.surfaces.cli.doctor.findings import DoctorFinding
 from treering.surfaces.cli.ledgers import MEMORY, database_path, is_on_server, shown
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.status import sized
@@ -37,7 +37,7 @@ _FILES: Final = (
 )
 
 
-def look() -> Iterator[Finding]:
+def look() -> Iterator[DoctorFinding]:
     """Say where the ledger is, how large it is, and whether there is room for more."""
     path = database_path()
     if is_on_server():
@@ -46,7 +46,7 @@ def look() -> Iterator[Finding]:
         yield from _file(Path(path))
 
 
-def look_at_writers() -> Iterator[Finding]:
+def look_at_writers() -> Iterator[DoctorFinding]:
     """Say who keeps all other writers out, if somebody does and writes nothing meanwhile."""
     from treering.storage.sqlite.write_lock import find_holder  # noqa: PLC0415  (loaded by now)
 
@@ -58,7 +58,7 @@ def look_at_writers() -> Iterator[Finding]:
         again = find_holder(path)
         holder = again if again == holder else None
     if holder is not None:
-        yield Finding(
+        yield DoctorFinding(
             level="error" if holder.is_stopped else "warning",
             code="writer_stopped" if holder.is_stopped else "writer_busy",
             message=f"nobody else can write: {holder}",
@@ -66,23 +66,25 @@ def look_at_writers() -> Iterator[Finding]:
         )
 
 
-def look_at_erasure(ledger: Ledger) -> Iterator[Finding]:
+def look_at_erasure(ledger: Ledger) -> Iterator[DoctorFinding]:
     """Say whether bytes of what was erased are still somewhere in the files."""
     fix = "stop the other programs that have it open: whoever opens it next drives them out"
     if is_on_server():
         fix = "treering db scrub"
     if ledger.erasure_state() == "pending":
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code="erasure_pending",
             message="bytes of erased events are still in the files of the ledger",
             fix=fix,
         )
     else:
-        yield Finding(level="ok", code="erasure", message="no erased bytes are left in its files")
+        yield DoctorFinding(
+            level="ok", code="erasure", message="no erased bytes are left in its files"
+        )
     rekeyed_ms = ledger.rekeyed_ms()
     if rekeyed_ms is not None:
-        yield Finding(
+        yield DoctorFinding(
             level="ok",
             code="rekeyed",
             message=f"this ledger was rekeyed on {instant(rekeyed_ms)[:10]}: backups and copies"
@@ -91,7 +93,7 @@ def look_at_erasure(ledger: Ledger) -> Iterator[Finding]:
         )
 
 
-def look_at_id_key(ledger: Ledger) -> Iterator[Finding]:
+def look_at_id_key(ledger: Ledger) -> Iterator[DoctorFinding]:
     """Say whether the key that hides ids is the one that the ledger was used with."""
     from treering.capture.intake import BOOKMARK_SCOPE  # noqa: PLC0415  (not for --help)
 
@@ -100,7 +102,7 @@ def look_at_id_key(ledger: Ledger) -> Iterator[Finding]:
     ]
     if strange:
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
-        yield Finding(
+        yield DoctorFinding(
             level="error",
             code="id_key",
             message=f"ids.secret in the folder of keys is missing, or not the one that scope"
@@ -109,7 +111,7 @@ def look_at_id_key(ledger: Ledger) -> Iterator[Finding]:
         )
 
 
-def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Iterator[Finding]:
+def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Iterator[DoctorFinding]:
     """Prove the ledger, or one scope of it; ``otherwise`` if only the owner may prove it all."""
     from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
 
@@ -122,10 +124,10 @@ def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Itera
             found = ledger.verify(otherwise, progress=progress)
     if found.intact:
         number = counted(found.events, "event")
-        yield Finding(level="ok", code="intact", message=f"the proof holds: {number}")
+        yield DoctorFinding(level="ok", code="intact", message=f"the proof holds: {number}")
         yield _sampled(ledger, scope or otherwise)
     else:
-        yield Finding(
+        yield DoctorFinding(
             level="error",
             code="broken",
             message=f"the ledger is not as it was recorded: {_place(found)}",
@@ -133,13 +135,13 @@ def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Itera
         )
 
 
-def _sampled(ledger: Ledger, scope: Scope | None) -> Finding:
+def _sampled(ledger: Ledger, scope: Scope | None) -> DoctorFinding:
     found = ledger.sample_derived(scope)
     if found.intact:
         rows = sum((found.derived_rows or {}).values())
         message = f"what is derived agrees with the events: {counted(rows, 'row')} sampled"
-        return Finding(level="ok", code="derived", message=message)
-    return Finding(
+        return DoctorFinding(level="ok", code="derived", message=message)
+    return DoctorFinding(
         level="error",
         code="derived_broken",
         message=f"what is derived is not what the events say: {_place(found)}",
@@ -156,19 +158,19 @@ def _place(found: Verification) -> str:
     return f"{place}{': ' if place else ''}{broken.fault}: {broken.detail}"
 
 
-def _file(path: Path) -> Iterator[Finding]:
+def _file(path: Path) -> Iterator[DoctorFinding]:
     from treering.storage.sqlite.schema import migrations  # noqa: PLC0415  (loaded by now)
 
     sizes = {name: sum(_size(f"{path}{end}") for end in ends) for name, ends in _FILES}
     told = ", ".join(f"{name} {sized(size)}" for name, size in sizes.items() if size)
     # Whatever was older is brought up when it is opened; whatever is newer is refused.
-    yield Finding(
+    yield DoctorFinding(
         level="ok",
         code="ledger",
         message=f"{path} opens, schema version {len(migrations())}: {told}",
     )
     if sizes["write-ahead log"] > LOG_BYTES_HIGH:
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code="long_log",
             message=f"the write-ahead log has grown to {sized(sizes['write-ahead log'])}:"
@@ -178,12 +180,12 @@ def _file(path: Path) -> Iterator[Finding]:
     yield _room(path)
 
 
-def _room(path: Path) -> Finding:
+def _room(path: Path) -> DoctorFinding:
     free = shutil.disk_usage(path.absolute().parent).free
     message = f"{sized(free)} are free on its disk"
     if free >= FREE_BYTES_LOW:
-        return Finding(level="ok", code="disk", message=message)
-    return Finding(
+        return DoctorFinding(level="ok", code="disk", message=message)
+    return DoctorFinding(
         level="error" if free < FREE_BYTES_MIN else "warning",
         code="disk_full" if free < FREE_BYTES_MIN else "disk_low",
         message=f"only {message}",
@@ -198,17 +200,17 @@ def _size(path: str) -> int:
         return 0
 
 
-def _server(path: str) -> Iterator[Finding]:
+def _server(path: str) -> Iterator[DoctorFinding]:
     from treering.app import administer  # noqa: PLC0415  (only for a server)
 
     place = shown(path)
     try:
         status = administer(path).status()
     except NotPermitted:
-        yield Finding(level="ok", code="ledger", message=f"{place} opens")
+        yield DoctorFinding(level="ok", code="ledger", message=f"{place} opens")
         return
     versions = (status.schema_version, status.schema_version_known)
-    yield Finding(
+    yield DoctorFinding(
         level="ok" if versions[0] >= versions[1] else "warning",
         code="ledger" if versions[0] >= versions[1] else "schema_old",
         message=f"{place} opens, schema version {versions[0]} of {versions[1]}:"
@@ -217,7 +219,7 @@ def _server(path: str) -> Iterator[Finding]:
     )
     if status.differences:
         number = counted(len(status.differences), "change")
-        yield Finding(
+        yield DoctorFinding(
             level="error",
             code="schema_changed",
             message=f"{number} to its walls, triggers or functions: {status.differences[0]}",

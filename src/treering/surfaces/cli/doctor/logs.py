@@ -13,7 +13,7 @@ from treering.capture.health import (
     unreadable_folders,
 )
 from treering.capture.log_folders import known_places
-from treering.surfaces.cli.doctor.findings import Finding, some
+from treering.surfaces.cli.doctor.findings import DoctorFinding, some
 from treering.surfaces.cli.imports.survey import Outline, deleted_soon
 from treering.surfaces.cli.output import counted
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CLAUDE_CODE: Final = "claude-code"
 
 
-def look(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iterator[Finding]:
+def look(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iterator[DoctorFinding]:
     """Look at the logs of each agent that is known and has any."""
     by_agent = groupby(known_places(), key=lambda place: place.agent)
     any_found = False
@@ -40,7 +40,7 @@ def look(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iterator[Fin
             any_found = True
             yield finding
     if not any_found:
-        yield Finding(
+        yield DoctorFinding(
             level="ok",
             code="no_logs",
             message="no logs of agents were found on this machine",
@@ -50,10 +50,10 @@ def look(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iterator[Fin
 
 def _agent(
     agent: str, places: Sequence[LogFolder], ledger: Ledger | None, scope: Scope | None, at_ms: int
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     forbidden = [folder for place in places for folder in unreadable_folders(place.root)]
     if forbidden:
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code="unreadable_logs",
             message=f"{agent}: {counted(len(forbidden), 'folder')} may not be read",
@@ -70,7 +70,7 @@ def _agent(
     logs = list(look_at(files, ledger, scopes=scopes, now_ms=at_ms))
     torn = [one for one in logs if one.damage == CUT_OFF]
     if torn:
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code="torn_logs",
             message=f"{agent}: {counted(len(torn), 'log')} cut off; nothing of it can be read",
@@ -83,7 +83,7 @@ def _agent(
     yield _taken_in(agent, logs, waiting, of=len(files))
     damaged = [one for one in logs if one.damage is not None and one.state != "unknown"]
     if damaged:
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code="damaged_logs",
             message=f"{agent}: {counted(len(damaged), 'log')} damaged at the end; what stands"
@@ -103,17 +103,17 @@ def _export_of(agent: str) -> str:
 
 def _taken_in(
     agent: str, logs: Sequence[LogHealth], waiting: Sequence[LogHealth], *, of: int
-) -> Finding:
+) -> DoctorFinding:
     among = "" if of <= FILES_MAX else f" (of the newest {FILES_MAX:,} of {of:,})"
     if not waiting:
         number = sum(one.state == "current" for one in logs)
         message = f"{agent}: {counted(number, 'log')} imported, none waits{among}"
-        return Finding(level="ok", code="imported", message=message)
+        return DoctorFinding(level="ok", code="imported", message=message)
     new = sum(one.state == "new" for one in waiting)
     grown = len(waiting) - new
     parts = [f"{counted(new, 'log')} not imported yet"] * bool(new)
     parts += [f"{counted(grown, 'log')} grown since the import"] * bool(grown)
-    return Finding(
+    return DoctorFinding(
         level="warning",
         code="not_imported",
         message=f"{agent}: {', '.join(parts)}{among}",
@@ -128,7 +128,7 @@ def _kept(
     at_ms: int,
     *,
     is_safe: bool,
-) -> Finding:
+) -> DoctorFinding:
     """Say how long an agent keeps its logs, and whether it deletes some soon."""
     keeping = place.keeping
     times = [status.st_mtime_ns // 1_000_000 for _, status in files]
@@ -145,17 +145,17 @@ def _kept(
             f"for {keeping.days:g} days"
         )  # fmt: skip
         message = f"{place.agent} keeps its logs {span} ({keeping.told_by})"
-        return Finding(level="ok", code="log_retention", message=message, fix=keeping.remedy)
+        return DoctorFinding(level="ok", code="log_retention", message=message, fix=keeping.remedy)
     message = soon.partition("; to prevent it, ")[0]
     if is_safe:
-        return Finding(
+        return DoctorFinding(
             level="ok",
             code="log_retention_soon",
             message=f"{message}; all of them are imported",
             fix=keeping.remedy,
         )
     remedy = "" if keeping.remedy is None else f"; or {keeping.remedy}"
-    return Finding(
+    return DoctorFinding(
         level="warning",
         code="log_retention_soon",
         message=f"{message}, and not all are imported",

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from treering.surfaces.cli.doctor.findings import Finding, safely
+from treering.surfaces.cli.doctor.findings import DoctorFinding, safely
 from treering.surfaces.cli.doctor.past import CONTEXT_TOKENS
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.search_commands import origin_of, resuming, scope_flag
@@ -31,7 +31,7 @@ _CUTS: Final[frozenset[RepairCode]] = frozenset(
 """What was left out to fit is nothing that is wrong."""
 
 
-def look(ledger: Ledger, scope: Scope, text: str, at_ms: int) -> Iterator[Finding]:
+def look(ledger: Ledger, scope: Scope, text: str, at_ms: int) -> Iterator[DoctorFinding]:
     """Look at one session. Raises NotFound if there is no such one."""
     from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
 
@@ -45,18 +45,18 @@ def look(ledger: Ledger, scope: Scope, text: str, at_ms: int) -> Iterator[Findin
     return iter(found)
 
 
-def _repairs(ledger: Ledger, scope: Scope, session: Session) -> Iterator[Finding]:
+def _repairs(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFinding]:
     from treering.surfaces.cli.context_repairs import explain  # noqa: PLC0415
 
     report = session.context(WINDOW_TOKENS).report
     mended = explain(ledger, scope, [one for one in report if one.code not in _CUTS])
     if not mended:
         message = "nothing has to be mended in what its model is shown"
-        yield Finding(level="ok", code="context", message=message)
+        yield DoctorFinding(level="ok", code="context", message=message)
         return
     for code in dict.fromkeys(one.code for one in mended):
         same = [one for one in mended if one.code == code]
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code=code,
             message=f"{counted(len(same), 'time')} {same[0].meaning}",
@@ -72,13 +72,13 @@ def _item(seq: int | None, event_id: str | None, summary: str | None, detail: st
     return f"{place}{event_id or '-'}: {told}"
 
 
-def _calls(scope: Scope, session: Session, at_ms: int) -> Iterator[Finding]:
+def _calls(scope: Scope, session: Session, at_ms: int) -> Iterator[DoctorFinding]:
     calls = [one for one in session.tool_calls() if one.status == "open"]
     if not calls:
-        yield Finding(level="ok", code="calls", message="every tool call has its result")
+        yield DoctorFinding(level="ok", code="calls", message="every tool call has its result")
         return
     name, flag = shlex.quote(session.session_id), scope_flag(scope)
-    yield Finding(
+    yield DoctorFinding(
         level="warning",
         code="open_calls",
         message=f"{counted(len(calls), 'tool call')} without a result;"
@@ -91,14 +91,14 @@ def _calls(scope: Scope, session: Session, at_ms: int) -> Iterator[Finding]:
     )
 
 
-def _chain(ledger: Ledger, scope: Scope, session: Session) -> Iterator[Finding]:
+def _chain(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFinding]:
     found = ledger.verify(scope, session_id=session.session_id)
     if found.intact:
         number = counted(found.events, "event")
-        yield Finding(level="ok", code="intact", message=f"the proof holds: {number}")
+        yield DoctorFinding(level="ok", code="intact", message=f"the proof holds: {number}")
         return
     broken = found.first_broken
-    yield Finding(
+    yield DoctorFinding(
         level="error",
         code="broken",
         message="the session is not as it was recorded"
@@ -108,16 +108,16 @@ def _chain(ledger: Ledger, scope: Scope, session: Session) -> Iterator[Finding]:
     )
 
 
-def _log(ledger: Ledger, scope: Scope, session: Session) -> Iterator[Finding]:
+def _log(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFinding]:
     origin = origin_of(ledger, scope, session.session_id)
     if origin is None:
         message = "it was recorded here, and not taken from a log"
-        yield Finding(level="ok", code="no_log", message=message)
+        yield DoctorFinding(level="ok", code="no_log", message=message)
         return
     parent = session.outline().spawned_by
     resume, remark = resuming(origin, scope, session.session_id, parent=parent)
     if not origin.is_there:
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code="log_gone",
             message=f"its log is not there any more: {origin.file or 'nobody knows where it was'};"
@@ -128,24 +128,26 @@ def _log(ledger: Ledger, scope: Scope, session: Session) -> Iterator[Finding]:
     yield from _log_there(ledger, scope, Path(origin.file or ""), resume)
 
 
-def _log_there(ledger: Ledger, scope: Scope, path: Path, resume: str | None) -> Iterator[Finding]:
+def _log_there(
+    ledger: Ledger, scope: Scope, path: Path, resume: str | None
+) -> Iterator[DoctorFinding]:
     from treering.capture.health import damage_in, look_at  # noqa: PLC0415  (only of a log)
 
     (found,) = look_at([(path, path.stat())], ledger, scopes=[scope], now_ms=0)
     if found.state == "grown":
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code="log_grown",
             message=f"its log has grown since it was imported: {path}",
             fix=f"treering import {shlex.quote(str(path))}",
         )
     else:
-        yield Finding(
+        yield DoctorFinding(
             level="ok", code="log", message=f"its log is where it was: {path}", fix=resume
         )
     damage = damage_in(path)
     if damage is not None:
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code="damaged_log",
             message=f"its log is damaged at the end: {damage}",

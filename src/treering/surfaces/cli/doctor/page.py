@@ -10,13 +10,13 @@ from treering.surfaces.cli.output import counted, one_line, painted, say, say_pa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.surfaces.cli.doctor.findings import Finding
+    from treering.surfaces.cli.doctor.findings import DoctorFinding
 
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "error": "red"}
 _MARGIN: Final = max(map(len, LEVELS)) + 2
 
 
-def print_findings(findings: Sequence[Finding]) -> None:
+def print_findings(findings: Sequence[DoctorFinding]) -> None:
     """Print findings and their remedies, the worst first, and how many there are."""
     for finding in sorted(findings, key=lambda one: -LEVELS.index(one.level)):
         level = painted(f"{finding.level:<{_MARGIN}}", _COLOURS[finding.level])

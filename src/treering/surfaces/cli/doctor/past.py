@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from treering.ledger.erasure import AGENT
 from treering.model.kinds import RUN_ENDS
 from treering.model.retention import DAY_MS
-from treering.surfaces.cli.doctor.findings import ITEMS_MAX, Finding, some
+from treering.surfaces.cli.doctor.findings import ITEMS_MAX, DoctorFinding, some
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.search_commands import scope_flag
 from treering.surfaces.cli.times import ago
@@ -34,15 +34,15 @@ CONTEXT_TOKENS: Final = 200_000
 """The window that commands are suggested with."""
 
 
-def sessions(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+def sessions(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     """Say whether anything is recorded in the scope."""
     latest = ledger.sessions(scope, first=1).items
     if latest:
         when = ago(latest[0].updated_ms, now_ms=at_ms)
         message = f"scope {scope} was last written to {when}"
-        yield Finding(level="ok", code="scope", message=message)
+        yield DoctorFinding(level="ok", code="scope", message=message)
     else:
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code="scope_empty",
             message=f"nothing is recorded in scope {scope}",
@@ -50,23 +50,23 @@ def sessions(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
         )
 
 
-def open_calls(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+def open_calls(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     """Say which tool calls have had no result for long."""
-    from treering.surfaces.cli.asking import catching_up  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.opening import catching_up  # noqa: PLC0415  (not for --help)
 
     with catching_up() as progress:
         page = ledger.tool_calls(
             scope, status="open", until=max(at_ms - OPEN_MS, 1), last=CALLS_MAX, progress=progress
         )
     if not page.items:
-        yield Finding(
+        yield DoctorFinding(
             level="ok", code="calls", message=f"every tool call of scope {scope} has its result"
         )
         return
     found = Counter(record.session_id for record in page.items)
     calls = f"{'at least ' if page.has_more else ''}{counted(len(page.items), 'tool call')}"
     session, flag = shlex.quote(found.most_common(1)[0][0]), scope_flag(scope)
-    yield Finding(
+    yield DoctorFinding(
         level="warning",
         code="open_calls",
         message=f"{calls} of {counted(len(found), 'session')} never got a result;"
@@ -83,12 +83,12 @@ def open_calls(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
     )
 
 
-def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     """Say which runs do not end, and which were closed because their process is gone."""
     # To open a ledger closes the runs of processes that are gone: that was a moment ago.
     closed = ledger.query(scope, kinds=["run.interrupted"], since=at_ms, last=RUNS_MAX).items
     if closed:
-        yield Finding(
+        yield DoctorFinding(
             level="ok",
             code="runs_closed",
             message=f"{counted(len(closed), 'run')} of processes that are gone: closed just now",
@@ -100,7 +100,7 @@ def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
         if (seen_ms := _last_seen(ledger, scope, session)) < at_ms - OPEN_MS
     ]
     if stuck:
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code="open_runs",
             message=f"{counted(len(stuck), 'session')} with a run that is open and silent for more"
@@ -112,7 +112,7 @@ def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
             ),
         )
     elif not closed:
-        yield Finding(level="ok", code="runs", message="no run was left open")
+        yield DoctorFinding(level="ok", code="runs", message="no run was left open")
 
 
 def _running(ledger: Ledger, scope: Scope) -> list[str]:
@@ -139,14 +139,16 @@ def _last_seen(ledger: Ledger, scope: Scope, session_id: str) -> int:
     return max((header.recorded_ms for header in last), default=0)
 
 
-def search_index(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+def search_index(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     """Say how many events cannot be searched yet."""
     del at_ms
     lag = ledger.search_lag(scope)
     if not lag:
-        yield Finding(level="ok", code="index", message="the search index knows of all events")
+        yield DoctorFinding(
+            level="ok", code="index", message="the search index knows of all events"
+        )
         return
-    yield Finding(
+    yield DoctorFinding(
         level="warning" if lag >= LAG_HIGH else "ok",
         code="index_behind",
         message=f"{counted(lag, 'event')} of scope {scope} are not in the search index yet:"
@@ -155,15 +157,15 @@ def search_index(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
     )
 
 
-def retention(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+def retention(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     """Say what of our own would be removed soon."""
     soon = ledger.expire(scope, now_ms=at_ms + SOON_DAYS * DAY_MS, dry_run=True)
     if not soon.deleted_total:
         message = f"nothing of scope {scope} reaches the end of its retention within a week"
-        yield Finding(level="ok", code="retention", message=message)
+        yield DoctorFinding(level="ok", code="retention", message=message)
         return
     flag = scope_flag(scope)
-    yield Finding(
+    yield DoctorFinding(
         level="warning",
         code="retention_soon",
         message=f"{counted(soon.deleted_total, 'event')} of scope {scope} are past their retention"
@@ -177,7 +179,7 @@ def retention(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
     )
 
 
-def users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
+def users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     """Say which users may be several people, or two users one person."""
     del at_ms
     flag = scope_flag(scope)
@@ -185,7 +187,7 @@ def users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
     if joined:
         user, handles = next(iter(joined.items()))
         channel, handle = map(shlex.quote, handles[-1])
-        yield Finding(
+        yield DoctorFinding(
             level="warning",
             code="users_joined",
             message=f"{counted(len(joined), 'user')} of scope {scope} had main sessions on several"
@@ -197,7 +199,7 @@ def users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[Finding]:
     relinked = ledger.relinked_handles(scope)
     if relinked:
         _, _, opened, linked = relinked[0]
-        yield Finding(
+        yield DoctorFinding(
             level="ok",
             code="users_relinked",
             message=f"{counted(len(relinked), 'main session')} of scope {scope} began as another"
@@ -218,7 +220,7 @@ def _handles(user: str, handles: list[tuple[str, str]]) -> str:
     return f"{user}: {', '.join(f'{handle} on {channel}' for channel, handle in handles)}"
 
 
-CHECKS: Final[tuple[tuple[str, Callable[[Ledger, Scope, int], Iterator[Finding]]], ...]] = (
+CHECKS: Final[tuple[tuple[str, Callable[[Ledger, Scope, int], Iterator[DoctorFinding]]], ...]] = (
     ("the scope", sessions),
     ("tool calls", open_calls),
     ("runs", open_runs),

@@ -120,7 +120,7 @@ def import_(*, file: str, scope: str | None, is_global: bool) -> None:
     An import restores a ledger as it was: secrets are neither masked nor refused, for the chain
     holds only over the bytes that were recorded.
     """
-    from treering.surfaces.cli.episodes.arrivals import of_scope  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.episodes.scoped_export import of_scope  # noqa: PLC0415  (not for --help)
 
     name = resolve_scope(scope, is_global=is_global)
     # The file is looked at first: what is no export must not leave a new ledger behind.

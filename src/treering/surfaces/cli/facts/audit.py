@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from treering.surfaces.cli.asking import asking, open_to_ask, place_of
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import asking, open_to_ask, place_of
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import say
 from treering.surfaces.cli.projects import find_scope, project_scope_options

@@ -20,7 +20,7 @@ NAMED_MAX: Final = 5
 """Facts of one sort that are named; --json names more."""
 
 
-class Remark(msgspec.Struct, frozen=True, kw_only=True):
+class AuditRemark(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is to be looked at, and what to do about it."""
 
     message: str
@@ -62,22 +62,22 @@ def _others(audit: FactAudit) -> dict[str, int]:
     return {state: count for state, count in audit.by_state.items() if state != "current"}
 
 
-def _remarks(audit: FactAudit) -> Iterator[Remark]:
+def _remarks(audit: FactAudit) -> Iterator[AuditRemark]:
     flag = scope_flag(Scope(audit.scope))
     if waiting := audit.by_state["quarantined"]:
         verb = "waits" if waiting == 1 else "wait"
-        yield Remark(
+        yield AuditRemark(
             message=f"{counted(waiting, 'fact')} {verb} for somebody to believe or reject",
             next=f"treering facts list {flag} --state quarantined, then facts accept or reject",
         )
     if audit.without_evidence:
-        yield Remark(
+        yield AuditRemark(
             message=f"{_counted(audit.without_evidence)} without an event that says so",
             next=f"tell it again with one: treering facts add TEXT --evidence EVENT {flag}",
             facts=tuple(audit.without_evidence[:NAMED_MAX]),
         )
     if audit.evidence_gone:
-        yield Remark(
+        yield AuditRemark(
             message=f"{_counted(audit.evidence_gone)} whose evidence is all gone",
             next=f"treering facts accept FACT {flag}, if it still holds, else facts reject",
             facts=tuple(audit.evidence_gone[:NAMED_MAX]),
@@ -85,19 +85,19 @@ def _remarks(audit: FactAudit) -> Iterator[Remark]:
     if audit.near_duplicates:
         pairs = audit.near_duplicates[:NAMED_MAX]
         number = counted(len(audit.near_duplicates), "pair")
-        yield Remark(
+        yield AuditRemark(
             message=f"{number} of facts that say nearly the same",
             next=f"treering facts reject FACT {flag}, for the one of two that says less",
             facts=tuple(one for pair in pairs for one in pair),
         )
     if audit.faded:
-        yield Remark(
+        yield AuditRemark(
             message=f"{counted(audit.faded, 'fact')} that nobody used for long",
             next=f"treering fade {flag} archives what has faded; what is used comes back",
         )
     if audit.vectors_missing:
         verb = "memory is" if audit.vectors_missing == 1 else "memories are"
-        yield Remark(
+        yield AuditRemark(
             message=f"{audit.vectors_missing:,} {verb} found by words only",
             next="treering rebuild --vectors",
         )
@@ -106,7 +106,7 @@ def _remarks(audit: FactAudit) -> Iterator[Remark]:
             f"{count:,} because {in_words(reason)}"
             for reason, count in audit.refused_by_reason.items()
         )
-        yield Remark(
+        yield AuditRemark(
             message=f"not believed: {told}",
             next=f"treering facts list {flag} --state refused --state quarantined",
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import msgspec
 
-from treering.surfaces.cli.asking import open_to_ask
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted, say
 from treering.surfaces.cli.projects import find_scope, project_scope_options

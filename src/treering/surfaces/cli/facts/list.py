@@ -10,10 +10,10 @@ import msgspec
 from treering.errors import InvalidInput
 from treering.model.memories import CATEGORIES, FACT_STATES
 from treering.model.queries import Page
-from treering.surfaces.cli.asking import asking, open_to_ask, place_of
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.facts.masking import masked
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import asking, open_to_ask, place_of
 from treering.surfaces.cli.options import clamp, db_option, json_option, keys_option, limit_option
 from treering.surfaces.cli.output import counted, say
 from treering.surfaces.cli.projects import find_scope, project_scope_options
@@ -31,7 +31,7 @@ ALL: Final = "all"
 CURRENT: Final = ("current",)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class FactFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which facts are asked for."""
 
     user: str | None
@@ -117,7 +117,7 @@ def _asked(
     category: str | None,
     as_of: str | None,
     valid_at: str | None,
-) -> Asked:
+) -> FactFilter:
     from treering.app import now_ms  # noqa: PLC0415  (not for --help)
     from treering.surfaces.cli.times import parse_moment  # noqa: PLC0415
 
@@ -127,7 +127,7 @@ def _asked(
             hint="drop --state, or --valid-at",
         )
     now = now_ms()
-    return Asked(
+    return FactFilter(
         user=user,
         states=FACT_STATES if ALL in states else tuple(dict.fromkeys(states)) or CURRENT,
         category=category,
@@ -136,14 +136,14 @@ def _asked(
     )
 
 
-def _print_page(scope: Scope, page: Page[Fact], asked: Asked) -> None:
+def _print_page(scope: Scope, page: Page[Fact], asked: FactFilter) -> None:
     from treering.surfaces.cli.facts.tables import print_facts  # noqa: PLC0415  (for people)
 
     print_facts(page.items, with_state=asked.states != CURRENT or asked.valid_at_ms is not None)
     say(f"{counted(len(page.items), 'fact')} of scope {scope}{_more(page, asked)}")
 
 
-def _more(page: Page[Fact], asked: Asked) -> str:
+def _more(page: Page[Fact], asked: FactFilter) -> str:
     """Return how to go on; an age would be another time by then."""
     if not page.has_more:
         return ""
@@ -152,7 +152,7 @@ def _more(page: Page[Fact], asked: Asked) -> str:
     return f", and more: run it again with {stated}--after {page.next_cursor}"
 
 
-def _say_nothing(scope: Scope, asked: Asked, *, is_going_on: bool) -> None:
+def _say_nothing(scope: Scope, asked: FactFilter, *, is_going_on: bool) -> None:
     flag = scope_flag(scope)
     states = "" if asked.states == FACT_STATES else f"{' or '.join(asked.states)} "
     kept = "match" if asked.is_narrow or is_going_on else "are remembered"

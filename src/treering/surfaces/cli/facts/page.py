@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.model.memories import Fact
-    from treering.surfaces.cli.facts.sheet import FactSheet, Witness
+    from treering.surfaces.cli.facts.details import FactSheet, Witness
 
 _TRAITS: Final = (Column("", is_dim=True), Column("", is_prose=True))
 _EVIDENCE: Final = (

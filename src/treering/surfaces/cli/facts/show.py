@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from treering.surfaces.cli.asking import open_to_ask
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
@@ -33,8 +33,8 @@ def show_fact(*, fact: str, scope: str | None, is_global: bool) -> None:
     """
     name = find_scope(scope, is_global=is_global)
     with open_to_ask() as ledger:
+        from treering.surfaces.cli.facts.details import sheet_of  # noqa: PLC0415
         from treering.surfaces.cli.facts.search import find_fact  # noqa: PLC0415  (not for --help)
-        from treering.surfaces.cli.facts.sheet import sheet_of  # noqa: PLC0415
 
         found = find_fact(ledger.memory(name), fact)
         sheet = sheet_of(ledger, name, found, mask=Mask())

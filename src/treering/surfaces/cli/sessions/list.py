@@ -9,10 +9,10 @@ import msgspec
 
 from treering.model.queries import Page
 from treering.model.sessions import SESSION_STATES
-from treering.surfaces.cli.asking import Span, asking, nothing_found, place_of, read_span
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import Span, asking, nothing_found, place_of, read_span
 from treering.surfaces.cli.options import clamp, db_option, json_option, keys_option, limit_option
 from treering.surfaces.cli.output import counted, say
 from treering.surfaces.cli.projects import find_scope, project_scope_options

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.model.views import Goal, ModelUsage, Schedule, Spent, Turn
-    from treering.surfaces.cli.sessions.sheet import NumberedTurn, SessionSheet
+    from treering.surfaces.cli.sessions.details import NumberedTurn, SessionSheet
 
 _TURN_COLOURS: Final = {
     "ended": "green",

@@ -46,8 +46,8 @@ def show_session(*, session: str, scope: str | None, is_global: bool, last: int)
     """
     name = find_scope(scope, is_global=is_global)
     with open_existing() as ledger:
+        from treering.surfaces.cli.sessions.details import sheet_of  # noqa: PLC0415
         from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
-        from treering.surfaces.cli.sessions.sheet import sheet_of  # noqa: PLC0415
 
         sheet = sheet_of(ledger, open_session(ledger, name, session), last=last, mask=Mask())
     if invocation().as_json:

@@ -8,10 +8,10 @@ import click
 import msgspec
 
 from treering.model.sessions import SessionOutline
-from treering.surfaces.cli.asking import asking, place_of
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.opening import asking, place_of
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted, is_terminal, painted, printable, say, say_painted
 from treering.surfaces.cli.projects import find_scope, project_scope_options

@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from treering.model.memories import UserHandle
-from treering.surfaces.cli.asking import asking, open_to_ask, place_of
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.opening import asking, open_to_ask, place_of
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from treering.memory.memory import Memory
 
 
-class Person(msgspec.Struct, frozen=True, kw_only=True):
+class ListedUser(msgspec.Struct, frozen=True, kw_only=True):
     """One person, under all names that they have in a scope."""
 
     user: str
@@ -47,7 +47,7 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
 def list_(*, scope: str | None, is_global: bool, user: str | None) -> None:
     """Show the people of a scope that have a handle or of whom something is remembered."""
     name = find_scope(scope, is_global=is_global)
-    people: list[Person] = []
+    people: list[ListedUser] = []
     with asking(open_to_ask) as ledger:
         if ledger is not None:
             people = _people(ledger.memory(name), user)
@@ -65,7 +65,7 @@ def list_(*, scope: str | None, is_global: bool, user: str | None) -> None:
             print_nobody(name, user)
 
 
-def _people(memory: Memory, user: str | None) -> list[Person]:
+def _people(memory: Memory, user: str | None) -> list[ListedUser]:
     from treering.surfaces.cli.facts.search import every_fact  # noqa: PLC0415  (not for --help)
 
     facts = Counter(
@@ -73,7 +73,7 @@ def _people(memory: Memory, user: str | None) -> list[Person]:
     )
     handles = memory.handles(user)
     named = [one.user for one in handles] + ([*facts] if user is None else [user])
-    people: list[Person] = []
+    people: list[ListedUser] = []
     seen: set[str] = set()
     for one in sorted(dict.fromkeys(named)):
         if one in seen:
@@ -82,7 +82,7 @@ def _people(memory: Memory, user: str | None) -> list[Person]:
         seen.update(names)
         # Any of the names will do; the one that most is known of is likely the familiar one.
         best = user if user in names else max(names, key=lambda each: facts[each])
-        person = Person(
+        person = ListedUser(
             user=best,
             also=[each for each in names if each != best],
             handles=[handle for handle in handles if handle.user in names],

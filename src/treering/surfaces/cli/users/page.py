@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.model.scopes import Scope
-    from treering.surfaces.cli.users.list import Person
+    from treering.surfaces.cli.users.list import ListedUser
 
 _COLUMNS: Final = (
     Column("user"),
@@ -23,7 +23,7 @@ _COLUMNS: Final = (
 )
 
 
-def print_people(scope: Scope, people: Sequence[Person]) -> None:
+def print_people(scope: Scope, people: Sequence[ListedUser]) -> None:
     """Print who is known, one person a row."""
     rows = [
         [

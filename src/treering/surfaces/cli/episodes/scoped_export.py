@@ -40,10 +40,10 @@ def of_scope(stream: IO[bytes], scope: Scope) -> IO[bytes]:
             "this export has no payloads and cannot be restored",
             hint="export again with --include-payload",
         )
-    return cast("IO[bytes]", _Lines(first, stream, scope))
+    return cast("IO[bytes]", _ScopedLines(first, stream, scope))
 
 
-class _Lines(io.BufferedIOBase):
+class _ScopedLines(io.BufferedIOBase):
     """The lines of an export, as long as they are of one scope."""
 
     def __init__(self, first: bytes, stream: IO[bytes], scope: Scope) -> None:

@@ -34,7 +34,7 @@ class _Kept(msgspec.Struct, frozen=True, order=True):
     size: int
 
 
-class Shelf:
+class TraceFolder:
     """Keeps finished traces for some days and up to some bytes; the oldest go first."""
 
     def __init__(self, folder: Path, *, keep_days: float | None, keep_bytes: int | None) -> None:

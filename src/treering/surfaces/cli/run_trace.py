@@ -10,7 +10,7 @@ import msgspec
 from treering.errors import KeyMissing
 from treering.model.sessions import charter_of
 from treering.sinks.bundle import About, Bundle, PrivateBundle, SafeBundle
-from treering.sinks.capped import Caps
+from treering.sinks.capped import TraceLimits
 from treering.spine.sink_events import private_event, safe_event
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from treering.sinks.bundle import Erasure
     from treering.sinks.bundle_files import BundleFiles
 
-_CAPS: Final = Caps()
+_CAPS: Final = TraceLimits()
 _ABOUT: Final = About()
 
 

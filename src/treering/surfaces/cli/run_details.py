@@ -10,7 +10,7 @@ import msgspec
 from treering.model.kinds import RUN_ENDS
 from treering.model.tool_records import ToolRecord
 from treering.surfaces.cli.run_outlines import RunOutline, outline
-from treering.surfaces.cli.run_traces import safe_events_of
+from treering.surfaces.cli.run_trace import safe_events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
