@@ -79,7 +79,7 @@ def leases(ledger: Ledger, name: str) -> None:
     store.owner()
     assert store.hold("here")
     assert store.hold("here")
-    store.let_go("here")
+    store.release("here")
 
 
 def read(ledger: Ledger, name: str) -> None:
@@ -140,7 +140,7 @@ def check(one: Ledger, other: Ledger) -> None:
         in_another_thread(lambda: append(one, f"after-{next(names)}"))
         in_another_thread(lambda: append(other, f"after-{next(names)}"))
         store: Any = other._store
-        in_another_thread(lambda: store.hold("here") and store.let_go("here"))
+        in_another_thread(lambda: store.hold("here") and store.release("here"))
 
 
 def check_runs(ledger: Ledger) -> None:
@@ -304,7 +304,7 @@ def test_one_who_leads_and_leaves_without_a_word_keeps_nobody_waiting(tmp_path: 
             # What is left when every step of the cleaning up is interrupted as well.
             store._commits._leading.take()
             store._database.lock.take()
-            store._database.turnstile.enter()
+            store._database.write_lock.enter()
             store._database.writer().execute("BEGIN IMMEDIATE")
 
         leave()

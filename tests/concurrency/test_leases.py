@@ -215,7 +215,7 @@ def test_forks_amid_taking_and_letting_go_lock_nobody_out(location: str, store: 
         for _ in range(30):
             assert store.hold(name)
             assert not store.is_gone(store.owner(), 0)
-            store.let_go(name)
+            store.release(name)
 
     def work_as_a_child() -> None:
         assert store.hold(f"child {os.getpid()}")

@@ -220,9 +220,9 @@ def _until(happened: Callable[[], bool]) -> None:
 
 def test_a_wait_ends_even_if_its_time_is_over_before_it_begins() -> None:
     def wait_often() -> None:
-        news, bell = Notifier(), Bell()
+        notifier, bell = Notifier(), Bell()
         for _ in range(30_000):
-            news.wait(1e-9)
+            notifier.wait(1e-9)
             bell.wait(1e-9)
 
     # One that cannot be joined must not hold up the end of the tests.

@@ -54,7 +54,7 @@ def live(ledger: Ledger) -> None:
         ]
     )
     ledger.session("long", scope=HERE, agent="lyria").usage()
-    ledger._remembering.close()  # Rows are kept when a ledger is closed, or has many.
+    ledger._memory_factory.close()  # Rows are kept when a ledger is closed, or has many.
 
 
 def test_what_is_derived_is_what_the_events_give(open_ledger: Callable[[], Ledger]) -> None:
@@ -119,7 +119,7 @@ def test_a_rejected_fact_that_was_made_to_hold_again_is_found(
     ledger = open_ledger()
     memory = ledger.memory(HERE)
     memory.reject(memory.learn("Lives in Porto", user="ann").fact_id)
-    ledger._remembering.close()
+    ledger._memory_factory.close()
     store, scope = ledger._store, Scope(HERE)
     kept = store.memory_rows(scope)
     assert ledger.verify(derived=True).intact

@@ -52,9 +52,13 @@ def tell(ledger: Ledger) -> Ledger:
 def forget_with(ledger: Ledger, provenance: Provenance, user: str = ADA) -> ForgetReceipt:
     """Forget somebody, and what ``provenance`` says was learnt of them."""
     return forgetting.forget(
-        ledger._store, ledger._drafter, Scope(HERE), [user],
-        interrupt=ledger._kernel.interrupt, provenance=provenance,
-    )  # fmt: skip
+        ledger._store,
+        ledger._drafter,
+        Scope(HERE),
+        [user],
+        interrupt=ledger._engine.interrupt,
+        provenance=provenance,
+    )
 
 
 def fork_of_bobs(ledger: Ledger) -> None:

@@ -170,7 +170,7 @@ def test_what_was_let_go_can_be_held_by_another(open_store: Callable[[], EventSt
     one, other = open_store(), open_store()
     one.hold("sink")
 
-    one.let_go("sink")
+    one.release("sink")
 
     assert [other.hold("sink"), one.hold("sink")] == [True, False]
 
@@ -179,7 +179,7 @@ def test_nobody_lets_go_of_what_another_holds(open_store: Callable[[], EventStor
     one, other = open_store(), open_store()
     one.hold("sink")
 
-    other.let_go("sink")
+    other.release("sink")
 
     assert not other.hold("sink")
 
@@ -257,5 +257,5 @@ def test_a_closed_store_holds_nothing_more(ledger: Ledger, store: EventStore) ->
     for attempt in (store.owner, lambda: store.hold("sink")):
         with pytest.raises(treering.Closed):
             attempt()
-    store.let_go("sink")
+    store.release("sink")
     assert LeaseOwner.parse(owner) is not None

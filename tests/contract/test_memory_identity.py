@@ -202,14 +202,14 @@ def test_who_is_met_on_two_channels_at_the_same_moment_is_two_people(
     ledger: Ledger, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = ledger.main_session("slack", "@jo", scope=HERE, agent="lyria")
-    append = ledger._kernel.append
+    append = ledger._engine.append
 
     def meanwhile(*events: Any, **more: Any) -> Any:
         monkeypatch.undo()
         main_of(ledger, "telegram", "@jo")
         return append(*events, **more)
 
-    monkeypatch.setattr(ledger._kernel, "append", meanwhile)
+    monkeypatch.setattr(ledger._engine, "append", meanwhile)
     with late.turn() as turn:
         turn.user("hello")
 

@@ -261,14 +261,14 @@ def test_documents_come_in_pages_and_new_ones_behind_them(ledger: Ledger) -> Non
     ledger.append([said(f"e{n}") for n in range(5)])
     store = ledger._store
     catch_up(store, "events")
-    before = store.holdings(SCOPE, "events")
+    before = store.index_state(SCOPE, "events")
     page = store.documents(SCOPE, "events", after=0, limit=3)
     ledger.append([said("e5"), said("other", scope=ELSEWHERE)])
     catch_up(store, "events")
 
     rest = store.documents(SCOPE, "events", after=page[-1][0], limit=9)
 
-    after = store.holdings(SCOPE, "events")
+    after = store.index_state(SCOPE, "events")
     assert [document.terms for _, document in page + rest] == [b"e%d" % n for n in range(6)]
     assert (before.count, after.count) == (5, 6)
     assert before.generation == after.generation
@@ -289,7 +289,7 @@ def test_threads_that_follow_at_once_enter_each_event_once(ledger: Ledger) -> No
     catch_up(store, "events")
     found = shelved(store, "events")
     assert len(found) == len(set(found)) == 1_109
-    assert store.holdings(SCOPE, "events").count == 1_109
+    assert store.index_state(SCOPE, "events").count == 1_109
 
 
 def test_whoever_follows_while_others_erase_keeps_nothing_of_it(ledger: Ledger) -> None:
@@ -309,7 +309,7 @@ def test_whoever_follows_while_others_erase_keeps_nothing_of_it(ledger: Ledger) 
     assert sorted(shelved(store, "events")) == [
         f"{number}-{at}" for number in range(3) for at in range(0, 8, 2)
     ]
-    assert store.holdings(SCOPE, "events").count == 12
+    assert store.index_state(SCOPE, "events").count == 12
 
 
 @pytest.mark.parametrize("how", ["event", "session", "expired"])
@@ -326,8 +326,8 @@ def test_documents_leave_with_what_is_erased(ledger: Ledger, how: str) -> None:
     for scope in (SCOPE, OTHER):
         catch_up(store, "events", scope)
     catch_up(store, "memories")
-    before = {shelf: store.holdings(SCOPE, shelf) for shelf in ("events", "memories")}
-    elsewhere = store.holdings(OTHER, "events")
+    before = {shelf: store.index_state(SCOPE, shelf) for shelf in ("events", "memories")}
+    elsewhere = store.index_state(OTHER, "events")
 
     if how == "event":
         ledger.redact(HERE, event_id="e1")
@@ -338,11 +338,11 @@ def test_documents_leave_with_what_is_erased(ledger: Ledger, how: str) -> None:
 
     assert shelved(store, "events") == ["kept"]
     assert store.projection_counts(SCOPE)["documents"] == 2
-    after = store.holdings(SCOPE, "events")
+    after = store.index_state(SCOPE, "events")
     assert (after.count, before["events"].count) == (1, 2)
     assert after.generation != before["events"].generation
-    assert store.holdings(SCOPE, "memories") == before["memories"]
-    assert store.holdings(OTHER, "events") == elsewhere
+    assert store.index_state(SCOPE, "memories") == before["memories"]
+    assert store.index_state(OTHER, "events") == elsewhere
     catch_up(store, "events")
     assert shelved(store, "events") == ["kept"]
 
@@ -353,17 +353,17 @@ def test_documents_are_dropped_and_entered_anew(ledger: Ledger) -> None:
     for scope in (SCOPE, OTHER):
         catch_up(store, "events", scope)
         catch_up(store, "memories", scope)
-    before = store.holdings(SCOPE, "events")
+    before = store.index_state(SCOPE, "events")
 
     assert store.drop_documents(SCOPE) == 2
     assert shelved(store, "events") == shelved(store, "memories") == []
     assert store.documents_lag(SCOPE, "events") == 1
     catch_up(store, "events")
     assert shelved(store, "events") == ["ours"]
-    assert store.holdings(SCOPE, "events").generation != before.generation
+    assert store.index_state(SCOPE, "events").generation != before.generation
     assert shelved(store, "events", OTHER) == ["theirs"]
     assert store.drop_documents() == 2
-    assert store.holdings(OTHER, "events").count == 0
+    assert store.index_state(OTHER, "events").count == 0
 
 
 def test_a_rebuild_drops_all_of_it_and_the_ledger_stays_sound(ledger: Ledger) -> None:
@@ -372,7 +372,7 @@ def test_a_rebuild_drops_all_of_it_and_the_ledger_stays_sound(ledger: Ledger) ->
     catch_up(store, "events")
     end = store.end(SCOPE)
     store.keep_memory_rows(SCOPE, [Row("fact", "a", b"1")], since=(), until=end, anew=False)
-    before = store.holdings(SCOPE, "events")
+    before = store.index_state(SCOPE, "events")
 
     store.rebuild()
 
@@ -380,7 +380,7 @@ def test_a_rebuild_drops_all_of_it_and_the_ledger_stays_sound(ledger: Ledger) ->
     assert (kept.mark, kept.items, shelved(store, "events")) == ((), [], [])
     catch_up(store, "events")
     assert shelved(store, "events") == ["talk"]
-    assert store.holdings(SCOPE, "events").generation != before.generation
+    assert store.index_state(SCOPE, "events").generation != before.generation
     assert ledger.verify().intact
 
 
@@ -390,6 +390,6 @@ def test_nothing_is_there_of_a_scope_that_nobody_wrote_to(ledger: Ledger) -> Non
     catch_up(store, "events", nobody)
 
     assert (store.memory_rows(nobody).items, remembered(store, nobody)) == ([], [])
-    assert store.holdings(nobody, "events").count == store.documents_lag(nobody, "events") == 0
+    assert store.index_state(nobody, "events").count == store.documents_lag(nobody, "events") == 0
     assert not store.keep_memory_rows(nobody, [], since=(1,) * 3, until=(2,) * 3, anew=False)
-    assert isinstance(store.holdings(nobody, "events"), IndexState)
+    assert isinstance(store.index_state(nobody, "events"), IndexState)

@@ -50,25 +50,25 @@ memory_stories = stories(
 
 @given(goal_stories)
 def test_a_trail_of_goals_tells_what_all_events_tell(story: Any) -> None:
-    trail, events, read = followed(GOALS, story)
+    entity_log, events, read = followed(GOALS, story)
 
-    assert trail.values(GOALS, read) == goals(events)
+    assert entity_log.values(GOALS, read) == goals(events)
     for run in RUNS:
-        assert trail.of(run).values(GOALS, read) == goals(events, run_id=run)
+        assert entity_log.of(run).values(GOALS, read) == goals(events, run_id=run)
 
 
 @given(schedule_stories)
 def test_a_trail_of_schedules_tells_what_all_events_tell(story: Any) -> None:
-    trail, events, read = followed(SCHEDULES, story)
+    entity_log, events, read = followed(SCHEDULES, story)
 
-    assert trail.values(SCHEDULES, read) == schedules(events)
+    assert entity_log.values(SCHEDULES, read) == schedules(events)
 
 
 @given(memory_stories)
 def test_a_trail_of_memories_tells_what_all_events_tell(story: Any) -> None:
-    trail, events, read = followed(MEMORIES, story)
+    entity_log, events, read = followed(MEMORIES, story)
 
-    assert trail.values(MEMORIES, read) == memories(events)
+    assert entity_log.values(MEMORIES, read) == memories(events)
 
 
 @pytest.mark.parametrize("times", [1_000, 5_000])
@@ -76,16 +76,16 @@ def test_a_trail_stays_short_however_often_a_thing_changes(times: int) -> None:
     story = [(("schedule.added", None, {"id": "a"}), False)]
     story += [(("schedule.fired", None, {"id": "a"}), False)] * times
     events = timeline(*(told(kind, run, **words) for (kind, run, words), _ in story))
-    trail, longest = EntityLog(), 0
+    entity_log, longest = EntityLog(), 0
 
     for event in events:
-        trail.take(event, SCHEDULES.kinds, hidden=False)
-        longest = max(longest, len(trail.kept))
-        if trail.is_long:
-            trail.clear(SCHEDULES, lambda seqs: [events[seq - 1] for seq in seqs])
+        entity_log.take(event, SCHEDULES.kinds, hidden=False)
+        longest = max(longest, len(entity_log.kept))
+        if entity_log.is_long:
+            entity_log.clear(SCHEDULES, lambda seqs: [events[seq - 1] for seq in seqs])
 
     assert longest <= SLACK + 5
-    (found,) = trail.values(SCHEDULES, lambda seqs: [events[seq - 1] for seq in seqs])
+    (found,) = entity_log.values(SCHEDULES, lambda seqs: [events[seq - 1] for seq in seqs])
     assert found.fired == times
 
 
@@ -112,9 +112,9 @@ def followed(noun: Any, story: list[Any]) -> tuple[EntityLog, list[Event], Any]:
     def read(seqs: Sequence[int]) -> list[Event]:
         return [events[seq - 1] for seq in seqs]
 
-    trail = EntityLog()
+    entity_log = EntityLog()
     for event, (_, cleared) in zip(events, story, strict=True):
-        trail.take(event, noun.kinds, hidden=False)
+        entity_log.take(event, noun.kinds, hidden=False)
         if cleared:
-            trail.clear(noun, read)
-    return trail, events, read
+            entity_log.clear(noun, read)
+    return entity_log, events, read

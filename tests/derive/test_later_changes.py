@@ -16,30 +16,36 @@ if TYPE_CHECKING:
 
 
 def seen(events: list[Event]) -> LaterChanges:
-    hindsight = LaterChanges()
+    later_changes = LaterChanges()
     for event in reversed(events):
-        hindsight.look(event)
-    return hindsight
+        later_changes.add(event)
+    return later_changes
 
 
 def test_an_undo_hides_what_it_names_and_reaches_as_far() -> None:
-    hindsight = seen(timeline(asked(), asked(), asked(), undone(2), asked()))
+    later_changes = seen(timeline(asked(), asked(), asked(), undone(2), asked()))
 
-    assert [hindsight.hides(seq) for seq in range(1, 6)] == [False, True, True, False, False]
-    assert [hindsight.reaches(seq) for seq in range(1, 6)] == [None, 2, 2, None, None]
+    assert [later_changes.is_undone(seq) for seq in range(1, 6)] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [later_changes.invalid_from(seq) for seq in range(1, 6)] == [None, 2, 2, None, None]
 
 
 def test_a_redo_reaches_to_the_undo_that_it_takes_back() -> None:
-    hindsight = seen(timeline(asked(), asked(), undone(2), asked(), redone(3)))
+    later_changes = seen(timeline(asked(), asked(), undone(2), asked(), redone(3)))
 
-    assert not any(hindsight.hides(seq) for seq in range(1, 6))
-    assert [hindsight.reaches(seq) for seq in range(1, 6)] == [None, None, 3, 3, None]
+    assert not any(later_changes.is_undone(seq) for seq in range(1, 6))
+    assert [later_changes.invalid_from(seq) for seq in range(1, 6)] == [None, None, 3, 3, None]
 
 
 def test_an_erasure_reaches_everything_before_it() -> None:
-    hindsight = seen(timeline(asked(), asked(), told("ledger.redacted"), asked()))
+    later_changes = seen(timeline(asked(), asked(), told("ledger.redacted"), asked()))
 
-    assert [hindsight.reaches(seq) for seq in range(1, 5)] == [1, 1, None, None]
+    assert [later_changes.invalid_from(seq) for seq in range(1, 5)] == [1, 1, None, None]
 
 
 marks = st.lists(
@@ -55,9 +61,9 @@ marks = st.lists(
 @given(marks)
 def test_it_hides_what_does_not_count(story: list[dict[str, Any]]) -> None:
     events = timeline(*story)
-    hindsight = seen(events)
+    later_changes = seen(events)
 
-    assert [event for event in events if not hindsight.hides(event.seq)] == visible(events)
+    assert [event for event in events if not later_changes.is_undone(event.seq)] == visible(events)
 
 
 @given(marks, st.integers(1, 14))
@@ -67,5 +73,5 @@ def test_what_counts_of_a_past_that_nothing_reaches_stays_the_same(
     events = timeline(*story)
     past = events[:seq]
 
-    if seen(events).reaches(seq) is None:
+    if seen(events).invalid_from(seq) is None:
         assert [event for event in visible(events) if event.seq <= seq] == visible(past)

@@ -45,7 +45,9 @@ def summaries(headers: list[Header]) -> list[str]:
 
 
 def parts(lineage: Lineage) -> list[tuple[str, int, int]]:
-    return [(stem.session_id, stem.after_seq, stem.until_seq) for stem in lineage.stems()]
+    return [
+        (segment.session_id, segment.after_seq, segment.until_seq) for segment in lineage.segments()
+    ]
 
 
 def forwards(read: Callable[[int, int], list[Header]], size: int) -> list[Header]:
@@ -73,17 +75,17 @@ def test_its_parts_go_from_the_session_to_its_oldest_ancestor(lineage: Lineage) 
 def test_the_parts_can_be_asked_for_one_by_one(ledger: Ledger, lineage: Lineage) -> None:
     fresh = Lineage(ledger._store, OURS, "b")
 
-    assert next(fresh.stems()).session_id == "b"
-    assert list(fresh.stems()) == list(lineage.stems())
+    assert next(fresh.segments()).session_id == "b"
+    assert list(fresh.segments()) == list(lineage.segments())
 
 
 @pytest.mark.parametrize(("seq", "part"), [(1, "s1"), (3, "s1"), (4, "a"), (7, "a"), (8, "b")])
 def test_each_event_is_of_one_part(lineage: Lineage, seq: int, part: str) -> None:
-    found = lineage.stem_of(seq)
+    found = lineage.segment_of(seq)
 
     assert found is not None
     assert found.session_id == part
-    assert lineage.stem_of(0) is None
+    assert lineage.segment_of(0) is None
 
 
 @pytest.mark.parametrize("size", PAGES)
@@ -171,7 +173,7 @@ def test_a_session_that_is_not_there_has_an_empty_lineage_until_somebody_makes_i
     ledger.session("s1", scope=HERE, agent="lyria").fork("c")
 
     assert [header.seq for header in forwards(waiting.headers_after, 4)] == list(range(1, 8))
-    assert next(waiting.stems()).after_seq == 6
+    assert next(waiting.segments()).after_seq == 6
 
 
 def test_a_session_without_a_parent_is_a_lineage_of_one_part(ledger: Ledger) -> None:

@@ -71,7 +71,7 @@ def test_what_is_said_is_on_the_shelf_once_it_is_asked_for(
     book.append([said("nothing"), said("green tea")])
     copy.catch_up(texts)
 
-    assert (copy.count, sum(heard), copy.strangers) == (5, 4, 0)
+    assert (copy.count, sum(heard), copy.without_vector) == (5, 4, 0)
     assert copy.column("seq").tolist() == [1, 2, 3, 4, 6]
     assert copy.at == {position: at for at, position in enumerate(copy.column("position").tolist())}
     assert copy.cosines(asked(embedder, "a dog that barks")).argmax() == 1
@@ -124,7 +124,7 @@ def test_vectors_of_another_space_are_never_compared(
 
     other = copied(book, Renamed())
 
-    assert other.strangers == len(TALK)
+    assert other.without_vector == len(TALK)
     assert not other.cosines(asked(embedder, "bread")).any()
     assert copied(book, None).cosines(asked(embedder, "bread")).tolist() == [0.0] * len(TALK)
 
@@ -149,7 +149,7 @@ def test_a_sealed_scopes_words_are_held_and_kept_nowhere(tmp_path: Path) -> None
         learned = memory.learn("Likes rye bread", user="ann", fact_id="f1")
 
         assert memory.recall("rye bread", user="ann").ids == [learned.fact_id]
-        assert ledger._store.holdings(SCOPE, "memories").count == 0
+        assert ledger._store.index_state(SCOPE, "memories").count == 0
         ledger.redact(HERE, event_id="memory:f1")
         assert memory.recall("rye bread", user="ann").ids == []
 

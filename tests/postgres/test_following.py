@@ -384,7 +384,7 @@ def test_a_listener_that_is_refused_waits_longer_each_time(
         raise ReadOnlySqlTransaction("cannot execute LISTEN during recovery")
 
     monkeypatch.setattr(store_of(ledger)._server, "connect", refuse)
-    listener = Listener(store_of(ledger)._server, store_of(ledger)._news)
+    listener = Listener(store_of(ledger)._server, store_of(ledger)._notifier)
     listener._over = pauses
     listener._run()
 
@@ -425,7 +425,7 @@ def test_a_follower_that_nobody_wakes_looks_by_itself(
     with colleagues(1, write_as_told, url, "s1") as (writer,):
         writer.hear()
         for word in ("one", "two", LAST):
-            until(lambda: store_of(ledger)._news._bells)
+            until(lambda: store_of(ledger)._notifier._bells)
             writer.tell(word)
             writer.hear()
 

@@ -68,7 +68,7 @@ def test_what_has_not_settled_is_entered_once(place: Place) -> None:
         other.execute("COMMIT")
 
         assert shelve(ledger) == ["first", "second", "third"]
-        assert ledger._store.holdings(SCOPE, "events").count == 3
+        assert ledger._store.index_state(SCOPE, "events").count == 3
         assert ledger._store.documents_lag(SCOPE, "events") == 0
 
 

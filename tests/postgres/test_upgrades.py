@@ -232,7 +232,7 @@ def shelve(ledger: Ledger, scope: str) -> int:
         lambda events: [IndexEntry(event.position, b"term", b"") for event in events],
         embedder="",
     )
-    return store.holdings(Scope(scope), "events").count
+    return store.index_state(Scope(scope), "events").count
 
 
 @pytest.mark.parametrize("sort", ["application", "held"])
@@ -251,7 +251,7 @@ def test_a_role_of_the_sixth_schema_remembers_what_it_recorded_before(
     with treering.open(place.url_of(role)) as ledger:
         assert shelve(ledger, HERE) == 2
         assert ledger.redact(HERE, event_id="e1").redacted_count == 1
-        assert ledger._store.holdings(Scope(HERE), "events").count == 1
+        assert ledger._store.index_state(Scope(HERE), "events").count == 1
         assert ledger._store.drop_documents(Scope(HERE)) == 1
         assert ledger.verify(HERE).intact
 

@@ -43,9 +43,9 @@ def derived(ledger: Ledger) -> Derived:
     ]
     # Searching puts events on their shelf.
     ledger.search("Boston", scope=HERE, mode="hybrid")
-    holdings, store = ledger._remembering.holdings, ledger._store
+    holdings, store = ledger._memory_factory.scope_memories, ledger._store
     holdings.keep()
-    state = holdings.of(SCOPE).recollection.state
+    state = holdings.of(SCOPE).fold.state
     rows = state.rows(state.all_keys())
     kept = [(row.sort, row.key, row.body) for row in store.memory_rows(SCOPE).items]
     # Whoever finds that an erasure took them keeps none, and leaves that to who comes next.

@@ -86,7 +86,7 @@ def test_what_is_given_when_a_ledger_is_opened_has_its_say_in_recovery(location:
     turn.start()
     turn.tools.started("shell", call_id="c1")
     # As if the process had died: what it holds is let go, and nobody ends the run.
-    first._kernel._courses.clear()
+    first._engine._run_states.clear()
     first._store.close()
     policy = treering.SyntheticPolicy(texts={"crashed": "{tool} went down"})
     sink = Listener()

@@ -353,7 +353,7 @@ def test_closing_does_not_wait_for_a_sink_that_hangs_and_the_event_comes_again(
     note(ledger, *"abc")
     door.await_guest()
 
-    ledger._kernel.close(timeout_s=0.1)
+    ledger._engine.close(timeout_s=0.1)
     ledger.close()
 
     again = durable()

@@ -439,7 +439,7 @@ def test_a_run_whose_database_is_gone_keeps_its_state_and_numbers(ledger: Ledger
             attempt()
 
     assert run.is_open
-    assert run._course._run_seq == 1
+    assert run._run_state._run_seq == 1
 
 
 def test_a_ledger_that_is_only_read_takes_no_run(tmp_path: Path) -> None:
@@ -566,7 +566,7 @@ def test_a_child_is_refused_also_if_a_thread_of_its_parent_was_recording(
         held, done = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with run._course.lock:
+            with run._run_state.lock:
                 held.set()
                 done.wait(PATIENCE_S)
 

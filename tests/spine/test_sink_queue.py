@@ -305,10 +305,10 @@ def test_who_is_interrupted_in_the_middle_of_recording_may_record(book: Ledger) 
     """A signal, or a finalizer, runs wherever the thread happens to be."""
     sink = Listener()
     book.spine([sink])
-    [outlet] = book._kernel.carrier._outlets
+    [queue] = book._engine.dispatcher._queues
 
     def interrupted() -> None:
-        with outlet._lock:
+        with queue._lock:
             note(book, "from a signal")
 
     thread = threading.Thread(target=interrupted, daemon=True)
@@ -391,7 +391,7 @@ def test_closing_waits_no_longer_than_it_may_and_counts_what_is_left(book: Ledge
     note(book, "a", "b", "c")
     door.await_guest()
 
-    book._kernel.close(timeout_s=BRIEF)
+    book._engine.close(timeout_s=BRIEF)
 
     status = status_of(spine, "listener")
     assert (status.delivered, status.lost, status.waiting) == (0, 2, 1)
@@ -410,7 +410,7 @@ def test_closing_gives_up_what_would_be_tried_again(book: Ledger) -> None:
     spine = book.spine([Listener(do=do, delivery=delivery)])
     note(book, "bad", "b")
 
-    book._kernel.close(timeout_s=BRIEF)
+    book._engine.close(timeout_s=BRIEF)
 
     threads[0].join(SOON)
     assert (status_of(spine, "listener").failed, status_of(spine, "listener").lost) == (1, 1)

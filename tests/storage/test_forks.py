@@ -147,7 +147,7 @@ def test_tables_that_disagree_about_forks_are_found(path: Path, change: str, fla
     tamper(path, change)
 
     with treering.open(path) as ledger:
-        stray = ledger._store.stray()
+        stray = ledger._store.check_tables()
 
     assert stray is not None
     assert flaw in stray

@@ -67,7 +67,7 @@ def test_no_file_is_made_before_there_is_something_to_keep(tmp_path: Path) -> No
         ledger.append([said("x", event_id="e1")])
         store = ledger._store
         assert store.memory_rows(SCOPE).items == []
-        assert store.holdings(SCOPE, "events").count == 0
+        assert store.index_state(SCOPE, "events").count == 0
         assert store.documents(SCOPE, "events", after=0, limit=9) == []
         ledger.redact(HERE, event_id="e1")
 
@@ -174,7 +174,7 @@ def test_a_file_that_is_lost_or_damaged_is_made_anew(
     ledger = treering.open(path)
     ledger.append([said(f"quokka {n}") for n in range(300)])
     shelve(ledger)
-    before = ledger._store.holdings(SCOPE, "events")
+    before = ledger._store.index_state(SCOPE, "events")
     if opened == "anew":
         ledger.close()
     for suffix in ("-wal", "-shm"):
@@ -198,7 +198,7 @@ def test_a_file_that_is_lost_or_damaged_is_made_anew(
     ledger.append([said("next")])
 
     assert shelve(ledger) == [*(f"quokka {n}" for n in range(300)), "next"]
-    after = ledger._store.holdings(SCOPE, "events")
+    after = ledger._store.index_state(SCOPE, "events")
     assert after.count == 301
     # In a connection that was open before, what was cached may hide the damage.
     assert after.generation != before.generation or opened == "already"

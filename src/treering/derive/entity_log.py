@@ -63,7 +63,9 @@ class EntityType(Protocol[Value_co]):
     def mention(self, event: Event, /) -> EntityChange | None:
         """Return what ``event`` does; None if it cannot be understood."""
 
-    def value(self, subject: str, course: EntityState, events: dict[int, Event], /) -> Value_co:
+    def value(
+        self, subject: str, entity_state: EntityState, events: dict[int, Event], /
+    ) -> Value_co:
         """Return the thing itself, told with its events."""
 
 
@@ -113,8 +115,12 @@ class EntityLog(msgspec.Struct, array_like=True):
                 matter[mention.seq] = mention.times
             else:
                 mentions.append(mention)
-        for course in entity_states(mentions).values():
-            for seq, times in ((course.first, 1), (course.begun, 1), *course.fields.values()):
+        for entity_state in entity_states(mentions).values():
+            for seq, times in (
+                (entity_state.first, 1),
+                (entity_state.begun, 1),
+                *entity_state.fields.values(),
+            ):
                 matter[seq] = max(matter.get(seq, 1), times)
         self.kept = sorted(matter.items())
         self.cleared = len(self.kept)
@@ -153,7 +159,7 @@ def told(
     found = entity_states(
         changes_in(noun, kept, lambda seqs: (events[s] for s in seqs if s in events))
     )
-    return [noun.value(subject, course, events) for subject, course in found.items()]
+    return [noun.value(subject, entity_state, events) for subject, entity_state in found.items()]
 
 
 def entity_states(mentions: Iterable[EntityChange]) -> dict[str, EntityState]:
@@ -161,20 +167,20 @@ def entity_states(mentions: Iterable[EntityChange]) -> dict[str, EntityState]:
     found: dict[str, EntityState] = {}
     for mention in mentions:
         subject, seq, verb = mention.subject, mention.seq, mention.verb
-        course = found.get(subject)
+        entity_state = found.get(subject)
         if verb == "end":
             found.pop(subject, None)
-        elif course is None:
+        elif entity_state is None:
             if verb in {"begin", "touch"}:
                 stated = dict.fromkeys(mention.fields, (seq, 1))
                 found[subject] = EntityState(first=seq, begun=seq, fields=stated)
         elif verb == "begin":
-            course.begun = seq
-            course.fields = dict.fromkeys(mention.fields, (seq, 1))
+            entity_state.begun = seq
+            entity_state.fields = dict.fromkeys(mention.fields, (seq, 1))
         else:
             for field in mention.fields:
-                _, before = course.fields.get(field, (0, 0))
-                course.fields[field] = seq, mention.times + before if verb == "count" else 1
+                _, before = entity_state.fields.get(field, (0, 0))
+                entity_state.fields[field] = seq, mention.times + before if verb == "count" else 1
     return found
 
 
@@ -214,7 +220,7 @@ def name_in(content: dict[str, Any], *fields: str) -> str | None:
     return None
 
 
-def evidence(course: EntityState, events: dict[int, Event]) -> tuple[str, ...]:
+def evidence(entity_state: EntityState, events: dict[int, Event]) -> tuple[str, ...]:
     """Return the ids of the events that say what a course is, in order."""
-    seqs = {course.begun, *(seq for seq, _ in course.fields.values())}
+    seqs = {entity_state.begun, *(seq for seq, _ in entity_state.fields.values())}
     return tuple(events[seq].event_id for seq in sorted(seqs))

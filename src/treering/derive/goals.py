@@ -43,11 +43,11 @@ def _mention(event: Event) -> EntityChange | None:
     return EntityChange(event.seq, subject, verb, (*fields, _TOUCHED))
 
 
-def _value(subject: str, course: EntityState, events: dict[int, Event]) -> Goal:
+def _value(subject: str, entity_state: EntityState, events: dict[int, Event]) -> Goal:
     found: dict[str, Any] = {
-        field: stated(events[course.fields[field][0]])[field]
+        field: stated(events[entity_state.fields[field][0]])[field]
         for field in _FIELDS
-        if field in course.fields
+        if field in entity_state.fields
     }
     return Goal(
         id=subject,
@@ -55,9 +55,9 @@ def _value(subject: str, course: EntityState, events: dict[int, Event]) -> Goal:
         status=found.get("status", "active"),
         parent=name_in(found, "parent"),
         progress=found.get("progress"),
-        created_ms=events[course.begun].ts_ms,
-        updated_ms=events[course.fields[_TOUCHED][0]].ts_ms,
-        event_ids=evidence(course, events),
+        created_ms=events[entity_state.begun].ts_ms,
+        updated_ms=events[entity_state.fields[_TOUCHED][0]].ts_ms,
+        event_ids=evidence(entity_state, events),
     )
 
 

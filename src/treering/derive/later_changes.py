@@ -26,7 +26,7 @@ class LaterChanges:
         self._reaches: list[tuple[int, int]] = []
         """Events that change what is before them, and from where on. The last one first."""
 
-    def look(self, header: Header) -> None:
+    def add(self, header: Header) -> None:
         """Take in an event. Come with every one, from the last to the first."""
         if header.kind in ERASURE_KINDS:
             # A state that was found before an erasure may count what is gone.
@@ -45,13 +45,13 @@ class LaterChanges:
             self._hidden.append((-undone.seq, undone.from_seq))
             self._reaches.append((undone.seq, undone.from_seq))
 
-    def hides(self, seq: int) -> bool:
+    def is_undone(self, seq: int) -> bool:
         """Whether the event at ``seq`` is undone."""
         # Of the stretches that end behind it, the one that ends first: none lies in another.
         at = bisect_right(self._hidden, (-seq - 1, seq + 1)) - 1
         return at >= 0 and self._hidden[at][1] <= seq < -self._hidden[at][0]
 
-    def reaches(self, seq: int) -> int | None:
+    def invalid_from(self, seq: int) -> int | None:
         """Return from where on a state at ``seq`` is not what it was; None if it is."""
         starts = [start for marked, start in self._reaches if start <= seq < marked]
         return min(starts, default=None)

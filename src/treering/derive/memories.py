@@ -46,21 +46,21 @@ def _mention(event: Event) -> EntityChange | None:
     return EntityChange(event.seq, subject, verb, (*fields, _STATE))
 
 
-def _value(subject: str, course: EntityState, events: dict[int, Event]) -> MemoryRecord:
+def _value(subject: str, entity_state: EntityState, events: dict[int, Event]) -> MemoryRecord:
     found: dict[str, Any] = {
-        field: stated(events[course.fields[field][0]])[field]
+        field: stated(events[entity_state.fields[field][0]])[field]
         for field in _FIELDS
-        if field in course.fields
+        if field in entity_state.fields
     }
-    last = events[course.fields[_STATE][0]]
+    last = events[entity_state.fields[_STATE][0]]
     return MemoryRecord(
         id=subject,
         key=found.get("key"),
         category=found.get("category"),
         state=_STATES[last.kind],
-        created_ms=events[course.begun].ts_ms,
+        created_ms=events[entity_state.begun].ts_ms,
         updated_ms=last.ts_ms,
-        event_ids=evidence(course, events),
+        event_ids=evidence(entity_state, events),
     )
 
 

@@ -39,10 +39,10 @@ def _mention(event: Event) -> EntityChange | None:
     return EntityChange(event.seq, subject, verb, (_FIRED,) if verb == "count" else ())
 
 
-def _value(subject: str, course: EntityState, events: dict[int, Event]) -> Schedule:
-    added = events[course.begun]
+def _value(subject: str, entity_state: EntityState, events: dict[int, Event]) -> Schedule:
+    added = events[entity_state.begun]
     content = stated(added)
-    last_seq, fired = course.fields.get(_FIRED, (0, 0))
+    last_seq, fired = entity_state.fields.get(_FIRED, (0, 0))
     return Schedule(
         id=subject,
         schedule_type=_text(content.get("schedule_type")),
@@ -51,7 +51,7 @@ def _value(subject: str, course: EntityState, events: dict[int, Event]) -> Sched
         created_ms=added.ts_ms,
         fired=fired,
         last_fired_ms=events[last_seq].ts_ms if fired else None,
-        event_ids=evidence(course, events),
+        event_ids=evidence(entity_state, events),
     )
 
 

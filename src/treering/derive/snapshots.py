@@ -97,12 +97,12 @@ class Fold:
             self.tally.take(header)
             self.spending.take(header, reports.get(header.seq))
             hidden = hides(header.seq)
-            for noun, trail in zip(_NOUNS, self._trails, strict=True):
-                trail.take(header, noun.kinds, hidden=hidden)
+            for noun, entity_log in zip(_NOUNS, self._trails, strict=True):
+                entity_log.take(header, noun.kinds, hidden=hidden)
             self.seq = header.seq
-        for noun, trail in zip(_NOUNS, self._trails, strict=True):
-            if trail.is_long:
-                trail.clear(noun, self._read)
+        for noun, entity_log in zip(_NOUNS, self._trails, strict=True):
+            if entity_log.is_long:
+                entity_log.clear(noun, self._read)
 
     def equals(self, other: Fold) -> bool:
         """Whether both say the same. Which events they keep for that may differ."""
@@ -120,7 +120,7 @@ class Fold:
 
     def freeze(self) -> Snapshot | None:
         """Return a snapshot of the views; None if too much depends on open runs."""
-        if sum(trail.waiting_events for trail in self._trails) > WAITING_MAX:
+        if sum(entity_log.waiting_events for entity_log in self._trails) > WAITING_MAX:
             return None
         return Snapshot(
             seq=self.seq,

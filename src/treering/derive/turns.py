@@ -30,11 +30,11 @@ def turns(events: Sequence[Event]) -> Iterator[Turn]:
     begins with the start of the run that took the input, or else with the input; a run without an
     input of its own belongs to the turn before it. One that only compacts is none of its runs.
     """
-    hindsight, ends = LaterChanges(), LaterEnds()
+    later_changes, ends = LaterChanges(), LaterEnds()
     for event in reversed(events):
-        hindsight.look(event)
+        later_changes.add(event)
         ends.look(event)
-    division = Division(hindsight.hides, ends.states)
+    division = Division(later_changes.is_undone, ends.states)
     for event in events:
         turn = division.take(event, report_of(event))
         if turn is not None:

@@ -53,7 +53,7 @@ class ParsedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event that a record tells of."""
 
     session: str
-    """The session's own id, as its agent names it; the reader has an Opening for it."""
+    """The session's own id, as its agent names it; the reader has a SessionHeader for it."""
     key: str
     """Names the event, the same whenever and wherever it is read: from the log's own ids, or else
     ``of_words``."""
@@ -140,8 +140,8 @@ class SessionSource(Protocol):
 class LogReader(SessionSource, Protocol):
     """Reads the records of one file of one format, in their order.
 
-    Every record is answered by one Outcome, sooner or later: what comes may have to be held back
-    until more is known. Records with a fault are not given to it.
+    Every record is answered by one ParsedRecord, sooner or later: what comes may have to be held
+    back until more is known. Records with a fault are not given to it.
     """
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:

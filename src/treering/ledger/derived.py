@@ -176,7 +176,7 @@ def _compare_documents(
 ) -> int:
     """Compare what memories, or events, are found by on a shelf."""
     texts = memory_texts if shelf == "memories" else rules.event_texts
-    held = store.holdings(scope, shelf)
+    held = store.index_state(scope, shelf)
     after = 0 if sample is None else max(held.newest - sample.documents, 0)
     key = store.term_key(scope)
     count = worded = 0
@@ -200,7 +200,9 @@ def _compare_documents(
             worded += bool(document.terms)
         count += len(page)
         after = page[-1][0]
-    if sample is None and held == store.holdings(scope, shelf):  # Nobody has added any meanwhile.
+    if sample is None and held == store.index_state(
+        scope, shelf
+    ):  # Nobody has added any meanwhile.
         if count != held.count:
             raise _Flaw(f"{held.count} documents were put on the shelf of {shelf}, not {count}")
         if count and not store.documents_lag(scope, shelf):

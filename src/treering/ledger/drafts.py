@@ -83,7 +83,7 @@ class Drafter:
         """Return what finds secrets, whether or not it is asked when something is recorded."""
         return self._found_guard or self._find_guard()
 
-    def masking(self) -> Drafter:
+    def with_masking(self) -> Drafter:
         """Return one that masks secrets in payloads, too, whatever this one does."""
         return Drafter(guard=self._guard, mode="mask", clock=self._clock, seals=self._seals)
 

@@ -37,16 +37,16 @@ def turn_end_of(
     lineage: Lineage, event: Event | None, *, running: Callable[[], list[OpenRun]]
 ) -> int | None:
     """Return the last seq of an event's turn; None if the event is not of the lineage."""
-    stem = None if event is None else lineage.stem_of(event.seq)
-    if event is None or stem is None or stem.session_id != event.session_id:
+    segment = None if event is None else lineage.segment_of(event.seq)
+    if event is None or segment is None or segment.session_id != event.session_id:
         return None
     return turn_end(lineage, event, under_way={run.run_id for run in running()})
 
 
 def seq_of(lineage: Lineage, place: EventLocation | None) -> int | None:
     """Return the seq of an event, whether or not it is erased; None if it is not of the lineage."""
-    stem = None if place is None else lineage.stem_of(place.seq)
-    same = place is not None and stem is not None and stem.session_id == place.session_id
+    segment = None if place is None else lineage.segment_of(place.seq)
+    same = place is not None and segment is not None and segment.session_id == place.session_id
     return place.seq if place is not None and same else None
 
 

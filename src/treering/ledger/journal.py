@@ -120,7 +120,7 @@ class LedgerJournal:
 
     def is_known(self, scope: Scope, event_id: str) -> bool:
         """Whether there is, or was, an event with this id."""
-        return bool(self._store.known(scope, [event_id]))
+        return bool(self._store.find_ids(scope, [event_id]))
 
     def owner(self) -> str:
         """Return the name under which this process carries out its runs."""
@@ -130,17 +130,17 @@ class LedgerJournal:
         """Whether the process behind ``owner`` is certainly not carrying on."""
         return self._store.is_gone(owner, seen_ms)
 
-    def is_elsewhere(self, owner: str) -> bool:
+    def is_in_copy(self, owner: str) -> bool:
         """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
-        return self._store.is_elsewhere(owner)
+        return self._store.is_in_copy(owner)
 
     def hold(self, name: str) -> bool:
         """Whether this process has ``name`` to itself, now that it asks for it."""
         return self._store.hold(name)
 
-    def let_go(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Let others have ``name``."""
-        self._store.let_go(name)
+        self._store.release(name)
 
     def cursor(self, scope: Scope, follower: str) -> str | None:
         """Return how far ``follower`` has come."""

@@ -99,12 +99,12 @@ class Ledger(ReadableLedger):
     ) -> None:
         clock = possible_clock(clock)
         self._journal = LedgerJournal(store, drafter, clock, summariser)
-        self._kernel = Engine(self._journal)
-        recorder = LedgerRecorder(store, self._kernel, self._journal, drafter)
-        remembering = MemoryFactory(store, recorder, embedder, new_id)
-        super().__init__(store, drafter=drafter, clock=clock, remembering=remembering)
-        self._spine = Spine(self._kernel)
-        self._people = People(store, remembering.identities)
+        self._engine = Engine(self._journal)
+        recorder = LedgerRecorder(store, self._engine, self._journal, drafter)
+        memory_factory = MemoryFactory(store, recorder, embedder, new_id)
+        super().__init__(store, drafter=drafter, clock=clock, memory_factory=memory_factory)
+        self._spine = Spine(self._engine)
+        self._people = People(store, memory_factory.identities)
 
     def __enter__(self) -> Self:
         return self
@@ -120,8 +120,8 @@ class Ledger(ReadableLedger):
     def close(self) -> None:
         """Interrupt the runs that are still under way here, and let go of the database."""
         try:
-            self._kernel.close()
-            self._remembering.close()
+            self._engine.close()
+            self._memory_factory.close()
         finally:
             self._store.close()
 
@@ -132,9 +132,9 @@ class Ledger(ReadableLedger):
         """
         return Ledger(
             self._store,
-            drafter=self._drafter.masking(),
+            drafter=self._drafter.with_masking(),
             clock=self._clock,
-            embedder=self._remembering.embedder,
+            embedder=self._memory_factory.embedder,
         )
 
     # Writing.
@@ -150,16 +150,16 @@ class Ledger(ReadableLedger):
         listed = check_events(events)
         if not listed:
             return []
-        return self._kernel.append(listed, expected_seq=expected_seq)
+        return self._engine.append(listed, expected_seq=expected_seq)
 
     def append_missing(self, events: Sequence[NewEvent]) -> list[Header]:
         """Record as ``append`` does; return those alone that were not there before."""
         listed = check_events(events)
-        return self._kernel.append_missing(listed) if listed else []
+        return self._engine.append_missing(listed) if listed else []
 
     def append_new(self, event: NewEvent) -> Header:
         """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
-        return self._kernel.append_new(*check_events([event]))
+        return self._engine.append_new(*check_events([event]))
 
     def session(
         self,
@@ -187,7 +187,7 @@ class Ledger(ReadableLedger):
         one, ``spawned_call`` the id of the tool call by which it did.
         """
         return Session(
-            self._kernel,
+            self._engine,
             self._journal,
             self._store,
             session_id,
@@ -217,7 +217,7 @@ class Ledger(ReadableLedger):
         person = ChannelPerson(self._people, parse_scope(scope), channel, user)
         known_as = person.user()
         return Session(
-            self._kernel,
+            self._engine,
             self._journal,
             self._store,
             main_id(channel, user),
@@ -377,7 +377,7 @@ class Ledger(ReadableLedger):
 
     def memory(self, scope: str) -> Memory:
         """Return the memory of a scope: facts and episodes, learnt, recalled and faded."""
-        return self._remembering.memory(parse_scope(scope))
+        return self._memory_factory.memory(parse_scope(scope))
 
     def bookmarks(self, scope: str) -> Bookmarks:
         """Return the notes that importers keep in a scope, of how far they have read.
@@ -427,7 +427,7 @@ class Ledger(ReadableLedger):
 
         ``synthetic`` says what stands in for results of tools that never came.
         """
-        self._kernel.add(sinks, synthetic)
+        self._engine.add(sinks, synthetic)
         return self._spine
 
     def rekey(self) -> int:
@@ -442,7 +442,7 @@ class Ledger(ReadableLedger):
 
         Opening a ledger does it once; a program that stays may ask again.
         """
-        return self._kernel.recover(None if scope is None else parse_scope(scope))
+        return self._engine.recover(None if scope is None else parse_scope(scope))
 
     # Erasing.
 
@@ -461,7 +461,7 @@ class Ledger(ReadableLedger):
         name = parse_scope(scope)
         one = None if event_id is None else check_id(event_id)
         session = None if session_id is None else check_name(session_id, "session_id")
-        with self._remembering.upholding(name, session_id=session, event_id=one):
+        with self._memory_factory.reasserting(name, session_id=session, event_id=one):
             return erasure.redact(
                 self._store,
                 self._drafter,
@@ -469,7 +469,7 @@ class Ledger(ReadableLedger):
                 event_id=one,
                 session_id=session,
                 replacement=replacement,
-                provenance=self._remembering.citing,
+                provenance=self._memory_factory.citing,
             )
 
     def expire(
@@ -515,14 +515,14 @@ class Ledger(ReadableLedger):
         that name.
         """
         name = parse_scope(scope)
-        with self._remembering.upholding(name):
+        with self._memory_factory.reasserting(name):
             return forgetting.forget(
                 self._store,
                 self._drafter,
                 name,
                 self.memory(name).names(user),
-                interrupt=self._kernel.interrupt,
-                provenance=self._remembering.citing,
+                interrupt=self._engine.interrupt,
+                provenance=self._memory_factory.citing,
                 dry_run=dry_run,
                 progress=progress,
             )
@@ -635,7 +635,7 @@ class Ledger(ReadableLedger):
         return Rules(
             search_text=lambda event: search_text(masked(guard, event)),
             event_texts=self._texts,
-            embedder=self._remembering.embedder(),
+            embedder=self._memory_factory.embedder(),
         )
 
     def _with_derived(
@@ -649,12 +649,12 @@ class Ledger(ReadableLedger):
     def rebuild(self) -> RebuildReceipt:
         """Throw away all that is derived from the events, and make it anew."""
         searched = self._store.searched_scopes()
-        shelved = self._remembering.shelved(self.scopes())
+        shelved = self._memory_factory.shelved(self.scopes())
         receipt = self._store.rebuild()
         for scope in searched:
             self.index(scope)
         scopes = self.scopes()
-        self._remembering.make_anew(scopes, shelved, self._texts)
+        self._memory_factory.rebuild(scopes, shelved, self._texts)
         return msgspec.structs.replace(receipt, documents=self._documents(scopes))
 
     def rebuild_vectors(
@@ -666,18 +666,18 @@ class Ledger(ReadableLedger):
         events that are done.
         """
         scopes = self.scopes() if scope is None else [parse_scope(scope)]
-        embedder = self._remembering.embedder()
+        embedder = self._memory_factory.embedder()
         if embedder is not None:
             # One that does not answer must not cost the vectors that are there.
             embedder.embed(["a text"])
-        shelved = self._remembering.shelved(scopes)
-        embedder = self._remembering.embedder()
+        shelved = self._memory_factory.shelved(scopes)
+        embedder = self._memory_factory.embedder()
         if embedder is not None:
             # One that does not answer says so before anything is thrown away.
             embedder.embed(["."])
         for one in scopes:
             self._store.drop_documents(one)
-        self._remembering.make_anew(scopes, shelved, self._texts, progress)
+        self._memory_factory.rebuild(scopes, shelved, self._texts, progress)
         return VectorsReceipt(
             scopes=len(scopes),
             documents=self._documents(scopes),
@@ -686,7 +686,7 @@ class Ledger(ReadableLedger):
 
     def _documents(self, scopes: Iterable[Scope]) -> int:
         return sum(
-            self._store.holdings(one, shelf).count for one in scopes for shelf in INDEX_NAMES
+            self._store.index_state(one, shelf).count for one in scopes for shelf in INDEX_NAMES
         )
 
     def scopes(self) -> list[Scope]:

@@ -45,20 +45,20 @@ class Lineage:
         self._store = store
         self._scope = scope
         self.session_id = session_id
-        self._stems: tuple[Segment, ...] = ()
+        self._segments: tuple[Segment, ...] = ()
         """Those that are known for good, the session's own first."""
 
-    def stems(self) -> Iterator[Segment]:
+    def segments(self) -> Iterator[Segment]:
         """Return the parts of the lineage, the session's own first, its oldest ancestor's last."""
         number = 0
-        while (stem := self._stem(number)) is not None:
-            yield stem
-            if stem.parent is None:
+        while (segment := self._segment(number)) is not None:
+            yield segment
+            if segment.parent is None:
                 return
             number += 1
 
-    def _stem(self, number: int) -> Segment | None:
-        known = self._stems
+    def _segment(self, number: int) -> Segment | None:
+        known = self._segments
         if number < len(known):
             return known[number]
         below = known[number - 1] if number else None
@@ -74,17 +74,17 @@ class Lineage:
                 f"session {session_id} of {self._scope} is said to be forked from its own future",
                 hint="keep a copy, then run treering verify",
             )
-        stem = Segment(
+        segment = Segment(
             session_id, cut.seq if cut else 0, until_seq, parent=cut.parent if cut else None
         )
         if cut or below:
             # A session of our own that has no parent may yet be made, as a fork, by somebody else.
-            self._stems = (*known[:number], stem)
-        return stem
+            self._segments = (*known[:number], segment)
+        return segment
 
     def own_after_seq(self) -> int:
         """Return the seq behind which the session's own events begin."""
-        return next(self.stems()).after_seq
+        return next(self.segments()).after_seq
 
     def head_seq(self) -> int:
         """Return the last seq; 0 if there is no past."""
@@ -94,9 +94,9 @@ class Lineage:
         last = self._store.last_headers(self._scope, session_id, before_seq=None, limit=1)
         return last[0].seq if last else 0
 
-    def stem_of(self, seq: int) -> Segment | None:
+    def segment_of(self, seq: int) -> Segment | None:
         """Return the part that the event at ``seq`` is of."""
-        return next((stem for stem in self.stems() if stem.holds(seq)), None)
+        return next((segment for segment in self.segments() if segment.holds(seq)), None)
 
     def headers_after(self, seq: int, limit: int) -> list[Header]:
         """Return headers in order, behind ``seq``; only an empty page is the end."""
@@ -128,15 +128,15 @@ class Lineage:
         Those of runs count that ended well at or before ``until_seq`` and within the lineage, and
         those of ``run_id``.
         """
-        for stem in self.stems():
-            if seq <= stem.after_seq + 1:
+        for segment in self.segments():
+            if seq <= segment.after_seq + 1:
                 continue
             page = self._store.committed_events(
                 self._scope,
-                stem.session_id,
+                segment.session_id,
                 kinds=kinds,
-                before_seq=min(seq, _seq_after(stem)),
-                until_seq=min(stem.until_seq, until_seq),
+                before_seq=min(seq, _seq_after(segment)),
+                until_seq=min(segment.until_seq, until_seq),
                 run_id=run_id,
                 limit=limit,
             )
@@ -148,26 +148,26 @@ class Lineage:
         """Return the events at ``seqs``, in order; those that are gone are left out."""
         wanted = sorted(set(seqs))
         found: list[Event] = []
-        for stem in self.stems():
-            own = [seq for seq in wanted if stem.holds(seq)]
+        for segment in self.segments():
+            own = [seq for seq in wanted if segment.holds(seq)]
             if own:
-                found = self._store.events_at(self._scope, stem.session_id, own) + found
-            if not wanted or wanted[0] > stem.after_seq:
+                found = self._store.events_at(self._scope, segment.session_id, own) + found
+            if not wanted or wanted[0] > segment.after_seq:
                 break
         return found
 
     def run_headers(self, run_id: str, seq: int) -> Iterator[Header]:
         """Return the headers of the run that the event at ``seq`` is of, in order."""
-        stem = self.stem_of(seq)
-        if stem is not None:
-            yield from self._store.run_headers(self._scope, stem.session_id, run_id)
+        segment = self.segment_of(seq)
+        if segment is not None:
+            yield from self._store.run_headers(self._scope, segment.session_id, run_id)
 
     def ancestors(self) -> dict[str, int]:
         """Return how far each session has come that this one was forked from."""
         return {
-            stem.session_id: self._head_of(stem.session_id)
-            for stem in self.stems()
-            if stem.until_seq != NO_END
+            segment.session_id: self._head_of(segment.session_id)
+            for segment in self.segments()
+            if segment.until_seq != NO_END
         }
 
     def erased_since(self, ancestors: Mapping[str, int]) -> bool:
@@ -184,9 +184,9 @@ class Lineage:
 
     def snapshot(self, until_seq: int) -> tuple[int, bytes] | None:
         """Return the latest snapshot at or before ``until_seq``, an ancestor's if need be."""
-        for stem in self.stems():
+        for segment in self.segments():
             found = self._store.snapshot(
-                self._scope, stem.session_id, until_seq=min(until_seq, stem.until_seq)
+                self._scope, segment.session_id, until_seq=min(until_seq, segment.until_seq)
             )
             if found is not None:
                 return found
@@ -198,31 +198,31 @@ class Lineage:
 
     def _after(self, read: Callable[..., list[Item]], seq: int, limit: int) -> list[Item]:
         reached: list[Segment] = []
-        for stem in self.stems():
-            reached.append(stem)
-            if stem.after_seq <= seq:
+        for segment in self.segments():
+            reached.append(segment)
+            if segment.after_seq <= seq:
                 break
-        for stem in reversed(reached):
+        for segment in reversed(reached):
             page = read(
-                self._scope, stem.session_id, after_seq=max(seq, stem.after_seq), limit=limit
+                self._scope, segment.session_id, after_seq=max(seq, segment.after_seq), limit=limit
             )
-            own = [item for item in page if item.seq <= stem.until_seq]
+            own = [item for item in page if item.seq <= segment.until_seq]
             if own:
                 return own
         return []
 
     def _before(self, read: Callable[..., list[Item]], seq: int | None, limit: int) -> list[Item]:
-        for stem in self.stems():
-            if seq is not None and seq <= stem.after_seq + 1:
+        for segment in self.segments():
+            if seq is not None and seq <= segment.after_seq + 1:
                 continue
-            before = None if stem.until_seq == NO_END else stem.until_seq + 1
+            before = None if segment.until_seq == NO_END else segment.until_seq + 1
             if seq is not None:
                 before = seq if before is None else min(seq, before)
-            page = read(self._scope, stem.session_id, before_seq=before, limit=limit)
+            page = read(self._scope, segment.session_id, before_seq=before, limit=limit)
             if page:
                 return page
         return []
 
 
-def _seq_after(stem: Segment) -> int:
-    return stem.until_seq if stem.until_seq == NO_END else stem.until_seq + 1
+def _seq_after(segment: Segment) -> int:
+    return segment.until_seq if segment.until_seq == NO_END else segment.until_seq + 1

@@ -39,16 +39,16 @@ class LedgerRecorder:
     """Records what the memory changes, through the same kernel as everything else."""
 
     def __init__(
-        self, store: EventStore, kernel: Engine, journal: LedgerJournal, drafter: Drafter
+        self, store: EventStore, engine: Engine, journal: LedgerJournal, drafter: Drafter
     ) -> None:
         self._store = store
-        self._kernel = kernel
+        self._engine = engine
         self._journal = journal
         self._drafter = drafter
 
     def append(self, events: Sequence[NewEvent]) -> list[Header]:
         """Record all of ``events`` durably and in order, or none of them."""
-        return self._kernel.append(list(events))
+        return self._engine.append(list(events))
 
     def charter(self, scope: Scope, session_id: str) -> Charter | None:
         """Return what a session was opened as; None if it is not there."""
@@ -68,7 +68,7 @@ class LedgerRecorder:
 
     def places(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return session and time of the events with these ids, as far as there are such."""
-        known = self._store.known(scope, event_ids)
+        known = self._store.find_ids(scope, event_ids)
         return {one: (place.session_id, place.ts_ms) for one, place in known.items()}
 
     def gone(self, scope: Scope, event_ids: Sequence[str]) -> set[str]:
@@ -79,7 +79,7 @@ class LedgerRecorder:
     def salts(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the salts of the events with these ids, as far as they are not erased."""
         found: dict[str, bytes] = {}
-        for event_id, place in self._store.known(scope, event_ids).items():
+        for event_id, place in self._store.find_ids(scope, event_ids).items():
             at = self._store.records(scope, place.session_id, after_seq=place.seq - 1, limit=1)
             if at and at[0].seq == place.seq and at[0].salt is not None:
                 found[event_id] = at[0].salt
@@ -160,7 +160,7 @@ class MemoryFactory:
         self._recorder = recorder
         self._new_id = new_id
         self.embedder = embedder
-        self.holdings = ScopeMemories(store, recorder.attribution, embedder, store.is_sealed)
+        self.scope_memories = ScopeMemories(store, recorder.attribution, embedder, store.is_sealed)
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of a scope."""
@@ -169,27 +169,27 @@ class MemoryFactory:
         return Memory(
             self._store,
             self._recorder,
-            lambda: self.holdings.of(scope),
+            lambda: self.scope_memories.of(scope),
             scope,
             new_id=self._new_id,
         )
 
     def identities(self, scope: Scope) -> UserIdentities:
         """Return who is who in a scope."""
-        return UserIdentities(lambda: self.holdings.of(scope), self._recorder, self._new_id)
+        return UserIdentities(lambda: self.scope_memories.of(scope), self._recorder, self._new_id)
 
     def citing(self, scope: Scope, event_ids: Iterable[str]) -> list[str]:
         """Return the ids of the memory's events that cite one of these events."""
-        held = self.holdings.of(scope)
+        held = self.scope_memories.of(scope)
         with held.lock:
-            held.recollection.refresh()
-            return held.recollection.citing(event_ids)
+            held.fold.refresh()
+            return held.fold.citing(event_ids)
 
     def shelved(self, scopes: Iterable[Scope]) -> list[Scope]:
         """Return those scopes whose events can be found by meaning by now."""
-        return [one for one in scopes if self._store.holdings(one, "events").count]
+        return [one for one in scopes if self._store.index_state(one, "events").count]
 
-    def make_anew(
+    def rebuild(
         self,
         scopes: Iterable[Scope],
         shelved: Sequence[Scope],
@@ -197,17 +197,17 @@ class MemoryFactory:
         progress: Callable[[int], None] | None = None,
     ) -> None:
         """Fold what is remembered again, and put it and the events of ``shelved`` on shelves."""
-        self.holdings.let_go()
+        self.scope_memories.clear()
         for scope in scopes:
-            held = self.holdings.of(scope)
+            held = self.scope_memories.of(scope)
             with held.lock:
                 held.refresh(progress)
-                held.recollection.keep()
+                held.fold.keep()
                 if scope in shelved and not held.is_sealed:
-                    held.events.copy.catch_up(texts, progress=progress)
+                    held.events.documents.catch_up(texts, progress=progress)
 
     @contextlib.contextmanager
-    def upholding(
+    def reasserting(
         self, scope: Scope, *, session_id: str | None = None, event_id: str | None = None
     ) -> Iterator[None]:
         """Have what no longer holds stay so, whatever is erased meanwhile.
@@ -217,7 +217,7 @@ class MemoryFactory:
         """
         settled = self._settled(scope)
         events = self._tellings(scope, [row.settled for row in settled.values()])
-        self._say_again(
+        self._reassert(
             scope,
             [
                 row
@@ -228,35 +228,33 @@ class MemoryFactory:
             events,
         )
         yield
-        held = self.holdings.of(scope)
+        held = self.scope_memories.of(scope)
         with held.lock:
-            held.recollection.refresh()
-            facts = held.recollection.state.facts
+            held.fold.refresh()
+            facts = held.fold.state.facts
             returned = [
                 row
                 for row in settled.values()
                 if row.id in facts and facts[row.id].state in {"current", "archived"}
             ]
-        self._say_again(scope, returned, self._tellings(scope, [row.position for row in returned]))
+        self._reassert(scope, returned, self._tellings(scope, [row.position for row in returned]))
 
     def _settled(self, scope: Scope) -> dict[str, FactRow]:
-        held = self.holdings.of(scope)
+        held = self.scope_memories.of(scope)
         with held.lock:
-            held.recollection.refresh()
+            held.fold.refresh()
             return {
                 row.id: copy(row)
-                for row in held.recollection.state.facts.values()
+                for row in held.fold.state.facts.values()
                 if row.state in {"superseded", "forgotten"}
             }
 
     def _tellings(self, scope: Scope, positions: Sequence[int]) -> dict[int, Event]:
-        held = self.holdings.of(scope)
+        held = self.scope_memories.of(scope)
         with held.lock:
-            return held.recollection.tellings(positions)
+            return held.fold.tellings(positions)
 
-    def _say_again(
-        self, scope: Scope, rows: Sequence[FactRow], events: Mapping[int, Event]
-    ) -> None:
+    def _reassert(self, scope: Scope, rows: Sequence[FactRow], events: Mapping[int, Event]) -> None:
         users = {
             row.id: event.user_id
             for row in rows
@@ -269,4 +267,4 @@ class MemoryFactory:
     def close(self) -> None:
         """Keep what was folded for whoever comes next; they can do without."""
         with contextlib.suppress(TreeringError):
-            self.holdings.keep()
+            self.scope_memories.keep()

@@ -127,7 +127,7 @@ class EventStore(MemoryStore, Protocol):
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""
 
-    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
+    def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids stand, as far as there are such, erased or not."""
 
     def rekeyed_ms(self) -> int | None:
@@ -218,7 +218,7 @@ class EventStore(MemoryStore, Protocol):
     def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
 
-    def stray(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
+    def check_tables(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
         """Say what is wrong around the events of the ledger, a scope or a session, if anything.
 
         That is: scopes and sessions that are gone, events that are filed where nobody finds them,
@@ -313,7 +313,7 @@ class EventStore(MemoryStore, Protocol):
         ``seen_ms`` is when it was last heard of. One that is stopped, busy or cut off is not gone.
         """
 
-    def is_elsewhere(self, owner: str) -> bool:
+    def is_in_copy(self, owner: str) -> bool:
         """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
 
     def hold(self, name: str) -> bool:
@@ -322,7 +322,7 @@ class EventStore(MemoryStore, Protocol):
         Return False if another store has it; asked again, whether we still have it.
         """
 
-    def let_go(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Let another store have ``name``."""
 
     def rebuild(self) -> RebuildReceipt:

@@ -33,10 +33,10 @@ class ReadableLedger:
     """What a ledger holds. Reading it writes nothing that is not derived."""
 
     def __init__(
-        self, store: EventStore, *, drafter: Drafter, clock: Clock, remembering: MemoryFactory
+        self, store: EventStore, *, drafter: Drafter, clock: Clock, memory_factory: MemoryFactory
     ) -> None:
         self._store = store
-        self._remembering = remembering
+        self._memory_factory = memory_factory
         self._drafter = drafter
         self._clock = clock
 
@@ -110,7 +110,7 @@ class ReadableLedger:
         Ids of redacted and expired events are known, too: they do not come back.
         """
         ids = [check_id(one) for one in check_list(event_ids, "event_ids")]
-        return self._store.known(parse_scope(scope), ids)
+        return self._store.find_ids(parse_scope(scope), ids)
 
     def tool_calls(
         self,
@@ -202,7 +202,7 @@ class ReadableLedger:
             include_failed=include_failed,
             now_ms=self._clock(),
             progress=progress,
-            holding=lambda: self._remembering.holdings.of(parse_scope(scope)),
+            scope_memory=lambda: self._memory_factory.scope_memories.of(parse_scope(scope)),
         )
 
     def index(

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 class ReadableSession:
     """A session as far as it has come. Reading writes nothing that is not derived."""
 
-    def __init__(self, kernel: Engine, store: EventStore, scope: Scope, session_id: str) -> None:
-        self._kernel = kernel
+    def __init__(self, engine: Engine, store: EventStore, scope: Scope, session_id: str) -> None:
+        self._engine = engine
         self._store = store
         self.scope = scope
         self.session_id = session_id
         self._lineage = Lineage(store, scope, session_id)
         self._views = Views(self._lineage)
-        self._contexts = Contexts(self._lineage, lambda: kernel.results.policy)
+        self._contexts = Contexts(self._lineage, lambda: engine.results.policy)
 
     # What happened.
 
@@ -89,7 +89,7 @@ class ReadableSession:
         wanted = None if last is None else max(check_count(last, "last"), 1)
         while True:
             window = read_window(self._lineage, tokens=None, events=wanted, past="whole")
-            messages, _ = pair([*window.lead, *window.events], self._kernel.results.policy)
+            messages, _ = pair([*window.lead, *window.events], self._engine.results.policy)
             if wanted is None or len(messages) > (last or 0) or not window.cut:
                 break
             wanted *= 2
@@ -118,7 +118,7 @@ class ReadableSession:
             raise NotFound(
                 f"no session {self.session_id} in scope {self.scope}", hint="check both names"
             )
-        return Sketch(self._store, self.scope, self._kernel.now_ms()).outline(head)
+        return Sketch(self._store, self.scope, self._engine.now_ms()).outline(head)
 
     # What is in force.
 
@@ -181,59 +181,59 @@ class ReadableSession:
         return next(islice(self.turns(), number - 1, None), None) if number > 0 else None
 
     def _assembled_in(self, runs: Sequence[str]) -> Iterator[Event]:
-        for stem in reversed(list(self._lineage.stems())):
+        for segment in reversed(list(self._lineage.segments())):
             for run_id in runs:
-                for event in self._store.run_events(self.scope, stem.session_id, run_id):
-                    if event.kind == "context.assembled" and stem.holds(event.seq):
+                for event in self._store.run_events(self.scope, segment.session_id, run_id):
+                    if event.kind == "context.assembled" and segment.holds(event.seq):
                         yield event
 
     def _last_assembled(self, count: int) -> list[Event]:
         found: list[Event] = []
-        for stem in self._lineage.stems():
+        for segment in self._lineage.segments():
             if len(found) >= count:
                 break
-            found += islice(self._assembled_backwards(stem, count), count - len(found))
+            found += islice(self._assembled_backwards(segment, count), count - len(found))
         return found[::-1]
 
-    def _assembled_backwards(self, stem: Segment, count: int) -> Iterator[Event]:
+    def _assembled_backwards(self, segment: Segment, count: int) -> Iterator[Event]:
         query = Query(
             scope=self.scope,
-            session_id=stem.session_id,
+            session_id=segment.session_id,
             kinds=("context.assembled",),
             limit=min(count, PAGE_ITEMS_MAX),
             backwards=True,
         )
         while page := self._store.events(query):
             # A session may have gone on after it was forked.
-            yield from (event for event in reversed(page) if stem.holds(event.seq))
+            yield from (event for event in reversed(page) if segment.holds(event.seq))
             query = msgspec.structs.replace(
                 query, after=TimelinePoint(page[0].ts_ms, page[0].position)
             )
 
     def _calls(self) -> Iterator[ToolRecord]:
-        for stem in reversed(list(self._lineage.stems())):
-            end = self._end_of(stem)
-            for record in session_tool_calls(self._store, self.scope, stem.session_id):
+        for segment in reversed(list(self._lineage.segments())):
+            end = self._end_of(segment)
+            for record in session_tool_calls(self._store, self.scope, segment.session_id):
                 if record.position <= end:
                     yield record
 
     def _last_calls(self, count: int) -> list[ToolRecord]:
         found: list[ToolRecord] = []
-        for stem in self._lineage.stems():
+        for segment in self._lineage.segments():
             if len(found) >= count:
                 break
-            end = self._end_of(stem)
-            calls = last_tool_calls(self._store, self.scope, stem.session_id, page=count)
+            end = self._end_of(segment)
+            calls = last_tool_calls(self._store, self.scope, segment.session_id, page=count)
             own = (record for record in calls if record.position <= end)
             found += islice(own, count - len(found))
         return found[::-1]
 
-    def _end_of(self, stem: Segment) -> int:
+    def _end_of(self, segment: Segment) -> int:
         """Return the position of the last event of a part of the lineage."""
-        if stem.until_seq == NO_END:
+        if segment.until_seq == NO_END:
             return NO_END
         last = self._store.last_headers(
-            self.scope, stem.session_id, before_seq=stem.until_seq + 1, limit=1
+            self.scope, segment.session_id, before_seq=segment.until_seq + 1, limit=1
         )
         return last[0].position if last else 0
 

@@ -81,7 +81,7 @@ def search(
     include_failed: bool,
     now_ms: int,
     progress: Callable[[int], None] | None,
-    holding: Callable[[], ScopeMemory],
+    scope_memory: Callable[[], ScopeMemory],
 ) -> SearchResult:
     """Find events of a scope by their words, by their meaning, or by both."""
     if mode not in SEARCH_MODES:
@@ -91,7 +91,7 @@ def search(
     started = time.perf_counter()
     # What is said in a sealed scope is kept nowhere else: there is nothing to find it by.
     if mode != "words" and not store.is_sealed(scope):
-        held = holding()
+        held = scope_memory()
         hits = search_by_meaning(
             store,
             guard,
@@ -113,7 +113,7 @@ def search(
             at_least=len(hits) >= limit,
             lag=store.documents_lag(scope, "events"),
             took_ms=round((time.perf_counter() - started) * 1_000, 3),
-            vectors_missing=held.events.copy.strangers,
+            vectors_missing=held.events.documents.without_vector,
         )
     query = with_whole_ids(store, parse_search(text, scope, now_ms=now_ms))
 

@@ -52,7 +52,7 @@ _OPERATION: Final = re.compile(rf"(?:^|(?<=\s))-?(?:{'|'.join(OPERATORS)}):(?:\"
 def search_by_meaning(
     store: EventStore,
     guard: ContentGuard,
-    holding: ScopeMemory,
+    scope_memory: ScopeMemory,
     text: str,
     scope: Scope,
     *,
@@ -63,17 +63,17 @@ def search_by_meaning(
     progress: Callable[[int], None] | None,
 ) -> list[SearchHit]:
     """Return the events that answer, the best first."""
-    if blend == "semantic" and holding.embedder is None:
+    if blend == "semantic" and scope_memory.embedder is None:
         raise InvalidInput(
             "without an embedder nothing is found by its meaning",
             hint="set TREERING_EMBEDDER=static, or use words or hybrid",
         )
     query, words = _read(text, scope, now_ms)
-    with holding.lock:
-        shelf = holding.events
-        shelf.copy.catch_up(lambda event: event_texts(masked(guard, event)), progress=progress)
+    with scope_memory.lock:
+        shelf = scope_memory.events
+        shelf.documents.catch_up(lambda event: event_texts(masked(guard, event)), progress=progress)
         ranked = shelf.rank(words, blend, RANKED_MAX)
-        places = [(at, int(shelf.copy.column("position")[at])) for at in ranked.order]
+        places = [(at, int(shelf.documents.column("position")[at])) for at in ranked.order]
     hits: list[SearchHit] = []
     runs = _Runs(store, scope)
     for at in range(0, len(places), PAGE):

@@ -81,7 +81,7 @@ class Session(WritableSession):
 
         Return that boundary, or None if there was nothing to interrupt.
         """
-        return self._kernel.interrupt(self.scope, self.session_id, shorten(plain(why)))
+        return self._engine.interrupt(self.scope, self.session_id, shorten(plain(why)))
 
     def post(self, text: str, *, event_id: str | None = None, **content: Any) -> Header:
         """Put a message into the inbox of a queue session; ``content`` is kept beside the text.
@@ -107,7 +107,7 @@ class Session(WritableSession):
         """
         self._check_queue()
         check_wait(wait_seconds)
-        begin = partial(self._kernel.take, self)
+        begin = partial(self._engine.take, self)
         return self._inbox.take(begin, self._append_behind, wait_seconds=wait_seconds)
 
     # Marks.
@@ -186,8 +186,8 @@ class Session(WritableSession):
         event is not of this session's past.
         """
         seq = self._shared_seq(at, whole_turn=whole_turn)
-        stem = self._lineage.stem_of(seq)
-        if stem is None:
+        segment = self._lineage.segment_of(seq)
+        if segment is None:
             raise NotFound(
                 f"session {self.session_id} has no past to fork from", hint="record a turn first"
             )
@@ -197,7 +197,7 @@ class Session(WritableSession):
         child = self._sibling(name, self.agent if agent is None else agent, charter)
         event = forked(child, charter, parent=self.session_id, seq=seq, at=at, ts_ms=ts_ms)
         was_pruned = self.outline().state == "pruned"
-        self._kernel.fork(event, parent=stem.session_id, seq=seq)
+        self._engine.fork(event, parent=segment.session_id, seq=seq)
         # A sweep looks for forks when it has closed a session, and we for such a close: one of us
         # sees the other, whoever was first.
         if not was_pruned and self.outline().state == "pruned":
@@ -280,7 +280,7 @@ class Session(WritableSession):
         read, begun = read_position(self._lineage), time.monotonic()
         found = compact(
             self._lineage,
-            self._kernel.results.policy,
+            self._engine.results.policy,
             max_tokens=None if max_tokens is None else check_count(max_tokens, "max_tokens"),
             keep=check_count(keep, "keep"),
             summariser=summariser or self._journal.summariser,
@@ -334,15 +334,15 @@ class Session(WritableSession):
 
         What it tells stays apart from the run, since it holds also if the run fails.
         """
-        course = self._kernel.course_in(self.scope, self.session_id)
-        if course is not None:
-            return course.record_behind(entries, seq, apart=COMPACTED)
+        run_state = self._engine.run_state_in(self.scope, self.session_id)
+        if run_state is not None:
+            return run_state.record_behind(entries, seq, apart=COMPACTED)
         return self._append_run(as_run(entries, duration_ms), expected_seq=seq)
 
     def _episode(self, summariser: Summariser | None = None) -> list[RunEntry]:
         return episode(
             self._lineage,
-            self._kernel.results.policy,
+            self._engine.results.policy,
             user=self.user or self.charter.sole_participant,
             in_group=self.charter.mode == "group",
             walled=is_walled(self.charter, lambda one: self._journal.charter(self.scope, one)),
@@ -357,7 +357,7 @@ class Session(WritableSession):
             event = self._store.find(self.scope, check_id(at))
             seq = turn_end_of(self._lineage, event, running=self._owned_runs)
         else:
-            seq = seq_of(self._lineage, self._store.known(self.scope, [check_id(at)]).get(at))
+            seq = seq_of(self._lineage, self._store.find_ids(self.scope, [check_id(at)]).get(at))
         if seq is None:
             raise NotFound(
                 f"no event {at} in the past of session {self.session_id}",
@@ -382,7 +382,7 @@ class Session(WritableSession):
 
     def _sibling(self, session_id: str, agent: str, charter: Charter) -> Session:
         return Session(
-            self._kernel,
+            self._engine,
             self._journal,
             self._store,
             session_id,

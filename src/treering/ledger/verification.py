@@ -76,7 +76,7 @@ def find_flaw(
     store: EventStore, scope: Scope | None, session_id: str | None = None
 ) -> Broken | None:
     """Return what is wrong around the events of the ledger, a scope or a session, if anything."""
-    flaw = store.stray(scope, session_id)
+    flaw = store.check_tables(scope, session_id)
     if flaw is None and scope is None:
         flaw = _unmarked(store, {session.scope for session in store.session_records()})
     if flaw is None:

@@ -77,24 +77,26 @@ class Views:
         return self._folded().tally.counts()
 
     def _values(
-        self, noun: EntityType[Value_co], trail: EntityLog, run_id: str | None
+        self, noun: EntityType[Value_co], entity_log: EntityLog, run_id: str | None
     ) -> list[Value_co]:
-        return trail.of(run_id).values(noun, self._read)
+        return entity_log.of(run_id).values(noun, self._read)
 
     # Folding.
 
     def _folded(self) -> Fold:
         """Return all views at the end of the timeline, and keep a snapshot if that took long."""
         head, ancestors = self._lineage.head_seq(), self._lineage.ancestors()
-        hindsight = LaterChanges()
-        fold = self._start(head, hindsight)
+        later_changes = LaterChanges()
+        fold = self._start(head, later_changes)
         kept = fold.seq
         for page in self._pages(fold.seq, head):
-            fold.take(page, hindsight.hides)
-            if fold.seq - kept >= self._replay_events and self._keep(fold, hindsight, ancestors):
+            fold.take(page, later_changes.is_undone)
+            if fold.seq - kept >= self._replay_events and self._keep(
+                fold, later_changes, ancestors
+            ):
                 kept = fold.seq
         if fold.seq - kept > self._snapshot_events:
-            self._keep(fold, hindsight, ancestors)
+            self._keep(fold, later_changes, ancestors)
         return fold
 
     def wrong_snapshot(self, kept: Mapping[int, bytes]) -> int | None:
@@ -102,24 +104,25 @@ class Views:
 
         Those that nobody goes on from do not count: damaged ones, or of before an erasure.
         """
-        head, hindsight = self._lineage.head_seq(), LaterChanges()
-        self._look_back(head + 1, 0, hindsight)
+        head, later_changes = self._lineage.head_seq(), LaterChanges()
+        self._look_back(head + 1, 0, later_changes)
         wanted = {
             seq: found
             for seq, body in kept.items()
-            if hindsight.reaches(seq) is None and (found := decode_snapshot(body, seq)) is not None
+            if later_changes.invalid_from(seq) is None
+            and (found := decode_snapshot(body, seq)) is not None
         }
         fold = Fold(self._read)
         for page in self._pages(0, max(wanted, default=0)):
             for header in page:
-                fold.take([header], hindsight.hides)
+                fold.take([header], later_changes.is_undone)
                 found = wanted.pop(header.seq, None)
                 resumed = found and Fold.resumed(found, self._read)
                 if resumed and not fold.equals(resumed):
                     return header.seq
         return min(wanted, default=None)  # There is no such event yet.
 
-    def _start(self, head: int, hindsight: LaterChanges) -> Fold:
+    def _start(self, head: int, later_changes: LaterChanges) -> Fold:
         """Return the latest state that still holds, after looking back as far as it."""
         seen, until = head + 1, head
         while until > 0:
@@ -127,8 +130,8 @@ class Views:
             if found is None:
                 break
             seq, body = found
-            seen = self._look_back(seen, seq, hindsight)
-            start = hindsight.reaches(seq)
+            seen = self._look_back(seen, seq, later_changes)
+            start = later_changes.invalid_from(seq)
             if start is not None:
                 until = start - 1
                 continue
@@ -137,20 +140,20 @@ class Views:
             if fold:
                 return fold
             until = seq - 1
-        self._look_back(seen, 0, hindsight)
+        self._look_back(seen, 0, later_changes)
         return Fold(self._read)
 
-    def _look_back(self, before: int, after: int, hindsight: LaterChanges) -> int:
+    def _look_back(self, before: int, after: int, later_changes: LaterChanges) -> int:
         """Show ``hindsight`` the events between two seqs; return the seq of the first."""
         for header in self._backwards(before) if after + 1 < before else ():
             if header.seq <= after:
                 break
-            hindsight.look(header)
+            later_changes.add(header)
         return after + 1
 
-    def _keep(self, fold: Fold, hindsight: LaterChanges, ancestors: Mapping[str, int]) -> bool:
+    def _keep(self, fold: Fold, later_changes: LaterChanges, ancestors: Mapping[str, int]) -> bool:
         """Keep a snapshot, unless a later event has made it worthless already."""
-        snapshot = fold.freeze() if hindsight.reaches(fold.seq) is None else None
+        snapshot = fold.freeze() if later_changes.invalid_from(fold.seq) is None else None
         if snapshot is None:
             return False
         self._lineage.keep_snapshot(snapshot.seq, encode_snapshot(snapshot))
@@ -163,9 +166,9 @@ class Views:
 
     def _turns(self, last: int | None) -> Iterator[Turn]:
         head = self._lineage.head_seq()
-        hindsight, ends = LaterChanges(), LaterEnds()
-        first = self._first_of(last, head, hindsight, ends)
-        division = Division(hindsight.hides, ends.states)
+        later_changes, ends = LaterChanges(), LaterEnds()
+        first = self._first_of(last, head, later_changes, ends)
+        division = Division(later_changes.is_undone, ends.states)
         for page in self._pages(first - 1, head):
             asked = [header.seq for header in page if header.kind == REPORT]
             reports = {event.seq: report_of(event) for event in self._read(asked)}
@@ -178,7 +181,7 @@ class Views:
             yield rest
 
     def _first_of(
-        self, last: int | None, head: int, hindsight: LaterChanges, ends: LaterEnds
+        self, last: int | None, head: int, later_changes: LaterChanges, ends: LaterEnds
     ) -> int:
         """Return where the last turns begin, after looking back as far as that."""
         first, left = head + 1, last
@@ -189,7 +192,7 @@ class Views:
                     break
                 first, asking = header.seq, header.run_id
                 left = None if left is None else left - 1
-            hindsight.look(header)
+            later_changes.add(header)
             ends.look(header)
             if left == 0 and asking is None:
                 break

@@ -36,7 +36,7 @@ class WritableSession(ReadableSession):
 
     def __init__(
         self,
-        kernel: Engine,
+        engine: Engine,
         journal: LedgerJournal,
         store: EventStore,
         session_id: str,
@@ -55,8 +55,8 @@ class WritableSession(ReadableSession):
         spawned_call: str | None = None,
         person: ChannelPerson | None = None,
     ) -> None:
-        super().__init__(kernel, store, parse_scope(scope), check_name(session_id, "session_id"))
-        self._spine = Spine(kernel)
+        super().__init__(engine, store, parse_scope(scope), check_name(session_id, "session_id"))
+        self._spine = Spine(engine)
         self._journal = journal
         self.agent = check_name(agent, "agent")
         self.user = check_name(user, "user") if user is not None else None
@@ -131,7 +131,7 @@ class WritableSession(ReadableSession):
             answered is not None
             and answered.kind == "conversation.assistant"
             and answered.agent_id == self.agent
-            and answered.session_id in {stem.session_id for stem in self._lineage.stems()}
+            and answered.session_id in {segment.session_id for segment in self._lineage.segments()}
         )
 
     # Adding to it.
@@ -170,7 +170,7 @@ class WritableSession(ReadableSession):
         self.open()
         if event.user_id != self.user:
             event = msgspec.structs.replace(event, user_id=self.user)
-        return self._kernel.append([event])[0]
+        return self._engine.append([event])[0]
 
     def new_event(self, kind: str, summary: str, **fields: Any) -> NewEvent:
         """Return an event of the session, by its agent and about its user, for ``append``."""
@@ -201,7 +201,7 @@ class WritableSession(ReadableSession):
         if not listed:
             return []
         self.open()
-        return self._kernel.append(listed, expected_seq=expected_seq)
+        return self._engine.append(listed, expected_seq=expected_seq)
 
     def open(self, *, ts_ms: int | None = None) -> None:
         """Record the opening, unless the session has a past. Whatever is recorded does it.
@@ -215,7 +215,7 @@ class WritableSession(ReadableSession):
         if recorded is None:
             try:
                 event = opening(self, self._given, ts_ms=ts_ms)
-                self._kernel.append([event], expected_seq=0)
+                self._engine.append([event], expected_seq=0)
                 if self._person is not None and self.user is not None:
                     self.user = self._person.settle(self.user)
             except Conflict:
@@ -251,7 +251,7 @@ class WritableSession(ReadableSession):
         self.open()
         author = self._author()
         events = [author.event(entry, None) for entry in entries]
-        return self._kernel.append(events, expected_seq=expected_seq)
+        return self._engine.append(events, expected_seq=expected_seq)
 
     def _append_behind(self, entries: Sequence[RunEntry], seq: int) -> list[Header]:
         return self._append(entries, expected_seq=seq)
@@ -261,7 +261,7 @@ class WritableSession(ReadableSession):
         self.open()
         author = self._author(new_id())
         events = [author.event(entry, at) for at, entry in enumerate(entries, start=1)]
-        return self._kernel.append(events, expected_seq=expected_seq)
+        return self._engine.append(events, expected_seq=expected_seq)
 
     def _author(self, run_id: str = "") -> Author:
         return Author(

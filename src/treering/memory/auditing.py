@@ -23,19 +23,19 @@ COMPARED_MAX: Final = 5_000
 """Facts of one person that are compared with each other, the newest."""
 
 
-def audit(holding: ScopeMemory, recorder: Recorder) -> FactAudit:
+def audit(scope_memory: ScopeMemory, recorder: Recorder) -> FactAudit:
     """Return how sound the facts of a scope are. Hold the lock, and refresh before."""
-    state = holding.recollection.state
+    state = scope_memory.fold.state
     rows = list(state.facts.values())
     current = [row for row in rows if row.state == "current"]
     bare = [row.id for row in current if not row.cites]
-    gone = _without_evidence_left(holding, current, recorder)
-    twins = _twins(holding, current)
+    gone = _without_evidence_left(scope_memory, current, recorder)
+    twins = _twins(scope_memory, current)
     unconfirmed = sum(not row.accepted and len(row.cites) < CONFIRMED_BY for row in current)
     now_ms = recorder.now_ms()
     doubtful = {*bare, *gone, *(one for pair in twins for one in pair)}
     return FactAudit(
-        scope=holding.scope,
+        scope=scope_memory.scope,
         facts=len(current),
         by_state=dict.fromkeys(FACT_STATES, 0) | Counter(row.state for row in rows),
         by_category=dict.fromkeys(CATEGORIES, 0) | Counter(row.category for row in current),
@@ -50,36 +50,36 @@ def audit(holding: ScopeMemory, recorder: Recorder) -> FactAudit:
         near_duplicates=twins[:NAMED_MAX],
         never_used=sum(row.uses == 0 for row in current),
         faded=sum(has_faded(row, now_ms) for row in current),
-        vectors_missing=holding.shelf.strangers,
+        vectors_missing=scope_memory.shelf.without_vector,
         score=round(1 - len(doubtful) / len(current), 4) if current else 1.0,
     )
 
 
 def _without_evidence_left(
-    holding: ScopeMemory, rows: list[FactRow], recorder: Recorder
+    scope_memory: ScopeMemory, rows: list[FactRow], recorder: Recorder
 ) -> list[str]:
     citing = [row for row in rows if row.cites]
     return [
         fact.id
-        for fact in facts_of(holding, citing, recorder)
+        for fact in facts_of(scope_memory, citing, recorder)
         if fact.evidence and len(fact.evidence_gone) == len(fact.evidence)
     ]
 
 
-def _twins(holding: ScopeMemory, rows: list[FactRow]) -> list[tuple[str, str]]:
+def _twins(scope_memory: ScopeMemory, rows: list[FactRow]) -> list[tuple[str, str]]:
     """Return pairs of one person's facts that nearly say the same."""
     import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
-    vectors, columns = holding.shelf.vectors, holding.columns
-    if vectors is None or holding.embedder is None:
+    vectors, columns = scope_memory.shelf.vectors, scope_memory.columns
+    if vectors is None or scope_memory.embedder is None:
         return []
     pairs: list[tuple[str, str]] = []
     for user, wall in dict.fromkeys(row.owner for row in rows):
-        facts = mine(holding, {user}, {wall}, states=(CURRENT,))[-COMPARED_MAX:]
+        facts = mine(scope_memory, {user}, {wall}, states=(CURRENT,))[-COMPARED_MAX:]
         documents = columns.column("document")[facts]
         facts, documents = facts[documents >= 0], documents[documents >= 0]
-        if holding.shelf.has_parts():
-            documents = holding.shelf.starts[documents]
+        if scope_memory.shelf.has_parts():
+            documents = scope_memory.shelf.starts[documents]
         near = np.triu(vectors[documents] @ vectors[documents].T, k=1)
         for one, other in np.argwhere(near >= TWINS_FROM)[:NAMED_MAX]:
             pairs.append((columns.ids[int(facts[one])], columns.ids[int(facts[other])]))

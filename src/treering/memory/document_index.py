@@ -56,9 +56,9 @@ class DocumentIndex:
         self._newest = 0
         self._term_key = b""
         self.count = 0
-        self.strangers = 0
+        self.without_vector = 0
         """Documents without a vector of the embedder in use."""
-        self.is_silent = False
+        self.embedder_failed = False
         """Whether the embedder did not answer when it was last asked."""
         self.clear()
 
@@ -79,7 +79,7 @@ class DocumentIndex:
         self._filled = 0
         self.at: dict[int, int] = {}
         """Which document stands for the event at a position."""
-        self._newest = self.count = self.strangers = 0
+        self._newest = self.count = self.without_vector = 0
 
     @property
     def _dimensions(self) -> int:
@@ -102,12 +102,12 @@ class DocumentIndex:
 
         While the embedder does not answer nothing is entered: that is made up for later.
         """
-        self.is_silent = False
+        self.embedder_failed = False
         try:
             while self._step(texts, progress):
                 pass
         except Unavailable:
-            self.is_silent = True
+            self.embedder_failed = True
         self.refresh()
 
     def _step(self, texts: Texts, progress: Callable[[int], None] | None) -> bool:
@@ -129,7 +129,7 @@ class DocumentIndex:
         try:
             return self.embedder.embed_queries(queries)
         except Unavailable:
-            self.is_silent = True
+            self.embedder_failed = True
             return None
 
     def take_private(self, events: Iterable[Event], texts: Texts) -> None:
@@ -153,7 +153,7 @@ class DocumentIndex:
 
     def refresh(self) -> None:
         """Read what was entered since; all of it, if anything was taken out."""
-        holdings = self._store.holdings(self._scope, self._shelf)
+        holdings = self._store.index_state(self._scope, self._shelf)
         if holdings.generation != self.generation:
             self.clear()
             self.generation = holdings.generation
@@ -204,7 +204,7 @@ class DocumentIndex:
         rows, counts = unpack(ours, self._dimensions)
         missing = [at for at, count in enumerate(counts) if not count]
         if missing:
-            self.strangers += len(missing)
+            self.without_vector += len(missing)
             starts = np.cumsum([0, *counts[:-1]])
             rows = np.insert(rows, starts[missing], 0.0, axis=0)
             counts = [max(count, 1) for count in counts]

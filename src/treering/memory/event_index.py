@@ -39,8 +39,8 @@ class Ranked(msgspec.Struct, frozen=True):
 class EventIndex:
     """Ranks the documents of one shelf. Callers hold the copy's lock."""
 
-    def __init__(self, copy: DocumentIndex) -> None:
-        self.copy = copy
+    def __init__(self, documents: DocumentIndex) -> None:
+        self.documents = documents
         self._placing: Placing | None = None
         self._placed = (-1, 0)
         self._spread: Spread | None = None
@@ -50,14 +50,14 @@ class EventIndex:
         """Return up to ``limit`` documents that answer; none, if nothing here speaks of it."""
         import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
-        copy = self.copy
-        if not copy.count:
+        documents = self.documents
+        if not documents.count:
             return Ranked([], None)
-        terms = list(copy.term_ids(query))
-        matches = copy.lexicon.matches(terms)
+        terms = list(documents.term_ids(query))
+        matches = documents.lexicon.matches(terms)
         cosines, likeness = self._likeness(query)
         asked = matches.coverage if blend == "hybrid" else np.zeros_like(matches.coverage)
-        floor = 0.0 if copy.embedder is None else copy.embedder.cosine_min
+        floor = 0.0 if documents.embedder is None else documents.embedder.cosine_min
         if not speaks_of(asked, cosines, cosine_min=floor):
             return Ranked([], None)
         placing = self._placing_now()
@@ -69,7 +69,7 @@ class EventIndex:
         else:
             ranking = rank(
                 words=matches.scores,
-                passages=passage_scores(copy.lexicon, terms, placing),
+                passages=passage_scores(documents.lexicon, terms, placing),
                 likeness=likeness,
                 placing=placing,
             )
@@ -86,31 +86,31 @@ class EventIndex:
 
         None without an embedder.
         """
-        copy = self.copy
-        vector = copy.embedded([query])
+        documents = self.documents
+        vector = documents.embedded([query])
         if vector is None or not vector.any():
             # It knows no word of it: words alone may.
             return None, None
-        cosines = copy.cosines(vector)
-        vectors = copy.vectors
+        cosines = documents.cosines(vector)
+        vectors = documents.vectors
         if vectors is None or len(vectors) < SPREAD_FROM:
             return cosines, cosines
         likeness = self._spread_now(vectors).likeness(vectors, vector[0])
-        return cosines, copy.best_of_parts(likeness)
+        return cosines, documents.best_of_parts(likeness)
 
     def _spread_now(self, vectors: NDArray[np.float32]) -> Spread:
         generation, count = self._spread_of
-        stale = generation != self.copy.generation or len(vectors) > count * GROWTH
+        stale = generation != self.documents.generation or len(vectors) > count * GROWTH
         if self._spread is None or stale:
             self._spread = Spread(vectors)
-            self._spread_of = (self.copy.generation, len(vectors))
+            self._spread_of = (self.documents.generation, len(vectors))
         return self._spread
 
     def _placing_now(self) -> Placing:
-        now = (self.copy.generation, self.copy.count)
+        now = (self.documents.generation, self.documents.count)
         if self._placing is None or self._placed != now:
             self._placing = placed(
-                self.copy.column("session").tolist(), self.copy.column("seq").tolist()
+                self.documents.column("session").tolist(), self.documents.column("seq").tolist()
             )
             self._placed = now
         return self._placing

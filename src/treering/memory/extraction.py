@@ -48,7 +48,7 @@ class Extracting:
 
     def __init__(
         self,
-        holding: Callable[[], ScopeMemory],
+        scope_memory: Callable[[], ScopeMemory],
         recorder: Recorder,
         learner: Learner,
         scope: Scope,
@@ -56,7 +56,7 @@ class Extracting:
         model: ModelReading | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        self._holding = holding
+        self._scope_memory = scope_memory
         self._recorder = recorder
         self._learner = learner
         self._scope = scope
@@ -184,15 +184,13 @@ class Extracting:
             return []
         erased = self._erased_before(facts)
         facts = [fact for fact in facts if fact.fact_id not in erased]
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
-            recollection = held.recollection
-            citing = recollection.state.citing
-            tellings = [
-                recollection.tellings(citing.get(hashed(fact.evidence[0]), [])) for fact in facts
-            ]
-            known = recollection.state.facts
+            fold = held.fold
+            citing = fold.state.citing
+            tellings = [fold.tellings(citing.get(hashed(fact.evidence[0]), [])) for fact in facts]
+            known = fold.state.facts
             return [
                 fact
                 for fact, told in zip(facts, tellings, strict=True)

@@ -75,13 +75,17 @@ class FactGate:
     """Decides about facts in their order; each sees what was decided before it."""
 
     def __init__(
-        self, holding: ScopeMemory, asked: Sequence[CheckedFact], *, erased: Collection[str] = ()
+        self,
+        scope_memory: ScopeMemory,
+        asked: Sequence[CheckedFact],
+        *,
+        erased: Collection[str] = (),
     ) -> None:
-        self._holding = holding
+        self._scope_memory = scope_memory
         self._asked = asked
         self._erased = erased
         """Ids of facts that were learnt before, and erased."""
-        self._state = holding.recollection.state
+        self._state = scope_memory.fold.state
         self._new: dict[str, KnownFact] = {}
         """Facts that were decided on just now, by id."""
         self._gone: set[str] = set()
@@ -173,7 +177,7 @@ class FactGate:
         quarantined = outcome == "quarantine"
         content.reason, content.quarantined = reason, quarantined
         event = told(
-            self._holding.scope,
+            self._scope_memory.scope,
             "memory.refused",
             content,
             session=asked.session,
@@ -212,14 +216,16 @@ class FactGate:
             evidence=evidence[-EVIDENCE_MAX:],
         )
         user = one.user
-        event = told(self._holding.scope, "memory.revised", after, session=asked.session, user=user)
+        event = told(
+            self._scope_memory.scope, "memory.revised", after, session=asked.session, user=user
+        )
         self._note(KnownFact(after, user, asked.session), at)
         return GateDecision(_learned("revised", after), [event])
 
     def _store(
         self, asked: CheckedFact, content: FactPayload, contradicted: list[KnownFact], at: int
     ) -> GateDecision:
-        scope, user, session = self._holding.scope, asked.fact.user, asked.session
+        scope, user, session = self._scope_memory.scope, asked.fact.user, asked.session
         event = told(
             scope, "memory.stored", content, session=session, user=user, event_id=telling_id(asked)
         )
@@ -280,7 +286,7 @@ class FactGate:
 
     def _read(self, ids: list[str], near: dict[str, float]) -> list[KnownFact]:
         rows = {one: self._state.facts[one] for one in ids if one not in self._new}
-        tellings = self._holding.recollection.tellings([row.position for row in rows.values()])
+        tellings = self._scope_memory.fold.tellings([row.position for row in rows.values()])
         found: list[KnownFact] = []
         for one in ids:
             if one in self._new:
@@ -303,12 +309,12 @@ class FactGate:
 
     def _look_near(self) -> None:
         """Find the nearest known facts of all that are asked about, many at a time."""
-        holding = self._holding
-        if holding.embedder is None:
+        scope_memory = self._scope_memory
+        if scope_memory.embedder is None:
             return
         try:
             texts = [fact_text(one.fact.text) for one in self._asked]
-            self._vectors = holding.embedder.embed(texts)
+            self._vectors = scope_memory.embedder.embed(texts)
         except Unavailable:
             # What is told in the same words is known all the same.
             return
@@ -319,22 +325,22 @@ class FactGate:
             self._look_near_of(user, wall, places)
         # Read at once what will be compared one by one.
         near = {one for found in self._near.values() for one, _ in found}
-        holding.recollection.tellings([self._state.facts[one].position for one in near])
+        scope_memory.fold.tellings([self._state.facts[one].position for one in near])
 
     def _look_near_of(self, user: str | None, wall: str | None, places: list[int]) -> None:
-        holding, vectors = self._holding, self._vectors
+        scope_memory, vectors = self._scope_memory, self._vectors
         here = None if wall is None else hashed(wall)
-        facts = mine(holding, self._users(user), {here})
-        documents = holding.columns.column("document")[facts]
+        facts = mine(scope_memory, self._users(user), {here})
+        documents = scope_memory.columns.column("document")[facts]
         facts, documents = facts[documents >= 0], documents[documents >= 0]
         if vectors is None or not len(facts):
             return
         for begin in range(0, len(places), BLOCK):
             part = places[begin : begin + BLOCK]
-            cosines = holding.shelf.products(vectors[part], documents)
+            cosines = scope_memory.shelf.products(vectors[part], documents)
             for at, near in zip(part, cosines, strict=True):
                 self._near[at] = [
-                    (holding.columns.ids[int(facts[one])], float(near[one]))
+                    (scope_memory.columns.ids[int(facts[one])], float(near[one]))
                     for one in _largest(near)
                 ]
 
@@ -349,7 +355,7 @@ class FactGate:
 
 
 def mine(
-    holding: ScopeMemory,
+    scope_memory: ScopeMemory,
     users: set[str | None],
     walls: set[str | None],
     *,
@@ -358,7 +364,7 @@ def mine(
     """Return which facts are of these users and behind these walls; all are hashed."""
     import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
-    columns = holding.columns
+    columns = scope_memory.columns
     asked = np.array([number(one) for one in users], np.uint64)
     found = np.isin(columns.column("state"), states)
     behind = np.array([number(one) for one in walls], np.uint64)

@@ -77,7 +77,7 @@ def fact_of(
 
 
 def facts_of(
-    holding: ScopeMemory,
+    scope_memory: ScopeMemory,
     rows: Sequence[FactRow],
     recorder: Recorder,
     *,
@@ -88,13 +88,13 @@ def facts_of(
     positions = [
         row.position if as_of_ms is None else telling_at(row, as_of_ms).position for row in rows
     ]
-    tellings = holding.recollection.tellings(positions)
+    tellings = scope_memory.fold.tellings(positions)
     found = [
         (row, tellings[position])
         for row, position in zip(rows, positions, strict=True)
         if position in tellings
     ]
-    gone = _gone(holding, recorder, [event for _, event in found])
+    gone = _gone(scope_memory, recorder, [event for _, event in found])
     return [
         fact_of(
             row,
@@ -107,10 +107,10 @@ def facts_of(
     ]
 
 
-def history_of(row: FactRow, store: MemoryStore, holding: ScopeMemory) -> Iterator[FactChange]:
+def history_of(row: FactRow, store: MemoryStore, scope_memory: ScopeMemory) -> Iterator[FactChange]:
     """Return all that happened to a fact, in order, as far as it was not erased."""
     state: FactState = "current"
-    for event in _events_about(row, store, holding):
+    for event in _events_about(row, store, scope_memory):
         payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
         state = _STATE_AFTER.get(event.kind, state)
         if event.kind == "memory.refused" and payload.get("quarantined"):
@@ -139,11 +139,11 @@ _STATE_AFTER: Final[dict[str, FactState]] = {
 STRETCH: Final = 2_000
 
 
-def _events_about(row: FactRow, store: MemoryStore, holding: ScopeMemory) -> Iterator[Event]:
+def _events_about(row: FactRow, store: MemoryStore, scope_memory: ScopeMemory) -> Iterator[Event]:
     mark: tuple[int, ...] = ()
     more = True
     while more:
-        stretch = store.remembered_after(holding.scope, mark, limit=STRETCH)
+        stretch = store.remembered_after(scope_memory.scope, mark, limit=STRETCH)
         for event in stretch.items:
             payload = event.payload if isinstance(event.payload, dict) else {}
             if event.kind in _STATE_AFTER and payload.get("id") == row.id:
@@ -151,7 +151,7 @@ def _events_about(row: FactRow, store: MemoryStore, holding: ScopeMemory) -> Ite
         mark, more = stretch.last, stretch.more
 
 
-def _gone(holding: ScopeMemory, recorder: Recorder, events: Sequence[Event]) -> set[str]:
+def _gone(scope_memory: ScopeMemory, recorder: Recorder, events: Sequence[Event]) -> set[str]:
     """Return the evidence that has expired."""
     cited = [
         one
@@ -160,4 +160,4 @@ def _gone(holding: ScopeMemory, recorder: Recorder, events: Sequence[Event]) -> 
     ]
     if not cited:
         return set()
-    return recorder.gone(holding.scope, list(dict.fromkeys(cited)))
+    return recorder.gone(scope_memory.scope, list(dict.fromkeys(cited)))

@@ -16,21 +16,23 @@ if TYPE_CHECKING:
 CHUNK: Final = 1_000
 
 
-def fade(holding: ScopeMemory, recorder: Recorder, *, now_ms: int, dry_run: bool) -> FadeReceipt:
+def fade(
+    scope_memory: ScopeMemory, recorder: Recorder, *, now_ms: int, dry_run: bool
+) -> FadeReceipt:
     """Archive what has faded. Hold the lock, and refresh before."""
-    current = [row for row in holding.recollection.state.facts.values() if row.state == "current"]
+    current = [row for row in scope_memory.fold.state.facts.values() if row.state == "current"]
     due = [row for row in current if has_faded(row, now_ms)]
     if not dry_run:
         for at in range(0, len(due), CHUNK):
             part = due[at : at + CHUNK]
-            tellings = holding.recollection.tellings([row.position for row in part])
+            tellings = scope_memory.fold.tellings([row.position for row in part])
             events = []
             for row in part:
                 telling = tellings.get(row.position)
                 if telling is not None:
                     events.append(
                         changed(
-                            holding.scope,
+                            scope_memory.scope,
                             "memory.archived",
                             row.id,
                             session=telling.session_id,
@@ -39,9 +41,9 @@ def fade(holding: ScopeMemory, recorder: Recorder, *, now_ms: int, dry_run: bool
                         )
                     )
             recorder.append(events)
-        holding.refresh()
+        scope_memory.refresh()
     return FadeReceipt(
-        scope=holding.scope,
+        scope=scope_memory.scope,
         dry_run=dry_run,
         now_ms=now_ms,
         looked_at=len(current),

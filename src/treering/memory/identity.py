@@ -24,15 +24,15 @@ class UserIdentities:
     """Who is who in one scope."""
 
     def __init__(
-        self, holding: Callable[[], ScopeMemory], recorder: Recorder, new_id: Callable[[], str]
+        self, scope_memory: Callable[[], ScopeMemory], recorder: Recorder, new_id: Callable[[], str]
     ) -> None:
-        self._holding = holding
+        self._scope_memory = scope_memory
         self._recorder = recorder
         self._new_id = new_id
 
     def resolve(self, channel: str, handle: str) -> str:
         """Return the user behind a handle; one who was not known is from now on."""
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             user = self._user_of(held, channel, handle)
@@ -44,22 +44,22 @@ class UserIdentities:
 
     def linked(self, channel: str, handle: str) -> str | None:
         """Return the user that a handle is linked to, as merged; None if it is to nobody."""
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
-            held.recollection.refresh()
+            held.fold.refresh()
             user = self._user_of(held, channel, handle)
             return None if user is None else self._kept(held, user)
 
     def kept(self, user: str) -> str:
         """Return the user that one was merged into; the same, if into nobody."""
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
-            held.recollection.refresh()
+            held.fold.refresh()
             return self._kept(held, user)
 
     def link(self, user: str, channel: str, handle: str) -> UserHandle:
         """Have a handle belong to a user. Raises InvalidInput if it belongs to another."""
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             before = self._user_of(held, channel, handle)
@@ -76,7 +76,7 @@ class UserIdentities:
 
     def unlink(self, channel: str, handle: str) -> str:
         """Take a handle from its user, and return who that was. Raises NotFound."""
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             user = self._user_of(held, channel, handle)
@@ -93,10 +93,10 @@ class UserIdentities:
         """Say that two users are the same person, or that they are not after all."""
         if user == other:
             raise InvalidInput("a user is not merged with themselves", hint="name two users")
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
-            state = held.recollection.state
+            state = held.fold.state
             merged = state.merges.get(hashed(other), ("", 0))[0] == hashed(user)
             if undo and not merged:
                 raise NotFound(
@@ -118,13 +118,17 @@ class UserIdentities:
             event = identity(held.scope, "user.merged", summary, payload)
             header = self._recorder.append([event])[0]
         return MergeReceipt(
-            scope=held.scope, user=user, merged=other, undone=undo, facts=facts,
+            scope=held.scope,
+            user=user,
+            merged=other,
+            undone=undo,
+            facts=facts,
             event_id=header.event_id,
-        )  # fmt: skip
+        )
 
     def handles(self, user: str | None = None) -> list[UserHandle]:
         """Return the handles of a user, and of those merged with them; or of all users."""
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             return [
@@ -133,16 +137,16 @@ class UserIdentities:
                 if user is None or self._is_same(held, one.user, user)
             ]
 
-    def names(self, user: str) -> list[str]:
+    def ids_of(self, user: str) -> list[str]:
         """Return all names under which a person is known as a user, the given one first."""
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
-            state = held.recollection.state
+            state = held.fold.state
             family = state.family(hashed(user))
             positions = [position for _, position in state.merges.values()]
             found = [user]
-            for event in held.recollection.tellings(positions).values():
+            for event in held.fold.tellings(positions).values():
                 payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
                 found += [
                     name
@@ -152,8 +156,8 @@ class UserIdentities:
             return list(dict.fromkeys(found))
 
     def _handles(self, held: ScopeMemory) -> Iterator[UserHandle]:
-        positions = list(held.recollection.state.handles.values())
-        for event in held.recollection.tellings(positions).values():
+        positions = list(held.fold.state.handles.values())
+        for event in held.fold.tellings(positions).values():
             payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
             yield UserHandle(
                 user=payload["user"],
@@ -184,10 +188,10 @@ class UserIdentities:
 
     def _user_of(self, held: ScopeMemory, channel: str, handle: str) -> str | None:
         key = handle_key({"channel": channel, "handle": handle}) or ""
-        position = held.recollection.state.handles.get(key)
+        position = held.fold.state.handles.get(key)
         if position is None:
             return None
-        event = held.recollection.tellings([position]).get(position)
+        event = held.fold.tellings([position]).get(position)
         payload: dict[str, Any] = (
             event.payload if event is not None and isinstance(event.payload, dict) else {}
         )
@@ -196,12 +200,12 @@ class UserIdentities:
 
     def _kept(self, held: ScopeMemory, user: str) -> str:
         """Return the user that one was merged into, by name."""
-        state = held.recollection.state
+        state = held.fold.state
         key = hashed(user)
         seen = {key}
         while key in state.merges:
             position = state.merges[key][1]
-            event = held.recollection.tellings([position]).get(position)
+            event = held.fold.tellings([position]).get(position)
             payload = event.payload if event is not None else None
             if not isinstance(payload, dict) or hashed(payload["user"]) in seen:
                 break
@@ -211,5 +215,5 @@ class UserIdentities:
         return user
 
     def _is_same(self, held: ScopeMemory, one: str, other: str) -> bool:
-        state = held.recollection.state
+        state = held.fold.state
         return state.root(hashed(one)) == state.root(hashed(other))

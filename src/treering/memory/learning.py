@@ -38,12 +38,12 @@ class Learner:
 
     def __init__(
         self,
-        holding: Callable[[], ScopeMemory],
+        scope_memory: Callable[[], ScopeMemory],
         recorder: Recorder,
         walls: Walls,
         new_id: Callable[[], str],
     ) -> None:
-        self._holding = holding
+        self._scope_memory = scope_memory
         self._recorder = recorder
         self._walls = walls
         self._new_id = new_id
@@ -62,11 +62,11 @@ class Learner:
         return learned
 
     def _learn(self, asked: list[CheckedFact]) -> list[Learned]:
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             self._check_evidence(held, asked)
-            generation = held.recollection.generation
+            generation = held.fold.generation
             try:
                 decisions, headers = self._decide(held, asked)
             except DuplicateEvent:
@@ -75,7 +75,7 @@ class Learner:
                 decisions, headers = self._decide(held, asked)
             learned = [_recorded(one, [next(headers) for _ in one.events]) for one in decisions]
             held.refresh()
-            if held.recollection.generation != generation:
+            if held.fold.generation != generation:
                 # Something was erased meanwhile: what it told must not outlive it here.
                 return self._withdraw(held, asked, decisions, learned)
             return learned
@@ -111,7 +111,7 @@ class Learner:
 
     def _erased(self, held: ScopeMemory, asked: Sequence[CheckedFact]) -> set[str]:
         """Return the ids of facts that were learnt before, and erased."""
-        known = held.recollection.state.facts
+        known = held.fold.state.facts
         ids = {
             event_id: one.fact_id
             for one in asked

@@ -47,7 +47,7 @@ def check_states(state: str | Sequence[str]) -> tuple[str, ...]:
     return states
 
 
-def list_facts(holding: ScopeMemory, query: FactQuery, recorder: Recorder) -> Page[Fact]:
+def list_facts(scope_memory: ScopeMemory, query: FactQuery, recorder: Recorder) -> Page[Fact]:
     """Return one page of facts. Hold the lock, and refresh before."""
     if query.category is not None and query.category not in CATEGORIES:
         raise InvalidInput(
@@ -58,7 +58,7 @@ def list_facts(holding: ScopeMemory, query: FactQuery, recorder: Recorder) -> Pa
             f"a page has 1 to {PAGE_ITEMS_MAX} items, not {query.limit}",
             hint="read on with next_cursor",
         )
-    state = holding.recollection.state
+    state = scope_memory.fold.state
     family = None if query.user is None else state.family(hashed(query.user))
     rows = [
         row
@@ -72,18 +72,18 @@ def list_facts(holding: ScopeMemory, query: FactQuery, recorder: Recorder) -> Pa
     page = rows[: query.limit]
     has_more = len(rows) > len(page)
     cursor = pack((page[-1].recorded_ms, page[-1].id)) if has_more else None
-    items = facts_of(holding, page, recorder, as_of_ms=query.as_of_ms)
+    items = facts_of(scope_memory, page, recorder, as_of_ms=query.as_of_ms)
     return Page(items=items, has_more=has_more, next_cursor=cursor)
 
 
-def list_episodes(holding: ScopeMemory, *, user: str | None, limit: int) -> list[Episode]:
+def list_episodes(scope_memory: ScopeMemory, *, user: str | None, limit: int) -> list[Episode]:
     """Return episodes, the newest first. Hold the lock, and refresh before."""
-    state = holding.recollection.state
+    state = scope_memory.fold.state
     family = None if user is None else state.family(hashed(user))
     rows = [row for row in state.episodes.values() if family is None or row.user in family]
     rows.sort(key=lambda row: (-row.ts_ms, -row.position))
     positions = [row.position for row in rows[:limit]]
-    tellings = holding.recollection.tellings(positions)
+    tellings = scope_memory.fold.tellings(positions)
     found = [episode_of(tellings[one]) for one in positions if one in tellings]
     return [one for one in found if one is not None]
 

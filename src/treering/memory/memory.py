@@ -82,7 +82,7 @@ class Memory:
         self,
         store: MemoryStore,
         recorder: Recorder,
-        holding: Callable[[], ScopeMemory],
+        scope_memory: Callable[[], ScopeMemory],
         scope: Scope,
         *,
         new_id: Callable[[], str],
@@ -90,10 +90,10 @@ class Memory:
         self.scope = scope
         self._store = store
         self._recorder = recorder
-        self._holding = holding
+        self._scope_memory = scope_memory
         self._walls = Walls(recorder, scope)
-        self._learner = Learner(holding, recorder, self._walls, new_id)
-        self._identities = UserIdentities(holding, recorder, new_id)
+        self._learner = Learner(scope_memory, recorder, self._walls, new_id)
+        self._identities = UserIdentities(scope_memory, recorder, new_id)
 
     # Learning.
 
@@ -163,7 +163,7 @@ class Memory:
             budget = check_count(budget_tokens, "budget_tokens")
             reading = ModelReading(model, self._recorder, self.scope, budget_tokens=budget)
         extracting = Extracting(
-            self._holding,
+            self._scope_memory,
             self._recorder,
             self._learner,
             self.scope,
@@ -215,7 +215,7 @@ class Memory:
         where = None if session is None else check_name(session, "session")
         at_ms = None if as_of is None else check_time(as_of)
         told = check_count(episodes, "episodes")
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             asking = RecallQuery(
@@ -265,9 +265,9 @@ class Memory:
         Those that had faded are believed again.
         """
         home = self._walls.opened(session)
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
-            facts = held.recollection.state.facts
+            facts = held.fold.state.facts
             archived = [one for one in ids if one in facts and facts[one].state == "archived"]
         events = [
             changed(self.scope, "memory.restored", one, session=home, user=user, reason="used")
@@ -293,7 +293,7 @@ class Memory:
 
     def fact(self, fact_id: str) -> Fact:
         """Return one fact, whatever became of it. Raises NotFound."""
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             row = self._row(held, fact_id)
@@ -306,12 +306,10 @@ class Memory:
         """Return the ids of facts that begin like this, whatever became of them."""
         check_text(beginning, "beginning")
         check_count(limit, "limit")
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
-            begun = sorted(
-                one for one in held.recollection.state.facts if one.startswith(beginning)
-            )
+            begun = sorted(one for one in held.fold.state.facts if one.startswith(beginning))
             return begun[:limit]
 
     def facts(
@@ -339,14 +337,14 @@ class Memory:
             limit=check_count(first, "first"),
             after=after,
         )
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             return listing.list_facts(held, query, self._recorder)
 
     def history(self, fact_id: str) -> list[FactChange]:
         """Return all that happened to a fact, in order. Raises NotFound."""
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             return list(history_of(self._row(held, fact_id), self._store, held))
@@ -354,15 +352,15 @@ class Memory:
     def citing(self, event_id: str) -> list[Fact]:
         """Return the facts that cite an event."""
         cited = hashed(check_id(event_id))
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
-            rows = [row for row in held.recollection.state.facts.values() if cited in row.cites]
+            rows = [row for row in held.fold.state.facts.values() if cited in row.cites]
             return facts_of(held, rows, self._recorder)
 
     def audit(self) -> FactAudit:
         """Return how sound what is remembered is."""
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             return auditing.audit(held, self._recorder)
@@ -388,7 +386,7 @@ class Memory:
     ) -> list[Episode]:
         """Return the episodes of the scope, the newest first, or those of one person."""
         who = None if user is None else check_name(user, "user")
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             return listing.list_episodes(held, user=who, limit=check_count(first, "first"))
@@ -397,7 +395,7 @@ class Memory:
 
     def fade(self, *, now_ms: int | None = None, dry_run: bool = False) -> FadeReceipt:
         """Archive facts that nobody used for long. What is used again comes back."""
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             at_ms = self._recorder.now_ms() if now_ms is None else check_time(now_ms)
@@ -437,7 +435,7 @@ class Memory:
 
     def names(self, user: str) -> list[str]:
         """Return all ids that a person goes by as a user, the given one first."""
-        return self._identities.names(check_name(user, "user"))
+        return self._identities.ids_of(check_name(user, "user"))
 
     # Its own.
 
@@ -448,13 +446,13 @@ class Memory:
         return self._walls.attribution(session).user
 
     def _row(self, held: ScopeMemory, fact_id: str) -> FactRow:
-        row = held.recollection.state.facts.get(check_id(fact_id))
+        row = held.fold.state.facts.get(check_id(fact_id))
         if row is None:
             raise _unknown(fact_id, self.scope)
         return row
 
     def _named(self, fact_id: str, states: set[str]) -> FactRow:
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
             held.refresh()
             row = self._row(held, fact_id)
@@ -465,9 +463,9 @@ class Memory:
         return row
 
     def _change(self, row: FactRow, kind: str, *, reason: str) -> None:
-        held = self._holding()
+        held = self._scope_memory()
         with held.lock:
-            telling = held.recollection.tellings([row.position]).get(row.position)
+            telling = held.fold.tellings([row.position]).get(row.position)
         session = None if telling is None else telling.session_id
         user = None if telling is None else telling.user_id
         event = changed(self.scope, kind, row.id, session=session, user=user, reason=reason)
@@ -475,9 +473,9 @@ class Memory:
 
 
 def _notes(held: ScopeMemory) -> list[str]:
-    notes = [NOTE_SILENT] if held.shelf.is_silent else []
-    strangers = held.shelf.strangers
-    return [*notes, NOTE_STRANGERS.format(count=strangers)] if strangers else notes
+    notes = [NOTE_SILENT] if held.shelf.embedder_failed else []
+    without_vector = held.shelf.without_vector
+    return [*notes, NOTE_STRANGERS.format(count=without_vector)] if without_vector else notes
 
 
 def _limit(limit: int) -> int:

@@ -43,17 +43,19 @@ class Likeness(NamedTuple):
 class Near:
     """How similar each document is to the question, by its words and by its meaning."""
 
-    def __init__(self, holding: ScopeMemory, query: str | None) -> None:
+    def __init__(self, scope_memory: ScopeMemory, query: str | None) -> None:
         import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
-        self._holding = holding
+        self._scope_memory = scope_memory
         self.has_query = query is not None
         self._clauses = [] if query is None else clauses(query)
-        self.words: Scores = np.zeros(holding.shelf.count, np.float32)
+        self.words: Scores = np.zeros(scope_memory.shelf.count, np.float32)
         for one in self._clauses:
-            coverage = holding.shelf.lexicon.matches(list(holding.shelf.term_ids(one))).coverage
+            coverage = scope_memory.shelf.lexicon.matches(
+                list(scope_memory.shelf.term_ids(one))
+            ).coverage
             self.words = np.maximum(self.words, coverage)
-        self._query = holding.shelf.embedded(self._clauses) if self._clauses else None
+        self._query = scope_memory.shelf.embedded(self._clauses) if self._clauses else None
 
     def of(self, documents: NDArray[np.int64], *, word_by_word: bool) -> Likeness:
         """Return how similar documents are; those of number -1 are not.
@@ -68,7 +70,7 @@ class Near:
         near = np.zeros(len(documents), np.float32)
         words[there] = self.words[known]
         if self._query is not None:
-            cosines = self._holding.shelf.cosines(self._query, known)[known]
+            cosines = self._scope_memory.shelf.cosines(self._query, known)[known]
             near[there] = np.maximum(cosines, 0)
             if word_by_word:
                 self._align(documents, words, near)
@@ -84,14 +86,14 @@ class Near:
         """Look at the best word by word, and lift one that stands out."""
         import numpy as np  # noqa: PLC0415
 
-        aligner = self._holding.aligner
+        aligner = self._scope_memory.aligner
         if aligner is None or not len(documents):
             return
         count = min(ALIGNED_MAX, len(documents))
         best = np.argpartition(-(words + near), count - 1)[:count]
         best = best[documents[best] >= 0]
-        positions = self._holding.shelf.column("position")[documents[best]].tolist()
-        tellings = self._holding.recollection.tellings(positions)
+        positions = self._scope_memory.shelf.column("position")[documents[best]].tolist()
+        tellings = self._scope_memory.fold.tellings(positions)
         texts = [
             " ".join(memory_texts(tellings[one])) if one in tellings else "" for one in positions
         ]

@@ -104,7 +104,7 @@ class MemoryStore(Protocol):
     ) -> list[tuple[int, Document]]:
         """Return documents with their numbers, in the order they were entered, behind ``after``."""
 
-    def holdings(self, scope: Scope, shelf: IndexName) -> IndexState:
+    def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of a shelf."""
 
     def documents_lag(self, scope: Scope, shelf: IndexName) -> int:

@@ -40,21 +40,21 @@ class RecallMatches(msgspec.Struct, frozen=True, kw_only=True):
     episodes: list[RecalledEpisode]
 
 
-def recall(holding: ScopeMemory, asking: RecallQuery, recorder: Recorder) -> RecallMatches:
+def recall(scope_memory: ScopeMemory, asking: RecallQuery, recorder: Recorder) -> RecallMatches:
     """Return what answers the question. Hold the lock, and refresh before."""
-    near = Near(holding, asking.query)
+    near = Near(scope_memory, asking.query)
     return RecallMatches(
-        facts=_facts(holding, asking, near, recorder),
-        episodes=recall_episodes(holding, asking, near),
+        facts=_facts(scope_memory, asking, near, recorder),
+        episodes=recall_episodes(scope_memory, asking, near),
     )
 
 
 def _facts(
-    holding: ScopeMemory, asking: RecallQuery, near: Near, recorder: Recorder
+    scope_memory: ScopeMemory, asking: RecallQuery, near: Near, recorder: Recorder
 ) -> list[RecalledFact]:
     import numpy as np  # noqa: PLC0415
 
-    candidates = _candidates(holding, asking)
+    candidates = _candidates(scope_memory, asking)
     if not asking.limit or not len(candidates.documents):
         return []
     weights = asking.weights
@@ -70,8 +70,8 @@ def _facts(
     floor = np.where(candidates.current | asking.archived, weights.threshold, weights.archived)
     kept = similarity >= floor if near.has_query else candidates.current | asking.archived
     order = _ordered(np.flatnonzero(kept), score, candidates.documents, asking.limit * 4)
-    rows = _best(holding, asking, candidates, order)
-    told = facts_of(holding, [row for row, _ in rows], recorder, as_of_ms=asking.as_of_ms)
+    rows = _best(scope_memory, asking, candidates, order)
+    told = facts_of(scope_memory, [row for row, _ in rows], recorder, as_of_ms=asking.as_of_ms)
     by_id = {fact.id: fact for fact in told}
     return [
         RecalledFact(
@@ -114,13 +114,13 @@ class _Candidates(NamedTuple):
     accessed: NDArray[np.int64]
 
 
-def _candidates(holding: ScopeMemory, asking: RecallQuery) -> _Candidates:
+def _candidates(scope_memory: ScopeMemory, asking: RecallQuery) -> _Candidates:
     import numpy as np  # noqa: PLC0415
 
     if asking.as_of_ms is not None:
-        return _believed(holding, asking, asking.as_of_ms)
-    columns = holding.columns
-    facts = mine(holding, users_asked(holding, asking), set(asking.walls))
+        return _believed(scope_memory, asking, asking.as_of_ms)
+    columns = scope_memory.columns
+    facts = mine(scope_memory, users_asked(scope_memory, asking), set(asking.walls))
     since, until = columns.column("valid_from")[facts], columns.column("valid_to")[facts]
     facts = facts[(since <= asking.now_ms) & (until > asking.now_ms)]
     return _Candidates(
@@ -132,20 +132,20 @@ def _candidates(holding: ScopeMemory, asking: RecallQuery) -> _Candidates:
     )
 
 
-def _believed(holding: ScopeMemory, asking: RecallQuery, at_ms: int) -> _Candidates:
+def _believed(scope_memory: ScopeMemory, asking: RecallQuery, at_ms: int) -> _Candidates:
     """Return what was believed at a time, as it was told then."""
     import numpy as np  # noqa: PLC0415
 
-    users = users_asked(holding, asking)
+    users = users_asked(scope_memory, asking)
     rows = [
         row
-        for row in holding.recollection.state.facts.values()
+        for row in scope_memory.fold.state.facts.values()
         if row.user in users
         and row.wall in asking.walls
         and believed(row, at_ms) == "current"
         and held_at(row, at_ms, as_of_ms=at_ms)
     ]
-    places = [holding.shelf.at.get(telling_at(row, at_ms).position, -1) for row in rows]
+    places = [scope_memory.shelf.at.get(telling_at(row, at_ms).position, -1) for row in rows]
     return _Candidates(
         ids=lambda at: rows[at].id,
         documents=np.array(places, np.int64),
@@ -156,15 +156,15 @@ def _believed(holding: ScopeMemory, asking: RecallQuery, at_ms: int) -> _Candida
 
 
 def _best(
-    holding: ScopeMemory, asking: RecallQuery, candidates: _Candidates, order: list[int]
+    scope_memory: ScopeMemory, asking: RecallQuery, candidates: _Candidates, order: list[int]
 ) -> list[tuple[FactRow, int]]:
     """Return the best facts with their places among the candidates, each question answered once."""
-    state = holding.recollection.state
+    state = scope_memory.fold.state
     rows: list[tuple[FactRow, int]] = []
     for at in order:
         row = state.facts[candidates.ids(at)]
         # Two users that were merged may hold two answers to one question: the later one holds.
-        if asking.as_of_ms is None and _latest(holding, asking, row) is not row:
+        if asking.as_of_ms is None and _latest(scope_memory, asking, row) is not row:
             continue
         rows.append((row, at))
         if len(rows) >= asking.limit:
@@ -172,13 +172,13 @@ def _best(
     return rows
 
 
-def _latest(holding: ScopeMemory, asking: RecallQuery, row: FactRow) -> FactRow:
+def _latest(scope_memory: ScopeMemory, asking: RecallQuery, row: FactRow) -> FactRow:
     """Return the one of a person's facts in a slot that has held since latest."""
-    state = holding.recollection.state
+    state = scope_memory.fold.state
     rivals = [row]
     if row.slot is None or row.user is None:
         return row
-    for user in users_asked(holding, asking):
+    for user in users_asked(scope_memory, asking):
         other = state.rival((user, row.wall), row.slot)
         if other is None or user is None or other.valid_from_ms > asking.now_ms:
             continue

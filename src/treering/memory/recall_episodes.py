@@ -24,18 +24,20 @@ OUTDATED_MAX: Final = 500
 """Facts that no longer hold, the newest, which sentences of episodes are compared with."""
 
 
-def recall_episodes(holding: ScopeMemory, asking: RecallQuery, near: Near) -> list[RecalledEpisode]:
+def recall_episodes(
+    scope_memory: ScopeMemory, asking: RecallQuery, near: Near
+) -> list[RecalledEpisode]:
     """Return the episodes that answer best, without what no longer holds."""
     import numpy as np  # noqa: PLC0415
 
     if asking.episodes <= 0:
         return []
-    users, walls = users_asked(holding, asking), asking.walls
-    state = holding.recollection.state
+    users, walls = users_asked(scope_memory, asking), asking.walls
+    state = scope_memory.fold.state
     rows = [row for row in state.episodes.values() if row.user in users and row.wall in walls]
     if not rows:
         return []
-    documents = np.array([holding.shelf.at.get(row.position, -1) for row in rows], np.int64)
+    documents = np.array([scope_memory.shelf.at.get(row.position, -1) for row in rows], np.int64)
     like = near.of(documents, word_by_word=False)
     similarity, words, vector = like.similarity, like.words, like.vector
     age = np.maximum(asking.now_ms - np.array([row.ts_ms for row in rows], np.int64), 0)
@@ -48,11 +50,11 @@ def recall_episodes(holding: ScopeMemory, asking: RecallQuery, near: Near) -> li
     )
     order = kept[np.lexsort((-documents[kept], -score[kept]))].tolist()
     found: list[RecalledEpisode] = []
-    outdated = _outdated(holding, users, walls)
+    outdated = _outdated(scope_memory, users, walls)
     while order and len(found) < asking.episodes:
         # A few at a time: of some nothing may be left.
         page, order = order[: asking.episodes], order[asking.episodes :]
-        tellings = holding.recollection.tellings([rows[at].position for at in page])
+        tellings = scope_memory.fold.tellings([rows[at].position for at in page])
         for at in page:
             hit = _episode(rows[at], tellings, outdated)
             if hit is not None:
@@ -101,10 +103,10 @@ def _topics_left(episode: Episode, summary: str) -> tuple[str, ...]:
 
 
 def _outdated(
-    holding: ScopeMemory, users: set[str | None], walls: frozenset[str | None]
+    scope_memory: ScopeMemory, users: set[str | None], walls: frozenset[str | None]
 ) -> list[Outdated]:
     """Return what these users' facts said that no longer hold, the newest."""
-    state = holding.recollection.state
+    state = scope_memory.fold.state
     rows = [
         row
         for row in state.facts.values()
@@ -112,7 +114,7 @@ def _outdated(
     ][-OUTDATED_MAX:]
     # One that was learnt twice at once holds still, in the other.
     rows = [row for row in rows if not _holds_still(state.facts, row)]
-    tellings = holding.recollection.tellings([one.position for row in rows for one in row.tellings])
+    tellings = scope_memory.fold.tellings([one.position for row in rows for one in row.tellings])
     return [
         Outdated(text=content["text"], evidence=frozenset(content.get("evidence", ())))
         for event in tellings.values()

@@ -31,8 +31,8 @@ class RecallQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What was believed then, and nothing that was learnt since."""
 
 
-def users_asked(holding: ScopeMemory, asking: RecallQuery) -> set[str | None]:
+def users_asked(scope_memory: ScopeMemory, asking: RecallQuery) -> set[str | None]:
     """Return whose memories are looked at, hashed; None for those of nobody in particular."""
     if asking.user is None:
         return {None}
-    return {None, *holding.recollection.state.family(hashed(asking.user))}
+    return {None, *scope_memory.fold.state.family(hashed(asking.user))}

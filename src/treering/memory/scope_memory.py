@@ -1,4 +1,4 @@
-"""Holdings: all that is held of one scope to remember by, kept in step.
+"""The memory of a scope: all that is held of one scope to remember by, kept in step.
 
 What is folded from events, what facts and episodes are found by, and facts as columns.
 """
@@ -44,7 +44,7 @@ class ScopeMemory:
         self.embedder = embedder
         self.is_sealed = sealed
         self.lock = threading.RLock()
-        self.recollection = MemoryFold(store, attributed, scope, sealed=sealed)
+        self.fold = MemoryFold(store, attributed, scope, sealed=sealed)
         self.shelf = DocumentIndex(store, scope, "memories", embedder)
         self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
         self.columns = Columns()
@@ -55,15 +55,15 @@ class ScopeMemory:
 
     def refresh(self, progress: Callable[[int], None] | None = None) -> None:
         """Take in what was recorded since."""
-        self.recollection.refresh()
-        state = self.recollection.state
+        self.fold.refresh()
+        state = self.fold.state
         if self.is_sealed:
-            if self._made_of[0] != self.recollection.generation:
+            if self._made_of[0] != self.fold.generation:
                 self.shelf.clear()
             self.shelf.take_private(self._tellings(), memory_texts)
         else:
             self.shelf.catch_up(memory_texts, progress=progress)
-        made_of = (self.recollection.generation, self.shelf.generation)
+        made_of = (self.fold.generation, self.shelf.generation)
         if made_of != self._made_of:
             self.columns = Columns()
             self._made_of = made_of
@@ -84,13 +84,13 @@ class ScopeMemory:
 
     def _tellings(self) -> Iterator[Any]:
         """Return the events that tell what is remembered and are not on the shelf yet."""
-        state = self.recollection.state
+        state = self.fold.state
         positions = [
             *(row.position for row in state.facts.values()),
             *(row.position for row in state.episodes.values()),
         ]
         missing = [one for one in positions if one not in self.shelf.at]
-        return iter(self.recollection.tellings(missing).values())
+        return iter(self.fold.tellings(missing).values())
 
 
 class ScopeMemories:
@@ -128,7 +128,7 @@ class ScopeMemories:
                 del self._held[next(iter(self._held))]
             return held
 
-    def let_go(self) -> None:
+    def clear(self) -> None:
         """Hold nothing any longer: all is read again when it is asked for."""
         with self._lock:
             self._held.clear()
@@ -139,4 +139,4 @@ class ScopeMemories:
             held = list(self._held.values())
         for one in held:
             with one.lock:
-                one.recollection.keep()
+                one.fold.keep()

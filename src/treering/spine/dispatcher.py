@@ -43,7 +43,7 @@ class Dispatcher:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._outlets: tuple[SinkQueue, ...] = ()
+        self._queues: tuple[SinkQueue, ...] = ()
         self._durable: tuple[Sink, ...] = ()
         self._followed: dict[tuple[str, Scope], DurableOutlet] = {}
         self._keys: dict[tuple[str, str], str | None] = {}
@@ -57,7 +57,7 @@ class Dispatcher:
         self._pid = os.getpid()
         self._lock = Lock()
         self._turns: dict[str, Lock] = {}
-        self._order = [Lock() for _ in range(STRIPES)] if self._outlets else []
+        self._order = [Lock() for _ in range(STRIPES)] if self._queues else []
         """Held by session while events are recorded and put into queues, so that both agree."""
 
     # Carrying.
@@ -76,7 +76,7 @@ class Dispatcher:
         ``numbers`` are those in runs of events that do not say theirs; if ``counted``, all others
         are given theirs.
         """
-        if not self._outlets:
+        if not self._queues:
             return self._journal.append(
                 events, expected_seq=expected_seq, tell=tell, numbers=numbers, counted=counted
             )
@@ -98,7 +98,7 @@ class Dispatcher:
     def carry_transient(self, event: NewEvent) -> None:
         """Put into the queues what is not kept."""
         payload = canonical(event.payload, "payload")
-        if not self._outlets:
+        if not self._queues:
             return
         self._notice_fork()
         order = self._order_of([event])
@@ -109,7 +109,7 @@ class Dispatcher:
 
     def tell(self, headers: Iterable[Header]) -> None:
         """Put into the queues what others recorded; without payloads, which are theirs."""
-        for header in headers if self._outlets else ():
+        for header in headers if self._queues else ():
             self._offer(header, None)
 
     def session_key(self, scope: str, session_id: str) -> str | None:
@@ -125,8 +125,8 @@ class Dispatcher:
         return self._keys.get(place)
 
     def _offer(self, header: Header, payload: bytes | None) -> None:
-        for outlet in self._outlets:
-            outlet.offer(header, payload)
+        for queue in self._queues:
+            queue.offer(header, payload)
 
     def _order_of(self, events: Sequence[NewEvent]) -> LockSet:
         """Return what keeps others from recording to the same sessions until the queues agree."""
@@ -141,7 +141,7 @@ class Dispatcher:
         """Raise InvalidInput if one of ``sinks`` is none, or has another's name."""
         if not isinstance(sinks, list | tuple):
             raise InvalidInput("sinks come in a list", hint="write spine(sinks=[sink])")
-        known = [*(outlet.sink.name for outlet in self._outlets), *(s.name for s in self._durable)]
+        known = [*(queue.sink.name for queue in self._queues), *(s.name for s in self._durable)]
         for sink in sinks:
             check_sink(sink)
             if sink.name in known:
@@ -167,8 +167,8 @@ class Dispatcher:
                     self.follow(scope)
                 return
             self._order = self._order or [Lock() for _ in range(STRIPES)]
-            self._outlets = (*self._outlets, SinkQueue(sink, self.session_key))
-            if len(self._outlets) == 1:
+            self._queues = (*self._queues, SinkQueue(sink, self.session_key))
+            if len(self._queues) == 1:
                 self._watch_over()
 
     def follow(self, scope: Scope) -> None:
@@ -188,13 +188,13 @@ class Dispatcher:
     def status(self) -> list[SinkStatus]:
         """Return how each sink is doing."""
         self._notice_fork()
-        return [outlet.status() for outlet in self._served()]
+        return [queue.status() for queue in self._served()]
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until the sinks have all that was recorded; return False if that took too long."""
         self._notice_fork()
         deadline = time.monotonic() + timeout_s
-        done = [outlet.flush(max(deadline - time.monotonic(), 0.0)) for outlet in self._served()]
+        done = [queue.flush(max(deadline - time.monotonic(), 0.0)) for queue in self._served()]
         return all(done)
 
     def close(self, timeout_s: float) -> None:
@@ -206,17 +206,17 @@ class Dispatcher:
         self._closed.set()
         for durable in self._followed.values():
             durable.stop()
-        for outlet in self._served():
-            outlet.close(max(deadline - time.monotonic(), 0.1))
+        for queue in self._served():
+            queue.close(max(deadline - time.monotonic(), 0.1))
         closing = [
-            _SinkClosing(outlet.sink, outlet.note)
-            for outlet in self._outlets
-            if self._tells(outlet.sink)
+            _SinkClosing(queue.sink, queue.note)
+            for queue in self._queues
+            if self._tells(queue.sink)
         ]
         for sink in self._durable:
             if self._tells(sink):
-                outlets = [one for one in self._followed.values() if one.sink is sink]
-                closing.append(_SinkClosing(sink, *(one.note for one in outlets)))
+                queues = [one for one in self._followed.values() if one.sink is sink]
+                closing.append(_SinkClosing(sink, *(one.note for one in queues)))
         deadline = time.monotonic() + SINK_CLOSE_S
         for one in closing:
             one.wait(deadline - time.monotonic())
@@ -229,7 +229,7 @@ class Dispatcher:
         return True
 
     def _served(self) -> list[SinkQueue | DurableOutlet]:
-        return [*self._outlets, *list(self._followed.values())]
+        return [*self._queues, *list(self._followed.values())]
 
     def _watch_over(self) -> None:
         threading.Thread(target=self._watch, name="treering-spine", daemon=True).start()
@@ -237,11 +237,11 @@ class Dispatcher:
     def _watch(self) -> None:
         """See to it that no sink is over its time."""
         while not self._closed.wait(self._pause_s()):
-            for outlet in self._outlets:
-                outlet.look()
+            for queue in self._queues:
+                queue.look()
 
     def _pause_s(self) -> float:
-        shortest = min(outlet.delivery.timeout_s for outlet in self._outlets)
+        shortest = min(queue.delivery.timeout_s for queue in self._queues)
         return min(max(shortest / 4, LOOK_S_MIN), LOOK_S_MAX)
 
     def _notice_fork(self) -> None:
@@ -250,8 +250,8 @@ class Dispatcher:
             return
         self._renew()
         self._followed = {}
-        self._outlets = tuple(SinkQueue(old.sink, self.session_key) for old in self._outlets)
-        if self._outlets:
+        self._queues = tuple(SinkQueue(old.sink, self.session_key) for old in self._queues)
+        if self._queues:
             self._watch_over()
 
 

@@ -66,7 +66,7 @@ class DurableOutlet:
         """Held while the sink has an event: it is served in other scopes, too, and one by one."""
         self._delivery = delivery_of(sink)
         self._private = wants_private(sink)
-        self._hands = TimedSinkCaller(sink, self._delivery.timeout_s)
+        self._caller = TimedSinkCaller(sink, self._delivery.timeout_s)
         self._stop = threading.Event()
         self._nudge = threading.Event()
         """Set for whoever wants it to look at once."""
@@ -92,7 +92,7 @@ class DurableOutlet:
     def close(self, timeout_s: float) -> None:
         """Stop after the event under way; the rest comes when the ledger is opened again."""
         self.stop()
-        if not self._hands.is_here():
+        if not self._caller.is_here():
             self._thread.join(min(timeout_s, threading.TIMEOUT_MAX))
 
     def flush(self, timeout_s: float) -> bool:
@@ -100,7 +100,7 @@ class DurableOutlet:
 
         The sink itself, if it asks, is not kept waiting for itself.
         """
-        if self._hands.is_here():
+        if self._caller.is_here():
             return False
         with self._changed:
             # The round under way may have looked before; the next one has not begun.
@@ -154,7 +154,7 @@ class DurableOutlet:
             self._halt(in_words(error))
             _log.exception("sink %s: following %s has failed", self.sink.name, self.scope)
         finally:
-            self._hands.close()
+            self._caller.close()
             self._let_go(name)
 
     def _serve(self) -> None:
@@ -222,13 +222,13 @@ class DurableOutlet:
         """Hand an event over once; return what went wrong."""
         try:
             with self._turn.guard, self._turn:
-                taken = self._hands.give(carried)
+                taken = self._caller.give(carried)
             self._delivered += taken
             self._declined += not taken
         except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
             self._timeouts += isinstance(error, Overtime)
             self._note(in_words(error))
-            if self._delivery.on_error == "fail" or self._hands.hung >= HUNG_THREADS_MAX:
+            if self._delivery.on_error == "fail" or self._caller.hung >= HUNG_THREADS_MAX:
                 self._failed += 1
                 self._halt(in_words(error))
             return error
@@ -262,6 +262,6 @@ class DurableOutlet:
 
     def _let_go(self, name: str) -> None:
         try:
-            self._journal.let_go(name)
+            self._journal.release(name)
         except TreeringError as error:
             self._note(in_words(error))

@@ -50,12 +50,12 @@ class Engine:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.carrier = Dispatcher(journal)
+        self.dispatcher = Dispatcher(journal)
         self._gates = Gates()
         self.results = Results(self._gates.persist, SyntheticPolicy())
         """Makes the outcomes of tools."""
-        self._courses: dict[str, RunState] = {}
-        self._numbering = Numbering(journal, self._courses)
+        self._run_states: dict[str, RunState] = {}
+        self._numbering = Numbering(journal, self._run_states)
         self._recovered: set[Scope] = set()
         self._pid = os.getpid()
         self._locking = Lock()
@@ -69,7 +69,7 @@ class Engine:
 
         Raises InvalidInput if one of them cannot, and then adds none.
         """
-        self.carrier.check(sinks)
+        self.dispatcher.check(sinks)
         if synthetic is not None:
             if not isinstance(synthetic, SyntheticPolicy):
                 raise InvalidInput(
@@ -77,7 +77,7 @@ class Engine:
                 )
             self.results = Results(self._gates.persist, synthetic)
         for sink in sinks:
-            self.carrier.add(sink)
+            self.dispatcher.add(sink)
             if isinstance(sink, Gate):
                 self._gates.add(sink)
 
@@ -90,7 +90,7 @@ class Engine:
 
         Raises RunActive if the session is busy with another.
         """
-        course = RunState(self, session, wait_s=0.0)
+        run_state = RunState(self, session, wait_s=0.0)
         found: list[Message] = []
 
         def opening() -> Sequence[RunEntry] | None:
@@ -98,14 +98,14 @@ class Engine:
             found[:] = [] if message is None else [message]
             return entries if found else None
 
-        return None if course.begin(opening) is None else Run(course, found[0])
+        return None if run_state.begin(opening) is None else Run(run_state, found[0])
 
     def interrupt(self, scope: Scope, session_id: str, why: str) -> Header | None:
         """Abort the run of a session, whichever process it belongs to; return the mark it left."""
         active = active_run(self._journal, self.close_gone, scope, session_id)
         if active is None:
             return None
-        own = self._courses.get(active.run_id)
+        own = self._run_states.get(active.run_id)
         if own is not None and own.is_here:
             return own.boundary if own.interrupt_from_outside("interrupted", boundary=why) else None
         recorded = close_run(
@@ -120,7 +120,7 @@ class Engine:
         """
         closed = 0
         for run in self._journal.open_runs(scope):
-            if run.owner is None or self._journal.is_elsewhere(run.owner):
+            if run.owner is None or self._journal.is_in_copy(run.owner):
                 continue
             if not self._journal.is_gone(run.owner, run.seen_ms):
                 continue
@@ -135,15 +135,15 @@ class Engine:
         """Interrupt what still runs, let the sinks have what waits, and stop."""
         if self._closed:
             return
-        for course in list(self._courses.values()):
-            if course.is_here:
+        for run_state in list(self._run_states.values()):
+            if run_state.is_here:
                 try:
-                    if not course.interrupt_from_outside("closed") and course.is_left:
-                        course.abandon()
+                    if not run_state.interrupt_from_outside("closed") and run_state.is_left:
+                        run_state.abandon()
                 except Exception as error:  # noqa: BLE001  (the others are to be closed as well)
                     # The next one who opens the ledger closes it then.
-                    _log.warning("run %s stays open: %s", course.run_id, error)
-        self.carrier.close(timeout_s)
+                    _log.warning("run %s stays open: %s", run_state.run_id, error)
+        self.dispatcher.close(timeout_s)
         self._closed = True
 
     # What runs need.
@@ -155,7 +155,7 @@ class Engine:
 
         Those of runs are numbered, unless they say their number.
         """
-        carry = self.carrier.append
+        carry = self.dispatcher.append
         if expected_seq is not None:
             carry = partial(carry, expected_seq=expected_seq)
         return self._numbering.append(events, carry, fill=True)
@@ -169,19 +169,19 @@ class Engine:
         refused.
         """
         try:
-            return self.carrier.append(events, expected_seq=expected_seq)
+            return self.dispatcher.append(events, expected_seq=expected_seq)
         except SensitiveContent:
             raise
         except InvalidInput:
             fitting = [fit(event) for event in events]
             if fitting == list(events):
                 raise
-        return self.carrier.append(fitting, expected_seq=expected_seq)
+        return self.dispatcher.append(fitting, expected_seq=expected_seq)
 
     def append_missing(self, events: Sequence[NewEvent]) -> list[Header]:
         """Record as ``append`` does; return those alone that were not there before."""
         new: list[Header] = []
-        carry = partial(self.carrier.append, tell=lambda kept, _: new.append(kept))
+        carry = partial(self.dispatcher.append, tell=lambda kept, _: new.append(kept))
         self._numbering.append(events, carry, fill=False)
         return new
 
@@ -198,37 +198,37 @@ class Engine:
     def fork(self, event: NewEvent, *, parent: str, seq: int) -> Header:
         """Record ``event`` as the first of a session that has the past of ``parent`` to ``seq``."""
         header = self._journal.fork(event, parent=parent, seq=seq)
-        self.carrier.tell([header])
+        self.dispatcher.tell([header])
         return header
 
     def carry_transient(self, event: NewEvent) -> None:
         """Carry to the sinks what is not kept."""
-        self.carrier.carry_transient(event)
+        self.dispatcher.carry_transient(event)
 
     def begin(
-        self, course: RunState, make: Callable[[], list[NewEvent] | None], *, wait_s: float
+        self, run_state: RunState, make: Callable[[], list[NewEvent] | None], *, wait_s: float
     ) -> list[Header] | None:
         """Record the beginning of a run, when its session has no other."""
-        session = course.session
-        self.carrier.follow(session.scope)
+        session = run_state.session
+        self.dispatcher.follow(session.scope)
         if session.scope not in self._recovered:
             # Once more by scope: whoever is held to scopes sees nothing without naming one.
             self._recovered.add(session.scope)
             self.recover(session.scope)
         # Before it is recorded: if that is interrupted, the next one who begins finds it here.
-        self._courses[course.run_id] = course
+        self._run_states[run_state.run_id] = run_state
         headers = begin(
             self._journal, self.record, self.close_gone,
             place=(session.scope, session.session_id), make=make, wait_s=wait_s,
             lock=self._lock_of(session.scope, session.session_id), is_left=self._is_left,
         )  # fmt: skip
         if headers is None:
-            self.forget(course)
+            self.forget(run_state)
         return headers
 
     def _is_left(self, run: OpenRun) -> bool:
         """Whether a run was begun here, and its author was interrupted and will not end it."""
-        own = self._courses.get(run.run_id)
+        own = self._run_states.get(run.run_id)
         if own is None or not own.is_left:
             return False
         self.forget(own)
@@ -245,45 +245,45 @@ class Engine:
             self._locks[scope, session_id] = lock
             return lock
 
-    def forget(self, course: RunState) -> None:
+    def forget(self, run_state: RunState) -> None:
         """Take note that a run is over."""
-        self._courses.pop(course.run_id, None)
+        self._run_states.pop(run_state.run_id, None)
 
-    def forget_new(self, course: RunState) -> None:
+    def forget_new(self, run_state: RunState) -> None:
         """Take note that a run has not begun."""
-        if course.state == "new":
-            self.forget(course)
+        if run_state.state == "new":
+            self.forget(run_state)
 
-    def course_in(self, scope: Scope, session_id: str) -> RunState | None:
+    def run_state_in(self, scope: Scope, session_id: str) -> RunState | None:
         """Return the run that this process carries out in a session, if there is one."""
-        for course in list(self._courses.values()):
-            session = course.session
-            here = (session.scope, session.session_id) == (scope, session_id) and course.is_here
-            if here and course.is_open:  # Others may wait for it to end.
-                return course
+        for run_state in list(self._run_states.values()):
+            session = run_state.session
+            here = (session.scope, session.session_id) == (scope, session_id) and run_state.is_here
+            if here and run_state.is_open:  # Others may wait for it to end.
+                return run_state
         return None
 
-    def is_over(self, course: RunState) -> bool:
+    def is_over(self, run_state: RunState) -> bool:
         """Whether somebody has closed a run, in whichever process."""
-        session = course.session
+        session = run_state.session
         open_runs = self._journal.open_runs(session.scope, session.session_id)
-        return all(other.run_id != course.run_id for other in open_runs)
+        return all(other.run_id != run_state.run_id for other in open_runs)
 
-    def rest_of(self, course: RunState, after_seq: int) -> list[Header]:
+    def rest_of(self, run_state: RunState, after_seq: int) -> list[Header]:
         """Return what somebody else recorded of a run of ours; nothing, if it cannot be read."""
         try:
-            return [header for header in self.headers_of(course) if header.seq > after_seq]
+            return [header for header in self.headers_of(run_state) if header.seq > after_seq]
         except TreeringError:
             return []
 
-    def headers_of(self, course: RunState) -> Iterable[Header]:
+    def headers_of(self, run_state: RunState) -> Iterable[Header]:
         """Return what the ledger holds of a run, in order."""
-        session = course.session
-        return self._journal.run_headers(session.scope, session.session_id, course.run_id)
+        session = run_state.session
+        return self._journal.run_headers(session.scope, session.session_id, run_state.run_id)
 
-    def outcome_of(self, course: RunState, call_id: str) -> str | None:
+    def outcome_of(self, run_state: RunState, call_id: str) -> str | None:
         """Return the id of the event that is the outcome of a call of a run."""
-        for header in self.headers_of(course):
+        for header in self.headers_of(run_state):
             part = safe_part(header.kind, header.refs)
             if isinstance(part, ToolReturned) and part.call_id == call_id:
                 return header.event_id
@@ -320,5 +320,5 @@ _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     """End what is under way when the interpreter ends."""
-    for kernel in list(_open):
-        kernel.close()
+    for engine in list(_open):
+        engine.close()

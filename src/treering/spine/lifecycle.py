@@ -76,7 +76,7 @@ class _LettingGo:
 
     def __exit__(self, *_: object) -> None:
         if not self._is_done:
-            self._journal.let_go(self._name)
+            self._journal.release(self._name)
             self._is_done = True
 
 
@@ -98,7 +98,7 @@ def active_run(
         if run.owner is None:
             continue
         if (
-            not journal.is_elsewhere(run.owner)
+            not journal.is_in_copy(run.owner)
             and not journal.is_gone(run.owner, run.seen_ms)
             and not is_left(run)
         ):

@@ -29,9 +29,9 @@ class Numbering:
     other runs are numbered by the store.
     """
 
-    def __init__(self, journal: Journal, courses: Mapping[str, RunState]) -> None:
+    def __init__(self, journal: Journal, run_states: Mapping[str, RunState]) -> None:
         self._journal = journal
-        self._courses = courses
+        self._run_states = run_states
 
     def append(self, events: Sequence[NewEvent], append: Append, *, fill: bool) -> list[Header]:
         """Append ``events``, those of runs with a number; only of runs here, unless ``fill``.
@@ -39,54 +39,54 @@ class Numbering:
         Raises InvalidInput if a number that is given is not above those that the run has, or if
         an event would end a run that is carried out here.
         """
-        courses = self._courses_of(events) if self._courses else ()
-        if not courses:
+        run_states = self._courses_of(events) if self._run_states else ()
+        if not run_states:
             return append(events, counted=fill)
-        held = LockSet([course.lock for course in courses])
+        held = LockSet([run_state.lock for run_state in run_states])
         with held, held:
             held.take()
-            own = {course.run_id: course for course in courses if course.is_open}
-            before = {run: course.last_run_seq for run, course in own.items()}
+            own = {run_state.run_id: run_state for run_state in run_states if run_state.is_open}
+            before = {run: run_state.last_run_seq for run, run_state in own.items()}
             try:
                 numbers = [self._number(event, own) for event in events]
                 headers = append(events, numbers=numbers, counted=fill)
             except TreeringError as error:
                 if not isinstance(error, OutcomeUnknown):
-                    for run, course in own.items():
-                        course.note_numbers((), before[run])
+                    for run, run_state in own.items():
+                        run_state.note_numbers((), before[run])
                 raise
-            for run, course in own.items():
-                course.note_numbers([one for one in headers if one.run_id == run], before[run])
+            for run, run_state in own.items():
+                run_state.note_numbers([one for one in headers if one.run_id == run], before[run])
             return headers
 
     def _courses_of(self, events: Sequence[NewEvent]) -> list[RunState]:
         """Return the runs of ``events`` that are carried out here, in one order."""
         runs = {event.run_id for event in events if type(event.run_id) is str}
-        known = (self._courses.get(run) for run in runs)
-        here = [course for course in known if course is not None and course.is_here]
-        return sorted(here, key=lambda course: course.run_id)
+        known = (self._run_states.get(run) for run in runs)
+        here = [run_state for run_state in known if run_state is not None and run_state.is_here]
+        return sorted(here, key=lambda run_state: run_state.run_id)
 
     def _number(self, event: NewEvent, own: Mapping[str, RunState]) -> int | None:
         """Return the number that ``event`` is given; None if it says its own, or has none here."""
-        course = own.get(event.run_id) if type(event.run_id) is str else None
-        if course is None:
+        run_state = own.get(event.run_id) if type(event.run_id) is str else None
+        if run_state is None:
             return None
         if parse_kind(event.kind).name in RUN_ENDS:
             raise InvalidInput(
                 f"run {event.run_id} is under way here, and ends once",
                 hint="use run.end(), run.fail() or session.interrupt()",
             )
-        last, stated = course.last_run_seq, event.run_seq
+        last, stated = run_state.last_run_seq, event.run_seq
         if stated is None:
             # No number is given twice, also if nobody is told that the events were recorded.
-            course.reserve(last + 1)
+            run_state.reserve(last + 1)
             return last + 1
         if type(stated) is not int:
             return None
         if stated > last:
-            course.reserve(stated)
+            run_state.reserve(stated)
         elif not self._is_known(event):
-            raise taken_number(stated, course.run_id, last)
+            raise taken_number(stated, run_state.run_id, last)
         return None
 
     def _is_known(self, event: NewEvent) -> bool:

@@ -295,13 +295,13 @@ class Journal(Protocol):
     def is_gone(self, owner: str, seen_ms: int) -> bool:
         """Whether the process behind ``owner`` is certainly not carrying on."""
 
-    def is_elsewhere(self, owner: str) -> bool:
+    def is_in_copy(self, owner: str) -> bool:
         """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
 
     def hold(self, name: str) -> bool:
         """Whether this process has ``name`` to itself, now that it asks for it."""
 
-    def let_go(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Let others have ``name``."""
 
     def cursor(self, scope: Scope, follower: str) -> str | None:

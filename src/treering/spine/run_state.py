@@ -51,7 +51,7 @@ class RunState:
 
     def __init__(
         self,
-        kernel: Engine,
+        engine: Engine,
         session: Timeline,
         *,
         agent: str | None = None,
@@ -60,7 +60,7 @@ class RunState:
         prompt: str | None = None,
         started: RunStarted | None = None,
     ) -> None:
-        self.kernel = kernel
+        self.engine = engine
         self.session = session
         self.author = Author(
             scope=session.scope,
@@ -173,7 +173,7 @@ class RunState:
 
     def look(self) -> None:
         """See whether another process has closed it."""
-        if self.is_open and self.kernel.is_over(self):
+        if self.is_open and self.engine.is_over(self):
             self._note_cut()
 
     # Start and end.
@@ -193,7 +193,7 @@ class RunState:
                 self.author = msgspec.structs.replace(self.author, user_id=self.session.user)
             wait_s = self.session.patience_s if self._wait_s is None else self._wait_s
             try:
-                headers = self.kernel.begin(self, lambda: self._opening(more), wait_s=wait_s)
+                headers = self.engine.begin(self, lambda: self._opening(more), wait_s=wait_s)
                 if headers is None:
                     return None
                 self._clock = self._looked = time.monotonic()
@@ -288,7 +288,7 @@ class RunState:
             self.tools.settle(headers[: len(results)])
             self.state, self._terminal = state, headers[len(results)]
             self.boundary = headers[-1] if boundary is not None else None
-            self.kernel.forget(self)
+            self.engine.forget(self)
 
         try:
             headers = self._append(events, note)
@@ -304,7 +304,7 @@ class RunState:
         state = RUN_ENDS.get(header.kind)
         if state is not None and state != "interrupted":
             self.state, self._terminal = state, header
-            self.kernel.forget(self)
+            self.engine.forget(self)
 
     # Recording.
 
@@ -347,7 +347,7 @@ class RunState:
 
     def record_apart(self, entry: RunEntry) -> Header:
         """Record what came too late to be part of the run."""
-        return self.kernel.record([self.author.event(entry, None)])[0]
+        return self.engine.record([self.author.event(entry, None)])[0]
 
     def carry(self, entry: RunEntry) -> None:
         """Carry to the sinks what is counted and not kept."""
@@ -359,7 +359,7 @@ class RunState:
             self._check_open()
             before = self._run_seq
             try:
-                self.kernel.carry_transient(self._events([entry])[0])
+                self.engine.carry_transient(self._events([entry])[0])
             except BaseException:
                 self._run_seq = before
                 raise
@@ -382,14 +382,14 @@ class RunState:
         if entries is None:
             return None
         if self.preparation is None:  # Gates are asked once, and only when the run can begin.
-            self.preparation = self.kernel.prepare(self.occasion, self._prompt)
+            self.preparation = self.engine.prepare(self.occasion, self._prompt)
         self._run_seq = 0
         first = RunEntry(
             kind="run.started",
             summary="run started",
             refs=self._started.as_refs() or None,
             origin=KERNEL,
-            event_id=start_id(self.run_id, self.kernel.owner()),
+            event_id=start_id(self.run_id, self.engine.owner()),
         )
         return self._events([first, *entries])
 
@@ -407,7 +407,7 @@ class RunState:
         # numbers of the events are not given again.
         before, self.is_doubtful = self.is_doubtful, True
         try:
-            headers = self.kernel.record(events, expected_seq=expected_seq)
+            headers = self.engine.record(events, expected_seq=expected_seq)
         except RunClosed:
             self.is_doubtful = before
             self._note_cut()
@@ -426,18 +426,18 @@ class RunState:
     def withdraw(self, error: BaseException) -> None:
         """End the run if ``error`` may have kept its author from hearing that it began or ended."""
         if not _is_doubtful(error):
-            self.kernel.forget_new(self)
+            self.engine.forget_new(self)
         elif self.is_here:
             self.abandon()
 
     def abandon(self) -> None:
         """End a run that nobody else is going to end, if the ledger has it."""
         with contextlib.suppress(TreeringError):
-            if not self.kernel.is_over(self):
+            if not self.engine.is_over(self):
                 if self.state == "new":
                     self.state, self._clock = "open", time.monotonic()
                 self.close("interrupted", "interrupted")
-            self.kernel.forget_new(self)
+            self.engine.forget_new(self)
 
     def check_open(self) -> None:
         """Raise RunClosed if it takes no events from here, as far as this process knows."""
@@ -467,9 +467,9 @@ class RunState:
     def _note_cut(self) -> None:
         """Take note that somebody else has closed the run."""
         self.state, self._untold = "interrupted", True
-        self.kernel.forget(self)
-        rest = self.kernel.rest_of(self, self._last_seq)
-        self.kernel.carrier.tell(rest)
+        self.engine.forget(self)
+        rest = self.engine.rest_of(self, self._last_seq)
+        self.engine.dispatcher.tell(rest)
         end = next((header for header in rest if header.kind in RUN_ENDS), None)
         if end is not None and end.kind != "run.interrupted":
             # It was ended by hand, as it would have ended: that is no interruption.

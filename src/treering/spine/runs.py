@@ -39,9 +39,9 @@ class Run:
     Safe to share between threads: what they record is numbered in the order it is kept.
     """
 
-    def __init__(self, course: RunState, message: Message | None = None) -> None:
-        self._course = course
-        course.belong_to(self)
+    def __init__(self, run_state: RunState, message: Message | None = None) -> None:
+        self._run_state = run_state
+        run_state.belong_to(self)
         self._room_tokens: int | None = None
         """What there was for messages in the context that its model was shown last."""
         self.message = message
@@ -53,54 +53,54 @@ class Run:
     @property
     def run_id(self) -> str:
         """Return its id."""
-        return self._course.run_id
+        return self._run_state.run_id
 
     @property
     def turn_id(self) -> str | None:
         """Return the id of the turn that it carries out."""
-        return self._course.author.turn_id
+        return self._run_state.author.turn_id
 
     @property
     def session(self) -> Timeline:
         """Return the session that it is part of."""
-        return self._course.session
+        return self._run_state.session
 
     @property
     def agent(self) -> str:
         """Return who acts in it."""
-        return self._course.author.agent_id
+        return self._run_state.author.agent_id
 
     @property
     def tools(self) -> Tools:
         """Return its tool calls, to be recorded step by step."""
-        return self._course.tools
+        return self._run_state.tools
 
     @property
     def state(self) -> State:
         """Return new, open, ended, failed or interrupted."""
-        return self._course.state
+        return self._run_state.state
 
     @property
     def is_open(self) -> bool:
         """Whether it has begun and, as far as this process knows, not ended."""
-        return self._course.is_open
+        return self._run_state.is_open
 
     @property
     def interrupted(self) -> bool:
         """Whether it was interrupted, here or by another process: ask now and then in long work."""
-        self._course.look()
+        self._run_state.look()
         return self.state == "interrupted"
 
     @property
     def system_prompt(self) -> str | None:
         """Return the system prompt that gates add, if any."""
-        added = self._course.preparation
+        added = self._run_state.preparation
         return None if added is None else added.system_prompt
 
     @property
     def prepend_context(self) -> str | None:
         """Return what gates put before the user's words, if anything."""
-        added = self._course.preparation
+        added = self._run_state.preparation
         return None if added is None else added.prepend_context
 
     # Its life.
@@ -110,11 +110,11 @@ class Run:
             if self.state == "new":
                 self.start()
             else:
-                self._course.check_open()
+                self._run_state.check_open()
             return self  # noqa: TRY300  (an interrupt on the way out counts, too)
         except BaseException as error:
             # The body does not run now, so nobody else would end it.
-            self._course.withdraw(error)
+            self._run_state.withdraw(error)
             raise
 
     def __exit__(
@@ -126,11 +126,11 @@ class Run:
         try:
             self._conclude(error)
         except BaseException as cut:
-            self._course.withdraw(cut)
+            self._run_state.withdraw(cut)
             raise
 
     def _conclude(self, error: BaseException | None) -> None:
-        if not self._course.needs_end:
+        if not self._run_state.needs_end:
             return
         if error is None:
             self.end()
@@ -140,14 +140,14 @@ class Run:
                 if isinstance(error, Exception):
                     self.fail(error)
                 else:
-                    self._course.close("interrupted", _outside(error), error)
+                    self._run_state.close("interrupted", _outside(error), error)
 
     def start(self) -> Header:
         """Record that the run begins. Raises RunActive if the session is busy with another."""
         try:
-            return (self._course.begin(list) or [])[0]
+            return (self._run_state.begin(list) or [])[0]
         except BaseException as error:
-            self._course.withdraw(error)
+            self._run_state.withdraw(error)
             raise
 
     def end(self) -> Header:
@@ -155,7 +155,7 @@ class Run:
 
         If its model was shown a context, the session is compacted when it has outgrown that.
         """
-        header = self._course.close("ended")
+        header = self._run_state.close("ended")
         if self.state == "ended" and self._room_tokens is not None:
             self.session.settle(self._room_tokens)
             self._room_tokens = None
@@ -163,11 +163,11 @@ class Run:
 
     def fail(self, error: BaseException | str) -> Header:
         """Record that the run failed. A run that is over stays as it is."""
-        return self._course.close("failed", "failed", error)
+        return self._run_state.close("failed", "failed", error)
 
     def interrupt(self, why: str = "interrupted") -> Header:
         """Abort the run, and leave a mark that the next turn sees."""
-        return self._course.close("interrupted", "interrupted", why, boundary=why)
+        return self._run_state.close("interrupted", "interrupted", why, boundary=why)
 
     # What happens in it.
 
@@ -180,8 +180,8 @@ class Run:
 
         ``thinking`` may hold the blocks that it thought before, as its provider gave them.
         """
-        if not isinstance(content.get("thinking"), str | None) and self._course.model:
-            content.setdefault("model", self._course.model)
+        if not isinstance(content.get("thinking"), str | None) and self._run_state.model:
+            content.setdefault("model", self._run_state.model)
         return self._record(said("conversation.assistant", text, content))
 
     def thinking(self, text: str = "", **content: Any) -> Header:
@@ -191,7 +191,7 @@ class Run:
         ``encrypted_content``, ``thought_signature``. So it can be given back to the model.
         """
         words, marks = to_text(text, "/thinking")
-        model = self._course.model
+        model = self._run_state.model
         told, more = to_json({"thinking": words, **({"model": model} if model else {}), **content})
         return self._record(
             RunEntry(
@@ -205,7 +205,7 @@ class Run:
 
     def delta(self, text: str, **content: Any) -> None:
         """Carry a piece of an answer to the sinks. It is counted and not kept."""
-        self._course.carry(said("assistant.delta", text, content))
+        self._run_state.carry(said("assistant.delta", text, content))
 
     def tool(self, name: str, input: Any = None, *, call_id: str | None = None) -> ToolCall:  # noqa: A002
         """Begin a tool call: a context manager. Its intent is durable before its body runs."""
@@ -228,8 +228,8 @@ class Run:
         It holds what the run has recorded so far. What gates add to a run is in it as well.
         ``model`` is the one that is asked, if that is not the run's.
         """
-        self._course.check_open()
-        asked = self._course.model if model is None else model
+        self._run_state.check_open()
+        asked = self._run_state.model if model is None else model
         context = self.session.context(
             max_tokens,
             dialect=dialect,
@@ -259,9 +259,9 @@ class Run:
 
         Gates may change it or hold it back: then nothing is sent, and None returned.
         """
-        self._course.check_open()
+        self._run_state.check_open()
         words, marks = to_text(text, "/text")
-        verdict = self._course.kernel.ask_sending(self._course.occasion, words, to)
+        verdict = self._run_state.engine.ask_sending(self._run_state.occasion, words, to)
         if verdict.blocked:
             self.emit("ops.blocked", {"code": "gate", "reason": verdict.reason})
             return None
@@ -324,7 +324,7 @@ class Run:
             return tool_event(self.tools, kind, stated)
         if known == "assistant.delta":
             entry = said(known, content.pop("text", ""), content)
-            self._course.carry(msgspec.structs.replace(entry, converted=marks))
+            self._run_state.carry(msgspec.structs.replace(entry, converted=marks))
             return None
         if known == "compaction.started" and content.get("phase") == "end":
             known = "compaction.ended"
@@ -341,7 +341,7 @@ class Run:
         )
 
     def _record(self, entry: RunEntry) -> Header:
-        return self._course.record_all([entry])[0]
+        return self._run_state.record_all([entry])[0]
 
 
 def _listed(media: Any) -> Any:

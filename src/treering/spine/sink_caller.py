@@ -138,7 +138,7 @@ class TimedSinkCaller:
             self._desk.start()
         desk = self._desk
         desk.given.put(event)
-        if not desk.answered.wait(desk.hands.allowed_s):
+        if not desk.answered.wait(desk.caller.allowed_s):
             self._left.append(desk)
             self.close()
             raise Overtime(self._timeout_s)
@@ -159,7 +159,7 @@ class _SinkThread(threading.Thread):
 
     def __init__(self, sink: Sink, timeout_s: float) -> None:
         super().__init__(name=f"treering-sink-{sink.name}", daemon=True)
-        self.hands = SinkCaller(sink, timeout_s)
+        self.caller = SinkCaller(sink, timeout_s)
         self.given: SimpleQueue[SafeEvent | PrivateEvent | None] = SimpleQueue()
         self.answers: deque[bool | BaseException] = deque()
         self.answered = Bell()
@@ -168,9 +168,9 @@ class _SinkThread(threading.Thread):
         """Hand over until told to end."""
         while (event := self.given.get()) is not None:
             try:
-                answer: bool | BaseException = self.hands.give(event)
+                answer: bool | BaseException = self.caller.give(event)
             except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
                 answer = error
             self.answers.append(answer)
             self.answered.ring()
-        self.hands.close()
+        self.caller.close()

@@ -114,7 +114,7 @@ class SinkQueue:
                     self._employ()
             elif self._since is None:
                 self._arrival.notify()
-            elif time.monotonic() - self._since >= worker.hands.allowed_s:
+            elif time.monotonic() - self._since >= worker.caller.allowed_s:
                 self._leave()
         self._say()
 
@@ -165,8 +165,8 @@ class SinkQueue:
 
     def work(self, worker: _Worker) -> None:
         """Hand over until there is nobody to hand to."""
-        while (parcel := self._next(worker)) is not None:
-            self._settle(worker, self._hand_over(worker.hands, parcel))
+        while (queued := self._next(worker)) is not None:
+            self._settle(worker, self._hand_over(worker.caller, queued))
             if self._unsaid:
                 self._say()
 
@@ -192,10 +192,10 @@ class SinkQueue:
                     self._is_resting = False
         return None
 
-    def _hand_over(self, hands: SinkCaller, parcel: QueuedEvent) -> bool | BaseException:
+    def _hand_over(self, caller: SinkCaller, queued: QueuedEvent) -> bool | BaseException:
         """Hand one event over; return whether the sink took it, or what went wrong."""
         try:
-            return hands.give(self._wrap(*parcel))
+            return caller.give(self._wrap(*queued))
         except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
             return error
 
@@ -294,17 +294,17 @@ class SinkQueue:
 
 
 class _Worker(threading.Thread):
-    """Hands over for an outlet, as long as that has no other."""
+    """Hands over for a queue, as long as that has no other."""
 
-    def __init__(self, outlet: SinkQueue) -> None:
-        super().__init__(name=f"treering-sink-{outlet.sink.name}", daemon=True)
-        self._outlet = outlet
-        self.hands = SinkCaller(outlet.sink, outlet.delivery.timeout_s)
+    def __init__(self, queue: SinkQueue) -> None:
+        super().__init__(name=f"treering-sink-{queue.sink.name}", daemon=True)
+        self._queue = queue
+        self.caller = SinkCaller(queue.sink, queue.delivery.timeout_s)
 
     def run(self) -> None:
         """Hand over until there is nobody to hand to."""
-        self._outlet.work(self)
-        self.hands.close()
+        self._queue.work(self)
+        self.caller.close()
 
 
 def is_notable(count: int, more: int) -> bool:

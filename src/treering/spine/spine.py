@@ -22,8 +22,8 @@ FLUSH_S: Final = 5.0
 class Spine:
     """Carries what happens, in order, to the ledger and then to the sinks. A ledger has one."""
 
-    def __init__(self, kernel: Engine) -> None:
-        self._kernel = kernel
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def run(
         self,
@@ -52,7 +52,7 @@ class Spine:
             )
         return Run(
             RunState(
-                self._kernel,
+                self._engine,
                 session,
                 agent=agent,
                 turn_id=turn_id,
@@ -66,15 +66,15 @@ class Spine:
 
     def follow(self, scope: str) -> None:
         """Bring durable sinks up to date with a scope, and keep them so; a run does it itself."""
-        self._kernel.carrier.follow(parse_scope(scope))
+        self._engine.dispatcher.follow(parse_scope(scope))
 
     def status(self) -> list[SinkStatus]:
         """Return how each sink is doing: what it took, what failed, what was lost."""
-        return self._kernel.carrier.status()
+        return self._engine.dispatcher.status()
 
     def flush(self, timeout_s: float = FLUSH_S) -> bool:
         """Wait until the sinks have all that was recorded; return False if that took too long."""
-        return self._kernel.carrier.flush(timeout_s)
+        return self._engine.dispatcher.flush(timeout_s)
 
 
 def check_wait(seconds: float) -> None:

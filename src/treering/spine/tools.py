@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class Tools:
     """The tool calls of one run, by their ids."""
 
-    def __init__(self, course: RunState) -> None:
-        self._course = course
-        self.results = course.kernel.results
+    def __init__(self, run_state: RunState) -> None:
+        self._run_state = run_state
+        self.results = run_state.engine.results
         self._open: dict[str, ToolCall] = {}
         self._replaced: dict[str, ToolCall] = {}
         """Calls with a synthetic outcome: the tool itself may still come."""
@@ -38,7 +38,7 @@ class Tools:
     @property
     def is_here(self) -> bool:
         """Whether this process began the run: a forked child leaves its parent's calls alone."""
-        return self._course.is_here
+        return self._run_state.is_here
 
     @property
     def count(self) -> int:
@@ -74,7 +74,7 @@ class Tools:
             raise _has_outcome(call_id)
         if call is None:
             raise NotFound(
-                f"run {self._course.run_id} has made no call {call_id}",
+                f"run {self._run_state.run_id} has made no call {call_id}",
                 hint="record the start of a call before its result",
             )
         return call
@@ -91,17 +91,17 @@ class Tools:
         for call in self.open_calls():
             if call.call_id not in entries:
                 entries[call.call_id] = self.results.synthetic(
-                    self._course.occasion, call.name, call.call_id, call.duration_ms, reason
+                    self._run_state.occasion, call.name, call.call_id, call.duration_ms, reason
                 )
 
     def reconcile(self) -> None:
         """Go by what the ledger holds, after a recording that nobody saw the end of."""
-        course = self._course
-        if not course.is_doubtful:
+        run_state = self._run_state
+        if not run_state.is_doubtful:
             return
-        lock = course.lock
+        lock = run_state.lock
         with lock.guard, lock:
-            for header in course.kernel.headers_of(course):
+            for header in run_state.engine.headers_of(run_state):
                 part = safe_part(header.kind, header.refs)
                 if isinstance(part, ToolCalled) and part.call_id and not self._knows(part.call_id):
                     call = ToolCall(self, part.tool or "tool", None, part.call_id)
@@ -110,8 +110,8 @@ class Tools:
                 elif isinstance(part, ToolReturned) and part.call_id in self._open:
                     call = self._open[part.call_id]
                     self._close(call, header, synthetic=part.status == "synthetic")
-                course.note_end(header)
-            course.is_doubtful = False
+                run_state.note_end(header)
+            run_state.is_doubtful = False
 
     def settle(self, headers: Sequence[Header]) -> None:
         """Note that every open call has its synthetic outcome. The caller holds the run's lock."""
@@ -152,17 +152,17 @@ class Tools:
             call.intent, call.started_at = headers[0], time.monotonic()
             self._open[call.call_id] = call
 
-        lock = self._course.lock
+        lock = self._run_state.lock
         with lock.guard, lock:
             self._check_fresh(call)
-            self._course.record_all([intent], note)
+            self._run_state.record_all([intent], note)
 
     def _check(self, call: ToolCall, given: Any) -> tuple[str | None, str | None, Any]:
         """Return why a call may not run: a code, and words for it; or what a gate made of it."""
-        course = self._course
-        if not course.session.permits(call.name):
+        run_state = self._run_state
+        if not run_state.session.permits(call.name):
             return "not_permitted", None, None
-        verdict = course.kernel.ask_tool(course.occasion, call.name, call.call_id, given)
+        verdict = run_state.engine.ask_tool(run_state.occasion, call.name, call.call_id, given)
         if verdict.blocked:
             return "gate", verdict.reason, None
         return None, None, verdict.content
@@ -187,20 +187,20 @@ class Tools:
             origin=TOOL_LEDGER,
         )
         outcome = self.results.synthetic(
-            self._course.occasion, call.name, call.call_id, 0, "denied"
+            self._run_state.occasion, call.name, call.call_id, 0, "denied"
         )
 
         def note(headers: Sequence[Header]) -> None:
             call.intent, call.started_at = headers[0], time.monotonic()
             self._close(call, headers[-1], synthetic=True)
 
-        lock = self._course.lock
+        lock = self._run_state.lock
         with lock.guard, lock:
             self._check_fresh(call)
-            self._course.record_all([intent, refusal, outcome], note)
+            self._run_state.record_all([intent, refusal, outcome], note)
         reason = f": {why}" if why else ""
         raise ToolDenied(
-            f"{call.name} may not run in session {self._course.session.session_id}{reason}",
+            f"{call.name} may not run in session {self._run_state.session.session_id}{reason}",
             hint="use another tool, or allow it when the session is opened"
             if code == "not_permitted"
             else "a gate of this ledger refused it; see what it says",
@@ -217,8 +217,8 @@ class Tools:
                 raise _has_outcome(call.call_id)
             # Gates are asked without the run's lock: they may take their time, and record things.
             duration_ms = call.duration_ms
-            entry = make(self._course.occasion, call.name, call.call_id, duration_ms, told)
-            lock = self._course.lock
+            entry = make(self._run_state.occasion, call.name, call.call_id, duration_ms, told)
+            lock = self._run_state.lock
             with lock.guard, lock:
                 if call.is_settled:  # By a gate.
                     raise _has_outcome(call.call_id)
@@ -232,14 +232,14 @@ class Tools:
             if call.outcome is not None:
                 return call.outcome
             entry = self.results.synthetic(
-                self._course.occasion, call.name, call.call_id, call.duration_ms, reason
+                self._run_state.occasion, call.name, call.call_id, call.duration_ms, reason
             )
-            lock = self._course.lock
+            lock = self._run_state.lock
             with lock.guard, lock:
                 # The run may have ended meanwhile, and the call with it.
                 header = call.outcome
                 if header is None:
-                    header = self._course.record_all(
+                    header = self._run_state.record_all(
                         [entry], lambda headers: self._close(call, headers[0], synthetic=True)
                     )[0]
                 return header
@@ -248,14 +248,14 @@ class Tools:
         """Record an outcome in its run or, if that takes no more, as late."""
         if call.outcome is None:
             # Somebody else may have closed the run, and the call with it.
-            header = self._course.record_if_open(
+            header = self._run_state.record_if_open(
                 entry, lambda headers: self._close(call, headers[0], synthetic=False)
             )
             if header is not None:
                 return header
         counts = call.outcome.event_id if call.outcome else self._outcome_of(call)
-        late = ToolReturned(late=True, run=self._course.run_id, outcome=counts).as_refs()
-        header = self._course.record_apart(
+        late = ToolReturned(late=True, run=self._run_state.run_id, outcome=counts).as_refs()
+        header = self._run_state.record_apart(
             msgspec.structs.replace(
                 entry, summary=f"{entry.summary}, late", refs={**entry.refs, **late}
             )
@@ -265,10 +265,10 @@ class Tools:
 
     def _outcome_of(self, call: ToolCall) -> str | None:
         """Return the id of the event that is the outcome of a call, as the ledger has it."""
-        return self._course.kernel.outcome_of(self._course, call.call_id)
+        return self._run_state.engine.outcome_of(self._run_state, call.call_id)
 
     def _check_started(self, call: ToolCall) -> None:
-        lock = self._course.lock
+        lock = self._run_state.lock
         with lock.guard, lock:
             if call.intent is None:
                 raise RunClosed(

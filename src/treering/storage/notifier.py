@@ -13,7 +13,7 @@ class Notifier:
     def __init__(self) -> None:
         self._start()
 
-    def spread(self) -> None:
+    def notify(self) -> None:
         """Wake all who wait."""
         if self._bells and self._pid == os.getpid():
             for bell in tuple(self._bells):

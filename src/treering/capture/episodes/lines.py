@@ -75,7 +75,7 @@ class LineReader:
     def read(self, line: FileLine, *, generation: int, ts_ms: int) -> EventOfLine:
         """Return the event of ``line``; ``ts_ms`` is its time if it has none of its own.
 
-        Raises NotJson if it is no object, and InvalidInput if it is no event.
+        Raises NotJsonObject if it is no object, and InvalidInput if it is no event.
         """
         stated, mended = read_object(line)
         kind = _kind(stated.get("type"))
@@ -184,7 +184,7 @@ def read_object(line: FileLine) -> tuple[dict[str, Any], bool]:
     """Return the JSON object that a line is, and whether it had to be mended.
 
     Bytes that are not UTF-8 become replacement characters, and so do lone surrogates; numbers that
-    JSON does not have become text. Raises NotJson, with the reason.
+    JSON does not have become text. Raises NotJsonObject, with the reason.
     """
     if line.too_long:
         raise NotJsonObject("too_long")

@@ -104,7 +104,7 @@ class Intake:
         self._progress = progress
         kept: LogNotes = ledger.bookmarks(self._scope or BOOKMARK_SCOPE)
         self._bookmarks = DryRunNotes(kept) if dry_run else kept
-        self._pasts = LedgerView(self._ledger, dry_run=dry_run)
+        self._ledger_view = LedgerView(self._ledger, dry_run=dry_run)
         self._done = 0
         self._total = 0
         self.unreadable: list[str] = []
@@ -132,7 +132,7 @@ class Intake:
                 self._ledger,
                 one,
                 self._bookmarks,
-                self._pasts,
+                self._ledger_view,
                 scope=self._scope,
                 live=self._live,
                 apart=self._parallel,

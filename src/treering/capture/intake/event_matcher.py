@@ -1,4 +1,4 @@
-"""Identities: which of the events that a log tells are known, and by which ids."""
+"""The event matcher: which of the events that a log tells are known, and by which ids."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class EventMatcher:
     def __init__(
         self, pasts: LedgerView, teller: SessionSource, sessions: Sessions, form: str
     ) -> None:
-        self._pasts = pasts
+        self._ledger_view = pasts
         self._teller = teller
         self._sessions = sessions
         self._form = form
@@ -79,8 +79,8 @@ class EventMatcher:
         """Return those that are not known yet; note what a session shares with others."""
         candidates = [self._ids(scope, told) for _, told in pairs]
         every = dict.fromkeys(one for ids in candidates for one in ids)
-        known: dict[str, EventLocation | None] = {**self._pasts.known(scope, list(every))}
-        if self._pasts.has_legacy_ids:
+        known: dict[str, EventLocation | None] = {**self._ledger_view.find_ids(scope, list(every))}
+        if self._ledger_view.has_legacy_ids:
             self._take_up(scope, self._legacy(scope, pairs, candidates, known), known)
         self._take_up(scope, self._former(pairs, candidates, known), known)
         self._tell_apart(scope, pairs, candidates, known)
@@ -134,7 +134,7 @@ class EventMatcher:
     ) -> None:
         """Have events go by the ids that they have, if it is they that have these."""
         every = list(dict.fromkeys(one.event_id for one in earlier))
-        found = self._pasts.known(scope, every) if every else {}
+        found = self._ledger_view.find_ids(scope, every) if every else {}
         for one in earlier:
             place = found.get(one.event_id)
             if place is not None and one.stands in {None, (place.session_id, place.ts_ms)}:
@@ -157,7 +157,7 @@ class EventMatcher:
             if place is not None and self._sessions.lacks(scope, told.session, place):
                 ids[0] = self._own_id(scope, told.session, told.key)
                 late.append(ids[0])
-        known |= self._pasts.known(scope, list(dict.fromkeys(late)))
+        known |= self._ledger_view.find_ids(scope, list(dict.fromkeys(late)))
 
     def _tell_apart(
         self,
@@ -189,7 +189,7 @@ class EventMatcher:
             is_export = self._teller.keys_are_global and told.apart_key is None
             if place is not None and not is_export:
                 repeats.append((waiting, told, ids, place))
-        known |= self._pasts.known(scope, list(dict.fromkeys(apart))) if apart else {}
+        known |= self._ledger_view.find_ids(scope, list(dict.fromkeys(apart))) if apart else {}
         self._tell_words_apart(scope, repeats, known)
 
     def _tell_words_apart(
@@ -200,13 +200,13 @@ class EventMatcher:
     ) -> None:
         """Give ids of their own to words that are not those of the event that has their id."""
         asked = [(ids[0], place, told.payload) for _, told, ids, place in repeats]
-        differs = self._pasts.differing(scope, asked)
+        differs = self._ledger_view.differing(scope, asked)
         own = {
             at: self.id("", told.apart_key) if told.apart_key else self._id_of_said(scope, told)
             for at, (_, told, _, _) in enumerate(repeats)
             if differs[at] is not False
         }
-        found = self._pasts.known(scope, list(dict.fromkeys(own.values()))) if own else {}
+        found = self._ledger_view.find_ids(scope, list(dict.fromkeys(own.values()))) if own else {}
         known |= found
         for at, event_id in own.items():
             # Where nobody can tell by the words any more, it is what it was.
@@ -239,8 +239,8 @@ class EventMatcher:
 
     def _own_id(self, scope: Scope, session: str, key: str) -> str:
         """Return the id of an event of a session; the one that it has, if it is known."""
-        legacy = self._made.legacy(session, key) if self._pasts.has_legacy_ids else None
-        if legacy is not None and self._pasts.known(scope, [legacy]):
+        legacy = self._made.legacy(session, key) if self._ledger_view.has_legacy_ids else None
+        if legacy is not None and self._ledger_view.find_ids(scope, [legacy]):
             return legacy
         return self._made.named(session, key)
 
@@ -276,9 +276,9 @@ class EventMatcher:
         ids = [self.id(home, key) for home in homes]
         if (session, key) in self._apart:
             ids.insert(0, self._apart[session, key])
-        if self._pasts.has_legacy_ids:
+        if self._ledger_view.has_legacy_ids:
             ids += [one for home in homes if (one := self._made.legacy(home, key)) is not None]
-        known = self._pasts.known(scope, ids)
+        known = self._ledger_view.find_ids(scope, ids)
         return next((known[one] for one in ids if one in known), None)
 
 

@@ -43,7 +43,7 @@ class EventWriter:
         tally: LineCounter,
     ) -> None:
         self._ledger = ledger
-        self._pasts = pasts
+        self._ledger_view = pasts
         self._teller = teller
         self._sessions = sessions
         self._tally = tally
@@ -149,15 +149,15 @@ class EventWriter:
                 self._sessions.events[event.scope] += 1
         self._tally.events += len(new)
         for one, event in ready:
-            if one.told.is_redacted and one.event_id in new and not self._pasts.dry_run:
+            if one.told.is_redacted and one.event_id in new and not self._ledger_view.dry_run:
                 self._ledger.redact(event.scope, event_id=one.event_id, replacement="null")
 
     def _recorded(self, events: Sequence[NewEvent]) -> set[str | None]:
         """Record events, or in a dry run remember them; return the ids of those that are new."""
-        if not self._pasts.dry_run:
+        if not self._ledger_view.dry_run:
             return {one.event_id for one in self._ledger.append_missing(events)}
         for one in events:
-            self._pasts.foresee(one)
+            self._ledger_view.foresee(one)
         return {one.event_id for one in events}
 
     def _open(self, scope: Scope, told: ParsedEvent) -> None:

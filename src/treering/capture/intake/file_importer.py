@@ -63,7 +63,7 @@ class FileImporter:
         self._survey = survey
         self._bookmarks = bookmarks
         self._scope = scope
-        self._pasts = pasts
+        self._ledger_view = pasts
         self._live = live
         self._apart = apart
         self._rows = rows
@@ -111,7 +111,7 @@ class FileImporter:
         """Return who reads the file, and what it makes of each record."""
         source, form = self._survey.source, self._survey.format
         if self._apart and form is not None and use_subprocess(source.size - offset):
-            errand = ReadJob(
+            job = ReadJob(
                 path=str(source.path),
                 format=module_of(form),
                 offset=offset,
@@ -121,7 +121,7 @@ class FileImporter:
                 names=self._names(),
             )
             with contextlib.suppress(OSError):  # It is read here, if no process can be had.
-                apart = SubprocessReader(errand, reader)
+                apart = SubprocessReader(job, reader)
                 apart.sessions.update(reader.sessions)
                 return apart, apart.steps()
         stream.seek(offset)
@@ -146,9 +146,14 @@ class FileImporter:
     def _restore(self) -> SourceReceipt:
         """Take in an export of our own, as it is."""
         restore(
-            self._ledger, self._survey.source.path, self.sessions, self._tally,
-            scope=self._scope, dry_run=self._pasts.dry_run, advance=self._advance,
-        )  # fmt: skip
+            self._ledger,
+            self._survey.source.path,
+            self.sessions,
+            self._tally,
+            scope=self._scope,
+            dry_run=self._ledger_view.dry_run,
+            advance=self._advance,
+        )
         return self._tally.receipt("read")
 
     # A log.
@@ -200,7 +205,7 @@ class FileImporter:
         None if all of it is left for later.
         """
         tally = self._tally
-        entrance = EventWriter(self._ledger, self._pasts, teller, self.sessions, tally)
+        writer = EventWriter(self._ledger, self._ledger_view, teller, self.sessions, tally)
         start, told = offset, offset
         torn: LogRecord | None = None
         for step in steps:
@@ -217,11 +222,11 @@ class FileImporter:
                 self._tally = LineCounter(tally.file, tally.format)
                 return None
             for outcome in step.outcomes:
-                entrance.add(outcome)
+                writer.add(outcome)
             if offset - told >= ADVANCE_BYTES:
                 self._advance(offset - told)
                 told = offset
-        entrance.finish()
+        writer.finish()
         self._advance(offset - told)
         tally.bytes = offset - start
         # A torn end may be whole the next time.
@@ -229,7 +234,7 @@ class FileImporter:
 
     def _keep(self, stream: BinaryIO, teller: SessionSource, offset: int, line: int) -> None:
         self._keep_name(teller)
-        if self._pasts.dry_run:
+        if self._ledger_view.dry_run:
             return
         source = self._survey.source
         goes_on = stream.seekable() and not self.sessions.only_repeats

@@ -55,7 +55,7 @@ class LedgerView:
         self._said: dict[tuple[Scope, str], int] = {}
         """A hash of what each of them would say."""
 
-    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
+    def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids stand, as far as there are such."""
         found = self._ledger.known(scope, event_ids)
         if self._places:
@@ -112,7 +112,7 @@ class LedgerView:
         """Whether the ledger may hold ids that an earlier version made of what was said."""
         return self._ledger.rekeyed_ms() is not None
 
-    def line(self, scope: Scope, session: str) -> SessionProgress:
+    def progress(self, scope: Scope, session: str) -> SessionProgress:
         """Return how far a session has come."""
         foreseen = self._lines.get((scope, session))
         if foreseen is not None:
@@ -152,7 +152,7 @@ class LedgerView:
     def foresee(self, event: NewEvent) -> None:
         """Remember that an event would be recorded."""
         scope, session = parse_scope(event.scope), event.session_id
-        line = self._lines[scope, session] = self.line(scope, session)
+        line = self._lines[scope, session] = self.progress(scope, session)
         line.head += 1
         self._places[scope, event.event_id or ""] = EventLocation(
             session, line.head, event.ts_ms or 0

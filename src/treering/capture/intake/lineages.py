@@ -19,7 +19,7 @@ class Lineages:
     """Finds what the sessions of one format go on from."""
 
     def __init__(self, pasts: LedgerView, ids: EventIds) -> None:
-        self._pasts = pasts
+        self._ledger_view = pasts
         self._ids = ids
         self._stems: dict[tuple[Scope, str], dict[str, float]] = {}
         """Of each session, how far it has whose events."""
@@ -50,7 +50,7 @@ class Lineages:
         found: dict[str, float] = {}
         while one is not None and one not in found and len(found) < ROOTS_MAX:
             found[one] = until
-            line = self._pasts.line(scope, one)
+            line = self._ledger_view.progress(scope, one)
             one, until = line.parent, min(until, line.forked_seq or 0)
         return found
 
@@ -63,7 +63,7 @@ class Lineages:
             return False
         words = self._words.get((scope, place.session_id))
         if words is None:
-            words = self._pasts.words(scope, place.session_id)
+            words = self._ledger_view.words(scope, place.session_id)
             self._words[scope, place.session_id] = words
         return bisect_right(words, before.seq) < bisect_right(words, place.seq - 1)
 
@@ -74,7 +74,7 @@ class Lineages:
         """
         own = self._ids.named(session, "imported")
         every = [own] if forked_from is None else [self._stand_in_id(forked_from), own]
-        known = self._pasts.known(scope, every)
+        known = self._ledger_view.find_ids(scope, every)
         if forked_from is not None and self._has_come(scope, forked_from):
             every = [own]
         name = self._ids.session(session)
@@ -93,13 +93,13 @@ class Lineages:
     def _before(self, scope: Scope, session: str) -> str | None:
         """Return what a session goes on from; what stands in for it, if it has not come yet."""
         if self._has_come(scope, session):
-            return self._pasts.line(scope, self._ids.session(session)).parent
+            return self._ledger_view.progress(scope, self._ids.session(session)).parent
         place = self._stand_in(scope, session)
         return None if place is None else place.session_id
 
     def _has_come(self, scope: Scope, session: str) -> bool:
-        return self._pasts.line(scope, self._ids.session(session)).head > 0
+        return self._ledger_view.progress(scope, self._ids.session(session)).head > 0
 
     def _stand_in(self, scope: Scope, session: str) -> EventLocation | None:
         event_id = self._stand_in_id(session)
-        return self._pasts.known(scope, [event_id]).get(event_id)
+        return self._ledger_view.find_ids(scope, [event_id]).get(event_id)

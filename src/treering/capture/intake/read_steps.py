@@ -100,7 +100,7 @@ def read_steps(reader: LogReader, records: Iterator[LogRecord]) -> Iterator[Read
 class SubprocessReader:
     """A reader whose work is done in another process; it knows what that has told so far."""
 
-    def __init__(self, errand: ReadJob, like: SessionSource) -> None:
+    def __init__(self, job: ReadJob, like: SessionSource) -> None:
         """Send a process on its errand, to read as ``like`` does. Raises OSError if none can be."""
         self.keys_are_global = like.keys_are_global
         self.times_tell_apart = like.times_tell_apart
@@ -114,7 +114,7 @@ class SubprocessReader:
         )
         with self._process.stdin or contextlib.nullcontext() as asked:
             if asked is not None:
-                asked.write(msgspec.json.encode(errand))
+                asked.write(msgspec.json.encode(job))
 
     def state(self) -> Any:
         """Return what the other reader needs to go on."""
@@ -131,13 +131,13 @@ class SubprocessReader:
     def _received(self, stream: IO[bytes]) -> Iterator[ReadStep]:
         decode = msgspec.json.Decoder(ReadBatch).decode
         for line in stream:
-            parcel = decode(line)
-            self.sessions.update(parcel.sessions)
-            yield from parcel.steps
-            if parcel.damage is not None:
-                raise OSError(parcel.damage)
-            if parcel.is_last:
-                self._state = parcel.state
+            batch = decode(line)
+            self.sessions.update(batch.sessions)
+            yield from batch.steps
+            if batch.damage is not None:
+                raise OSError(batch.damage)
+            if batch.is_last:
+                self._state = batch.state
                 return
         raise OSError("the process that read it has ended too early")
 
@@ -148,23 +148,21 @@ def use_subprocess(size: int) -> bool:
     return size >= APART_BYTES_MIN and (cores or 1) > 1 and bool(sys.executable)
 
 
-def run(errand: ReadJob, out: IO[bytes]) -> None:
+def run(job: ReadJob, out: IO[bytes]) -> None:
     """Read what was asked for, and write it down in parcels."""
-    reader = named_format(errand.format).READER(Path(errand.path))
+    reader = named_format(job.format).READER(Path(job.path))
     if isinstance(reader, OpenClawReader):
-        reader.names = errand.names
-    if errand.state is not None:
-        reader.resume(errand.state)
+        reader.names = job.names
+    if job.state is not None:
+        reader.resume(job.state)
     told: dict[str, SessionHeader] = {}
     damage: str | None = None
     steps: list[ReadStep] = []
     size = 0
     try:
-        with open_source(errand.path) as stream:
-            stream.seek(errand.offset)
-            records = read_records(
-                stream, offset=errand.offset, line=errand.line, final=errand.final
-            )
+        with open_source(job.path) as stream:
+            stream.seek(job.offset)
+            records = read_records(stream, offset=job.offset, line=job.line, final=job.final)
             for step in read_steps(reader, records):
                 steps.append(_light(step))
                 size += 0 if step.record is None else step.record.end - step.record.offset
@@ -201,8 +199,8 @@ def _fresh(reader: LogReader, told: dict[str, SessionHeader]) -> dict[str, Sessi
     return fresh
 
 
-def _write(out: IO[bytes], parcel: ReadBatch) -> None:
-    out.write(msgspec.json.encode(parcel) + b"\n")
+def _write(out: IO[bytes], batch: ReadBatch) -> None:
+    out.write(msgspec.json.encode(batch) + b"\n")
     out.flush()
 
 

@@ -60,7 +60,7 @@ class Sessions:
         form: str,
     ) -> None:
         self._ledger = ledger
-        self._pasts = pasts
+        self._ledger_view = pasts
         self.ids = EventIds(form, ledger.id_key)
         self._lineages = Lineages(pasts, self.ids)
         self._form = form
@@ -90,7 +90,7 @@ class Sessions:
     def see_restored(self, scope: Scope, session: str) -> None:
         """Count a session that an export is about to bring back, once."""
         self.seen.add((scope, session))
-        if not self._pasts.line(scope, session).head:
+        if not self._ledger_view.progress(scope, session).head:
             self.opened.add((scope, session))
 
     def name(self, session: str) -> str:
@@ -134,7 +134,7 @@ class Sessions:
 
     def head_seq(self, scope: Scope, session: str) -> int:
         """Return the last seq of a session; 0 if it has no past."""
-        return self._pasts.line(scope, self.name(session)).head
+        return self._ledger_view.progress(scope, self.name(session)).head
 
     def inherits(self, scope: Scope, session: str, place: EventLocation) -> bool:
         """Whether an event of another session is part of this one's past."""
@@ -213,11 +213,11 @@ class Sessions:
         marks = self._lineages.marks(scope, session, _forked_from(opening))
         if is_new:
             self.homes.note(scope, session)
-        if self._pasts.dry_run:
+        if self._ledger_view.dry_run:
             if is_new:
                 self.opened.add((scope, session))
                 place = None if shared is None else shared[1]
-                self._pasts.foresee_opening(scope, self.name(session), place, marks)
+                self._ledger_view.foresee_opening(scope, self.name(session), place, marks)
             return
         handle = self._ledger.session(self.name(session), scope=scope, agent=self.agent(opening))
         if is_new and not (shared and self._fork(scope, session, opening, shared, ts_ms)):
@@ -249,7 +249,7 @@ class Sessions:
         if opening is not None and opening.parent is not None:
             return None
         shared = self._find(scope, session).shared
-        place = None if after is None else self._pasts.known(scope, [after]).get(after)
+        place = None if after is None else self._ledger_view.find_ids(scope, [after]).get(after)
         if after is None or place is None or place.session_id == self.name(session):
             return shared
         return (after, place) if shared is None or shared[1].seq < place.seq else shared
@@ -289,16 +289,18 @@ class Sessions:
     def _find(self, scope: Scope, session: str) -> _Known:
         known = self._known.get((scope, session))
         if known is None:
-            if self._pasts.has_legacy_ids and is_of_words(session):
-                before = self._pasts.line(scope, ledger_name(unmarked(session), self._form))
+            if self._ledger_view.has_legacy_ids and is_of_words(session):
+                before = self._ledger_view.progress(
+                    scope, ledger_name(unmarked(session), self._form)
+                )
                 if before.imported_from == self._form:
                     self.ids.keep_legacy_name(session)
-            line = self._pasts.line(scope, self.name(session))
+            line = self._ledger_view.progress(scope, self.name(session))
             if line.imported_from not in {None, self._form}:
                 # Another agent has a session of the same id: they are not one.
                 own = f"{self._form}:{self.name(session)}"
                 self._names[session] = ledger_name(own, self._form)
-                line = self._pasts.line(scope, self.name(session))
+                line = self._ledger_view.progress(scope, self.name(session))
             known = _Known(has_past=line.head > 0, forked_seq=line.forked_seq)
             self._known[scope, session] = known
         return known

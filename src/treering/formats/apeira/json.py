@@ -38,7 +38,7 @@ class JsonParseError(Exception):
 
 
 def parse(text: str) -> Any:
-    """Return the value of ``text``. Raises NotJson, in the words of ``JSON.parse``."""
+    """Return the value of ``text``. Raises JsonParseError, in the words of ``JSON.parse``."""
     try:
         found = json.loads(
             text, parse_int=_parse_number, parse_float=_parse_number, parse_constant=_refuse

@@ -56,7 +56,7 @@ def load_lines(jsonl: str) -> list[Episode]:
 
 
 def parse_episode(line: str) -> Episode:
-    """Return the episode that ``line`` holds. Raises NotJson if it holds none."""
+    """Return the episode that ``line`` holds. Raises JsonParseError if it holds none."""
     found = parse(line)
     if not (
         isinstance(found, dict)

@@ -224,19 +224,19 @@ class PiReader:
 
     def _undo(self, entry: dict[str, Any], key: str) -> ParsedEvent | None:
         """Return what hides the entries that this one does not go on from."""
-        trail = self._trail
+        entry_keys = self._trail
         if "parentId" not in entry:
             return None
         parent = entry["parentId"]
         if parent is None:
             # Some writers name no parents at all: then this is no second root.
             said = word(entry.get("type")) in {"message", "branch_summary", "custom_message"}
-            first = trail.hidden_from(None) if trail.is_tree and said else None
+            first = entry_keys.hidden_from(None) if entry_keys.is_tree and said else None
         else:
-            trail.is_tree = True
+            entry_keys.is_tree = True
             if self._leaf and parent == self._leaf[0]:
                 parent = self._leaf[1]
-            first = trail.hidden_from(parent) if isinstance(parent, str) else None
+            first = entry_keys.hidden_from(parent) if isinstance(parent, str) else None
         if first is None:
             return None
         return ParsedEvent(

@@ -19,14 +19,14 @@ _PLACE: Final = frozenset({"type", "id", "parentId", "timestamp"})
 
 
 def entry_sayings(
-    entry: dict[str, Any], key: str, trail: EntryKeys, agent: str
+    entry: dict[str, Any], key: str, entry_keys: EntryKeys, agent: str
 ) -> list[EventContent]:
     """Return the events that an entry tells; none if it says nothing."""
     match entry.get("type"):
         case "message" if isinstance(entry.get("message"), dict):
             return sayings_of(entry["message"], key)
         case "compaction" if word(entry.get("summary")):
-            return [_compaction(entry, trail, agent), *_usage(entry, key)]
+            return [_compaction(entry, entry_keys, agent), *_usage(entry, key)]
         case "branch_summary" if word(entry.get("summary")):
             return [_branch_summary(entry), *_usage(entry, key)]
         case "session_info" if word(entry.get("name")):
@@ -45,11 +45,11 @@ def entry_sayings(
             return [_observed(name(sort) or "entry", entry)]
 
 
-def _compaction(entry: dict[str, Any], trail: EntryKeys, agent: str) -> EventContent:
+def _compaction(entry: dict[str, Any], entry_keys: EntryKeys, agent: str) -> EventContent:
     kept, place = entry.get("firstKeptEntryId"), entry.get("firstKeptEntryIndex")
-    first = trail.first_from(kept) if isinstance(kept, str) else None
+    first = entry_keys.first_from(kept) if isinstance(kept, str) else None
     if first is None and type(place) is int:
-        first = trail.first_at(place)
+        first = entry_keys.first_at(place)
     told = without_none(from_tokens=count(entry.get("tokensBefore")) or None, by=agent)
     known = {"summary", "tokensBefore", "firstKeptEntryId", "firstKeptEntryIndex", "usage"}
     rest = {at: value for at, value in _content(entry).items() if at not in known}

@@ -99,7 +99,7 @@ class EntryKeys:
     @classmethod
     def of(cls, state: Any) -> EntryKeys:
         """Return the trail that ``state`` tells. Raises ValueError if it tells none."""
-        trail = cls()
+        entry_keys = cls()
         if not isinstance(state, dict) or not isinstance(state.get("entries"), str):
             raise ValueError("no trail")  # noqa: TRY004  (one error for all that is none)
         for line in state["entries"].split("\n") if state["entries"] else ():
@@ -107,8 +107,8 @@ class EntryKeys:
             if len(parts) != _PARTS:
                 raise ValueError("no entry of a trail")
             key, told, content = parts
-            trail.add(key or None, key if told == "=" else told or None, content)
+            entry_keys.add(key or None, key if told == "=" else told or None, content)
         weighty = state.get("weighty")
-        trail._weighty = weighty if type(weighty) is int else len(trail) - 1
-        trail.is_tree = state.get("tree") is True
-        return trail
+        entry_keys._weighty = weighty if type(weighty) is int else len(entry_keys) - 1
+        entry_keys.is_tree = state.get("tree") is True
+        return entry_keys

@@ -88,9 +88,9 @@ class Announcer:
 class Listener:
     """Spreads the announcements of other processes within this one."""
 
-    def __init__(self, server: Server, news: Notifier) -> None:
+    def __init__(self, server: Server, notifier: Notifier) -> None:
         self._server = server
-        self._news = news
+        self._notifier = notifier
         self._thread: threading.Thread | None = None
         self.after_fork()
 
@@ -129,10 +129,10 @@ class Listener:
         with self._server.connect() as connection:
             connection.execute(f"LISTEN {channel(self._server)}")
             self._heard = True
-            self._news.spread()
+            self._notifier.notify()
             while not self._over.is_set():
                 for _ in connection.notifies(timeout=LISTENING_S, stop_after=1):
-                    self._news.spread()
+                    self._notifier.notify()
 
 
 def _started(work: Callable[[], None], name: str) -> threading.Thread:

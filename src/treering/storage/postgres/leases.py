@@ -100,7 +100,7 @@ class Leases:
             self._known_gone.add(owner)
         return gone
 
-    def is_elsewhere(self, owner: str) -> bool:
+    def is_in_copy(self, owner: str) -> bool:
         """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
         named = LeaseOwner.parse(owner)
         return named is not None and named.place != self._place
@@ -109,7 +109,7 @@ class Leases:
         """Hold ``name`` alone; return False if another store has it."""
         return self._locks.take(_HOLD + name)
 
-    def let_go(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Let go of ``name`` if it is held."""
         self._locks.release(_HOLD + name)
 

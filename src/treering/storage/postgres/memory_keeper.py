@@ -79,7 +79,7 @@ class MemoryKeeper(MemoryReader):
         most = min(limit, DOCUMENTS_MAX)
         return self._server.read(lambda c: memory_shelves.page(c, scope, shelf, after, most), scope)
 
-    def holdings(self, scope: Scope, shelf: IndexName) -> IndexState:
+    def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of a shelf."""
         return self._server.read(lambda c: memory_shelves.index_state(c, scope, shelf), scope)
 

@@ -293,7 +293,7 @@ class Reader:
         """Return when the ledger was rid of ids that words can be guessed from; None if never."""
         return self._server.rekeyed_ms
 
-    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
+    def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids stand, as far as there are such, erased or not."""
 
         def look(connection: Connection) -> dict[str, EventLocation]:

@@ -106,9 +106,9 @@ class PostgresStore(MemoryKeeper):
         self._tools = ToolRecords(server, known)
         self._snapshots = Snapshots(server, known)
         self._search = SearchIndex(server, known, self._to_headers, self._to_events)
-        self._news = Notifier()
+        self._notifier = Notifier()
         self._announcer = Announcer(server)
-        self._listener = Listener(server, self._news)
+        self._listener = Listener(server, self._notifier)
         self._leases = Leases(server)
         server.on_loss = known.forget
         forks.register(self)
@@ -175,7 +175,7 @@ class PostgresStore(MemoryKeeper):
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._news.wait(min(step, left))
+            self._notifier.wait(min(step, left))
             step = min(step * 2, POLL_LAST_S)
         return True
 
@@ -265,7 +265,7 @@ class PostgresStore(MemoryKeeper):
 
         self._server.write(work, scope)
 
-    def stray(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
+    def check_tables(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
         """Say what is wrong around the events of the ledger, a scope or a session, if anything."""
 
         def look(connection: Connection) -> str | None:
@@ -412,17 +412,17 @@ class PostgresStore(MemoryKeeper):
         """Whether the process behind ``owner`` is certainly not carrying on."""
         return self._leases.is_gone(owner, seen_ms)
 
-    def is_elsewhere(self, owner: str) -> bool:
+    def is_in_copy(self, owner: str) -> bool:
         """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
-        return self._leases.is_elsewhere(owner)
+        return self._leases.is_in_copy(owner)
 
     def hold(self, name: str) -> bool:
         """Hold ``name`` alone; return False if another store has it."""
         return self._leases.hold(name)
 
-    def let_go(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Let another store have ``name``."""
-        self._leases.let_go(name)
+        self._leases.release(name)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -440,11 +440,11 @@ class PostgresStore(MemoryKeeper):
     def after_fork_in_child(self) -> None:
         """Go on with connections and threads of our own."""
         self._server.after_fork()
-        self._news.after_fork()
+        self._notifier.after_fork()
         self._announcer.after_fork()
         self._listener.after_fork()
         self._leases.after_fork()
 
     def _spread(self) -> None:
-        self._news.spread()
+        self._notifier.notify()
         self._announcer.announce()

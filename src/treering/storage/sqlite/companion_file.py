@@ -67,7 +67,7 @@ class CompanionFile:
         self._private = False
         """Whether the file is in memory alone because nothing may be written."""
         lock_path = None if self._in_memory else Path(self.path + ".lock")
-        self._turnstile = WriteLock(lock_path, patience_s=PATIENCE_S)
+        self._write_lock = WriteLock(lock_path, patience_s=PATIENCE_S)
 
     @property
     def exists(self) -> bool:
@@ -162,7 +162,7 @@ class CompanionFile:
         """Let go of the file."""
         with self.lock.guard, self.lock:
             self._close()
-            self._turnstile.close()
+            self._write_lock.close()
             self._copy = None
 
     def _read(self, work: Callable[[apsw.Connection], Result]) -> Result:
@@ -197,12 +197,12 @@ class CompanionFile:
         if self._database.read_only:
             yield
             return
-        self._turnstile.patience_s = patience_s
-        self._turnstile.enter()
+        self._write_lock.patience_s = patience_s
+        self._write_lock.enter()
         try:
             yield
         finally:
-            self._turnstile.leave()
+            self._write_lock.leave()
 
     def _tidy(self) -> None:
         """Undo what an interrupted call has left. Called whenever somebody lets go of ``lock``."""
@@ -212,8 +212,8 @@ class CompanionFile:
                 connection.execute("ROLLBACK")
             except apsw.Error:
                 self._close()
-        if self._turnstile.is_entered:
-            self._turnstile.leave()
+        if self._write_lock.is_entered:
+            self._write_lock.leave()
 
     def _give_up(self, error: Exception) -> None:
         """Throw away what is unsound. Raises what has another cause."""
@@ -334,7 +334,7 @@ class CompanionFile:
         self.lock.take(frame=sys._getframe(2))  # noqa: SLF001  (whoever tells all of the fork)
         if not self._in_memory and not self._private:
             self._close()
-            self._turnstile.close()
+            self._write_lock.close()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""

@@ -86,7 +86,7 @@ class Database:
         self.epoch = 0
         """Counts reopenings: what was remembered of an earlier connection no longer holds."""
         lock_path = None if path == MEMORY or self.read_only else Path(path + ".lock")
-        self.turnstile = WriteLock(lock_path, patience_s=patience_s)
+        self.write_lock = WriteLock(lock_path, patience_s=patience_s)
         self._start()
         forks.register(self)
         try:
@@ -176,7 +176,7 @@ class Database:
         self._set_patience(min(self._patience_s, patience_s))
 
     def _set_patience(self, patience_s: float) -> None:
-        self.turnstile.patience_s = patience_s
+        self.write_lock.patience_s = patience_s
         if self._writer is not None:
             self._writer.set_busy_timeout(int(patience_s * 1_000))
 
@@ -192,11 +192,11 @@ class Database:
                 writer.execute("ROLLBACK")
             except apsw.Error:
                 self.reopen()
-        turnstile = self.turnstile
-        if turnstile.patience_s != self._patience_s:
+        write_lock = self.write_lock
+        if write_lock.patience_s != self._patience_s:
             self._set_patience(self._patience_s)
-        if turnstile.is_entered:
-            turnstile.leave()
+        if write_lock.is_entered:
+            write_lock.leave()
         if not self._lending:
             self._lend_again()
 
@@ -253,12 +253,12 @@ class Database:
         """
         with self.lock:
             connection = self.writer()
-            self.turnstile.enter()
+            self.write_lock.enter()
             try:
                 with contextlib.suppress(apsw.BusyError, apsw.LockedError, apsw.FullError):
                     connection.execute("VACUUM")
             finally:
-                self.turnstile.leave()
+                self.write_lock.leave()
 
     def close(self) -> None:
         """Close every connection."""
@@ -268,7 +268,7 @@ class Database:
             self._closed = True
             self._copy = None
             self._let_go()
-            self.turnstile.close()
+            self.write_lock.close()
 
     # Opening.
 
@@ -286,14 +286,14 @@ class Database:
                 schema.check_version(version, self.path, upgradable=True)
                 if schema.is_current(version) and connection.pragma("journal_mode") == "wal":
                     return  # Nothing to write, so nobody to wait for.
-                self.turnstile.enter()
+                self.write_lock.enter()
                 try:
                     if not self.in_memory:
                         connection.pragma("journal_mode", "wal")
                         self._keep_in_place(connection)
                     schema.migrate(connection, self.path)
                 finally:
-                    self.turnstile.leave()
+                    self.write_lock.leave()
             except BaseException:
                 self.close()
                 raise
@@ -415,7 +415,7 @@ class Database:
             self._idle.put(reading.connection)
             reading.connection = None
         self._lent.discard(reading)
-        self._returned.spread()
+        self._returned.notify()
         if self._closed:
             with self.lock.guard, self.lock:
                 self._let_go()
@@ -457,12 +457,12 @@ class Database:
                 raise self._moved()
             if self._writer is not None and self._writer.in_transaction:
                 return  # It sees what it wrote, and looks again before it commits.
-            self.turnstile.enter()
+            self.write_lock.enter()
             try:
                 if self._guard.moved() == "log":
                     self._return_to_log()
             finally:
-                self.turnstile.leave()
+                self.write_lock.leave()
 
     def _await_readers(self) -> bool:
         """Lend nothing more; return whether all that is lent has come back in time."""
@@ -476,7 +476,7 @@ class Database:
 
     def _lend_again(self) -> None:
         self._lending = True
-        self._returned.spread()
+        self._returned.notify()
 
     def _let_go(self) -> None:
         """Close what nobody has borrowed. The caller holds ``lock``."""
@@ -503,7 +503,7 @@ class Database:
         # A read that takes longer keeps its connection, which the child leaves alone.
         self._await_readers()
         self._let_go()
-        self.turnstile.close()
+        self.write_lock.close()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
@@ -530,7 +530,7 @@ class Database:
         self._writer = None
         self._leave_lent()
         self._pid = os.getpid()
-        self.turnstile.close()
+        self.write_lock.close()
         self._start()
 
     def _leave_lent(self) -> None:

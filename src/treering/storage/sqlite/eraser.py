@@ -168,7 +168,7 @@ class Eraser:
         connection = database.writer()
         if not fetch_value(connection, _PENDING):
             return "done"
-        database.turnstile.enter()
+        database.write_lock.enter()
         try:
             connection = database.present_writer()
             connection.set_busy_timeout(CHECKPOINT_PATIENCE_MS)
@@ -184,7 +184,7 @@ class Eraser:
             return "done"
         finally:
             database.restore_patience(connection)
-            database.turnstile.leave()
+            database.write_lock.leave()
 
     def _named(self, batch: Batch, selection: Selection) -> int:
         """Return the session whose name is to go, if it still has one; else 0."""

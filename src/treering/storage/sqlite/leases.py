@@ -66,7 +66,7 @@ class Leases:
             return is_gone_from_sight(named, time.time_ns() // 1_000_000 - seen_ms)
         return free
 
-    def is_elsewhere(self, owner: str) -> bool:
+    def is_in_copy(self, owner: str) -> bool:
         """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
         named = LeaseOwner.parse(owner)
         if named is None:
@@ -81,7 +81,7 @@ class Leases:
             self._enter()
             return self._take(self._settle(), _HOLD + name)
 
-    def let_go(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Let go of ``name`` if it is held."""
         with FILES.lock.guard, FILES.lock:
             if self._process == os.getpid():

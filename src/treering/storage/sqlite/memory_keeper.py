@@ -100,7 +100,7 @@ class MemoryKeeper(MemoryReader):
         found = self._memory.read(lambda c: memory_shelves.page(c, number, shelf, after, most))
         return found or []
 
-    def holdings(self, scope: Scope, shelf: IndexName) -> IndexState:
+    def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of a shelf."""
         number = self._scope_number(scope)
         if not self._memory.exists:

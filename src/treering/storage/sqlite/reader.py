@@ -305,7 +305,7 @@ class Reader:
             )
         return found
 
-    def known(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
+    def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids stand, as far as there are such, erased or not."""
         with self._database.reading() as connection:
             number, scope_key = find_scope(connection, scope)

@@ -100,7 +100,7 @@ class SqliteStore(MemoryKeeper):
         self._eraser = Eraser(self._writer, (self._search.finish, self.finish_memory))
         self._copier = Copier(self._writer)
         self._tools = ToolRecords(self._writer, self._to_headers)
-        self._news = Notifier()
+        self._notifier = Notifier()
         self._leases = Leases(database)
         if not database.read_only:
             self._eraser.finish()
@@ -141,7 +141,7 @@ class SqliteStore(MemoryKeeper):
         """Record all of ``drafts`` durably and in order, or none of them."""
         job = Job(drafts, expected_seq)
         self._commits.run(job)
-        self._news.spread()
+        self._notifier.notify()
         return job.headers
 
     def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
@@ -152,7 +152,7 @@ class SqliteStore(MemoryKeeper):
             headers.append(open_fork(batch, self._writer.known, draft, parent=parent, seq=seq))
 
         self._writer.transact(work, None)
-        self._news.spread()
+        self._notifier.notify()
         return headers[-1]
 
     def keep_snapshot(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:
@@ -181,7 +181,7 @@ class SqliteStore(MemoryKeeper):
             if waited >= timeout_s:
                 return False
             step = min(POLL_S, timeout_s - waited)
-            self._news.wait(step)
+            self._notifier.wait(step)
             waited += step
         return True
 
@@ -277,7 +277,7 @@ class SqliteStore(MemoryKeeper):
 
         self._writer.transact(work, None)
 
-    def stray(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
+    def check_tables(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
         """Say what is wrong around the events of the ledger, a scope or a session, if anything."""
         with self._database.reading() as connection:
             # One snapshot for all of it, or a writer at work would look like damage.
@@ -404,17 +404,17 @@ class SqliteStore(MemoryKeeper):
         """Whether the process behind ``owner`` is certainly not carrying on."""
         return self._leases.is_gone(owner, seen_ms)
 
-    def is_elsewhere(self, owner: str) -> bool:
+    def is_in_copy(self, owner: str) -> bool:
         """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
-        return self._leases.is_elsewhere(owner)
+        return self._leases.is_in_copy(owner)
 
     def hold(self, name: str) -> bool:
         """Hold ``name`` alone; return False if another store has it."""
         return self._leases.hold(name)
 
-    def let_go(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Let another store have ``name``."""
-        self._leases.let_go(name)
+        self._leases.release(name)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -71,7 +71,7 @@ class Writer:
                     self._undo(batch.connection, error)
                     raise
                 finally:
-                    self.database.turnstile.leave()
+                    self.database.write_lock.leave()
             except apsw.Error as error:
                 raise translate(error, self.database.path) from error
             except UNREADABLE as error:
@@ -97,7 +97,7 @@ class Writer:
             )
         connection = None
         try:
-            database.turnstile.enter()
+            database.write_lock.enter()
             connection = database.present_writer()
             cursor = self._cursor
             if cursor is None or self._cursor_epoch != database.epoch:
@@ -111,7 +111,7 @@ class Writer:
         except BaseException as error:
             if connection is not None:
                 self._undo(connection, error)
-            database.turnstile.leave()
+            database.write_lock.leave()
             raise
         return Batch(self.known, self._vault, connection, cursor)
 
