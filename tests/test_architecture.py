@@ -102,3 +102,15 @@ def test_no_name_says_nothing() -> None:
 def words(name: str) -> list[str]:
     """Return the words that a name is made of."""
     return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """Twins in the two database folders do the same for their database, and share a name."""
+    homes: dict[str, set[str]] = {}
+    for path in MODULES:
+        home = re.sub("storage/(sqlite|postgres)/", "storage/*/", str(path.relative_to(SOURCE)))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, set()).add(home)
+
+    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
