@@ -47,7 +47,11 @@ _DENIED: Final = re.compile(
     r"(?:\b(?:do|does|did|can|could|will|would|should|shall) not |\bnot (?!only\b)"
     r"|\b(?:never|no longer) |^(?:(?:Do|Does|Did|Can|Could|Will|Would|Should) [Nn]ot"
     r"|Not|Never|No longer) )(?:ever )?"
+    r"|(?:\bno|^No) (?!one\b|doubt\b|matter\b|problem\b|(?:more|less|fewer|later|earlier)\b)(?=\w)"
+    r"|\bno more$"
 )
+_CAPITAL_NOT: Final = re.compile(r"^(Am|Are|Had|Has|Have|Is|Might|Must|Need|Was|Were) Not\b")
+"""What "Isn't" at the beginning becomes; in a title, "Not" is a word like others."""
 _CEASED: Final = re.compile(
     r"(?:\b(?:has |have )?(?:stopped|quit|gave up|given up)|^(?:Stopped|Quit|Gave up)) (?=\w+ing\b)"
 )
@@ -109,7 +113,7 @@ def _without_denial(said: str) -> tuple[str, bool]:
         said, denied = _ING.sub(_based, _CEASED.sub("", said)), True
     if _USED_TO.search(said) is not None:
         said, denied = _USED_TO.sub("", said), not denied
-    without, count = _DENIED.subn("", said, count=2)
+    without, count = _DENIED.subn("", _CAPITAL_NOT.sub(r"\1 not", said), count=2)
     if count:
         said, denied = _STAND.sub("like ", without), denied != (count % 2 == 1)
     # Who cannot eat nuts does not eat them: nor is there a difference where it is not denied.

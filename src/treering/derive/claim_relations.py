@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from treering.derive.claim_attributes import holds_many
 from treering.derive.claim_times import days_in
 from treering.derive.claim_values import EMPTY, compared, joined, may_be_part, one_word
-from treering.derive.claim_words import VERBS, normal, word_set, words
+from treering.derive.claim_words import VERBS, lettered, normal, word_set, words
 from treering.derive.claims import CLAIM_CHARACTERS_MAX, TEXTS_HELD, Claim, claim_slot, read_claim
 
 Relation: TypeAlias = Literal["same", "refines", "contradicts", "unrelated"]
@@ -43,6 +43,11 @@ _OPPOSITES: Final = frozenset(
         " night/day mornings/evenings cat/dog tea/coffee formal/informal verbose/terse"
     )
 )
+_QUALIFYING: Final = word_set(
+    "almost nearly hardly barely scarcely rarely seldom except unless without if maybe perhaps"
+    " might may supposedly allegedly fake former formerly only half"
+)
+"""Words that take something from what the rest says: without them more is said, not less."""
 _NUMBER: Final = re.compile(
     r"-?v?\d[\d.:,]*\w*|\w+day|one|two|three|four|five|six|seven|eight|nine|ten"
 )
@@ -73,7 +78,7 @@ class _Statement(NamedTuple):
 @lru_cache(maxsize=TEXTS_HELD)
 def _statement(text: str) -> _Statement:
     claim = read_claim(text)
-    said = tuple(one_word(word) for word in words(joined(text)) if word not in EMPTY)
+    said = tuple(one_word(word) for word in words(joined(lettered(text))) if word not in EMPTY)
     names = frozenset(
         one_word(one) for part in text.split()[1:] if part[:1].isupper() for one in words(part)
     )
@@ -177,7 +182,10 @@ def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
         return "contradicts"
     if new.claim.corrected and shared > 0:
         return "contradicts"
-    if _are_apart(new, old):
+    if _are_apart(new, old) or not _QUALIFYING.isdisjoint(one ^ other):
+        return "unrelated"
+    if not _is_english(new, old):
+        # Any further word may deny the rest: "isst Fleisch" and "isst kein Fleisch".
         return "unrelated"
     if one > other:
         return "refines"
@@ -186,15 +194,14 @@ def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
     told_apart = {word for word in one ^ other if _NUMBER.fullmatch(word)} or (
         (new.names - other) and (old.names - one)
     )
-    is_same = similarity >= SAME_SIMILARITY_MIN and not told_apart and _is_english(new, old)
-    return "same" if is_same else "unrelated"
+    return "same" if similarity >= SAME_SIMILARITY_MIN and not told_apart else "unrelated"
 
 
 def _is_english(new: _Statement, old: _Statement) -> bool:
-    """Return whether similarity tells what says the same.
+    """Return whether words and similarity tell what says the same.
 
-    In other languages names cannot be told from words, and vectors of what no table knows are all
-    alike.
+    In other languages names cannot be told from words, nor what denies from the rest, and vectors
+    of what no table knows are all alike.
     """
     said = {*new.words, *old.words}
     return all(map(str.isascii, said)) and bool(_ENGLISH & said)
@@ -248,7 +255,8 @@ def _is_exchanged(new: _Statement, old: _Statement) -> bool:
         return False
     if any(map(_NUMBER.fullmatch, gone)) and any(map(_NUMBER.fullmatch, come)):
         return True
-    return old.names.issuperset(gone) and new.names.issuperset(come)
+    are_names = old.names.issuperset(gone) and new.names.issuperset(come)
+    return are_names and _is_english(new, old)
 
 
 def _is_settled(new: Claim, old: Claim) -> bool:

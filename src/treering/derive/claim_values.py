@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from treering.derive.claim_attributes import embraces
-from treering.derive.claim_words import base, normal, word_set, words
+from treering.derive.claim_words import base, lettered, normal, word_set, words
 from treering.derive.claims import USER
 
 if TYPE_CHECKING:
@@ -65,8 +65,12 @@ def _told(new: str, old: str) -> Compared:
         return "equal"
     if not one or not other:
         return "narrower" if one else "wider"
-    first = [one_word(word) for word in words(joined(one)) if word not in _UNSAID] or [one]
-    second = [one_word(word) for word in words(joined(other)) if word not in _UNSAID] or [other]
+    first = [one_word(word) for word in words(joined(lettered(new))) if word not in _UNSAID] or [
+        one
+    ]
+    second = [one_word(word) for word in words(joined(lettered(old))) if word not in _UNSAID] or [
+        other
+    ]
     if sorted(first) == sorted(second):
         return "equal"
     if set(first) > set(second):

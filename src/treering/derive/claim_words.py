@@ -14,6 +14,8 @@ _BLANKS: Final = re.compile(r"\s+")
 _EDGES: Final = ' \t\n.,;:!?"“”«»*_`'
 _QUOTES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "`": "'", "\u00a0": " "})
 ARTICLES: Final = frozenset({"a", "an", "the"})
+_LETTER: Final = re.compile(r"(?<=[a-z] )A(?!\S)|(?<=\w )[aA](?=[.,;:!?)]|$)")
+"""An "A" that is no article: in the midst of a sentence, or with nothing behind it."""
 _LEADING_ARTICLE: Final = re.compile(r"\A(?:the|an|a) (?=\S)")
 _CONTRACTION: Final = re.compile(
     r"\b(?:(can)'?t|(can)not|(won)'t|(shan)'t|(\w+?)n't|(I|we|you|they)'(m|re|ve|ll)"
@@ -65,6 +67,11 @@ def normal(text: str) -> str:
 def spelt(text: str) -> str:
     """Return a text with one kind of quotes and letters."""
     return (text if text.isascii() else unicodedata.normalize("NFKC", text)).translate(_QUOTES)
+
+
+def lettered(text: str) -> str:
+    """Return a text in which "project A" keeps its letter: it is no article."""
+    return _LETTER.sub("a#", text)
 
 
 def expanded(text: str) -> str:
