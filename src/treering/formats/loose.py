@@ -15,6 +15,7 @@ from treering.model.fields import TIME_MS_MAX
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import PurePath
 
 STATE_BYTES_MAX: Final = 64 * 1024
@@ -89,6 +90,20 @@ def text_of(content: Any) -> str:
         return content
     texts = (block.get("text") for block in blocks_of(content))
     return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def says_beyond(told: dict[str, Any], known: Collection[str]) -> bool:
+    """Whether an object says something in other fields than the ``known`` ones."""
+    return any(says_something(value) for at, value in told.items() if at not in known)
+
+
+def says_something(value: Any) -> bool:
+    """Whether a value holds more than blanks, nothing and numbers."""
+    if isinstance(value, dict):
+        return any(map(says_something, value.values()))
+    if isinstance(value, list):
+        return any(map(says_something, value))
+    return word(value) is not None
 
 
 def digest(value: Any) -> str:

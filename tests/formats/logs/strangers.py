@@ -84,7 +84,28 @@ def grok() -> list[dict[str, Any]]:
     ]
 
 
+def cursor_stream() -> list[dict[str, Any]]:
+    """Return a stream like Cursor's: messages as Claude Code streams them, calls on their own."""
+    shared = {"session_id": "5b0c7f1e-0000-4000-8000-000000000003"}
+
+    def said(role: str, text: str) -> dict[str, Any]:
+        content = [{"type": "text", "text": text}]
+        return {"type": role, "message": {"role": role, "content": content}, **shared}
+
+    call = {"type": "tool_call", "call_id": "c1", "tool_call": {"readToolCall": {}}, **shared}
+    return [
+        {"type": "system", "subtype": "init", "cwd": "/srv", "model": "test", **shared},
+        said("user", "When is high tide?"),
+        said("assistant", "I will look."),
+        {**call, "subtype": "started"},
+        {**call, "subtype": "completed"},
+        said("assistant", "At noon."),
+        {"type": "result", "subtype": "success", "result": "At noon.", **shared},
+    ]
+
+
 STRANGERS: Final = {
+    "cursor stream": cursor_stream(),
     "qwen": qwen(),
     "droid store": droid_store(),
     "droid stream": droid_stream(),

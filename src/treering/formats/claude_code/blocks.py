@@ -33,6 +33,7 @@ from treering.formats.claude_code.state import (
     keep,
 )
 from treering.formats.claude_code.usage import used
+from treering.formats.loose import says_beyond, says_something
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -43,6 +44,12 @@ NOBODY: Final = "<synthetic>"
 """The model of answers that no model gave."""
 NO_CONTENT: Final = "(no content)"
 """Written where an answer is empty."""
+
+_ENVELOPE: Final = frozenset({
+    "content", "context_management", "diagnostics", "container", "id", "model", "role",
+    "stop_details", "stop_reason", "stop_sequence", "type", "usage",
+})  # fmt: skip
+"""Fields of a message that say nothing without its content."""
 
 _WRAPPED: Final = re.compile(
     r"\s*<(?:(?P<command>command-(?:name|message|args))"
@@ -111,6 +118,8 @@ def is_unheard(line: LogLine) -> bool:
     message = line.message
     if not isinstance(message.get("content"), str | list):
         return bool(message)
+    if says_beyond(message, _ENVELOPE) or says_something(line.value.get("toolUseResult")):
+        return True
     return any(not _is_empty(block) for block in blocks_of(message["content"]))
 
 

@@ -31,6 +31,8 @@ _NOTED: Final = frozenset({
 """Types of lines beside what was said."""
 _MARKS: Final = ("sessionId", "session_id", "parentUuid", "leafUuid", "snapshot", "attachment")
 """What at least one of is in such a line."""
+_STREAMED: Final = ("uuid", "parent_tool_use_id", "sessionId")
+"""What at least one of is in a line of a stream of Claude Code's."""
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +89,11 @@ def is_own(value: Any) -> bool | None:
     if is_line(line):
         message = line.get("message")
         role = message.get("role", line["type"]) if isinstance(message, dict) else line["type"]
-        # A system line of another agent's has the same ids, and its words elsewhere.
+        # A system line of another agent's has the same ids, and its words elsewhere. What others
+        # stream names the session in the same way, and nothing else.
         is_spoken = line["type"] != "system" or "content" in line or "level" in line
+        if line["type"] in SPOKEN and "session_id" in line:
+            is_spoken = any(mark in line for mark in _STREAMED) or "id" in line["message"]
         return False if role != line["type"] else is_spoken or None
     if line.get("type") in SPOKEN and isinstance(line.get("message"), dict) and line["message"]:
         return False

@@ -33,6 +33,7 @@ _HINTS: Final = (
     "description", "prompt",
 )  # fmt: skip
 """Fields of an input that tell most about a call, the best first."""
+_OF_A_RESULT: Final = frozenset({"type", "tool_use_id", "is_error", "cache_control"})
 _DURATIONS: Final = ("durationMs", "totalDurationMs", "duration_ms")
 
 
@@ -63,7 +64,7 @@ def returned(
     """
     call_id = name_in(block, "tool_use_id", most=CALL_ID_CHARACTERS_MAX)
     tool = tools.get(call_id or "")
-    output = block.get("content")
+    output = block["content"] if "content" in block else _elsewhere(block)
     words = text_of(output)
     denial = _denial(line, words) if block.get("is_error") is not False else None
     failed = block.get("is_error") is True or denial is not None
@@ -120,6 +121,11 @@ def _child(line: LogLine, detail: Any) -> str | None:
     """Return the session of the subagent that a result tells of."""
     agent = name_in(detail, "agentId")
     return None if agent is None else f"{line.session}/agent-{agent}"
+
+
+def _elsewhere(block: dict[str, Any]) -> Any:
+    """Return what a result without a content says instead; None if it says nothing."""
+    return {name: told for name, told in block.items() if name not in _OF_A_RESULT} or None
 
 
 def _duration(detail: Any) -> int | None:

@@ -163,6 +163,8 @@ class CodexReader:
     def _told(
         self, sort: str, content: dict[str, Any], value: Any
     ) -> list[PendingEvent | LaneText] | str:
+        if not content:
+            return [observed(key_of([sort, timeless(value)]), sort, value)]
         if sort == "response_item":
             return self._item(content)
         if sort == "event_msg":
@@ -171,10 +173,9 @@ class CodexReader:
             return self._context(content)
         if sort == "compacted":
             return [self._compacted(content)]
-        stated = content or value
         if sort == "session_meta" and self._opens_another_fork(content):
             return "opens a session that this one goes on from"
-        return [observed(key_of([sort, timeless(stated)]), sort, stated)]
+        return [observed(key_of([sort, timeless(content)]), sort, content)]
 
     def _opens_another_fork(self, stated: dict[str, Any]) -> bool:
         """Whether a record, repeated here, comes last in the session that it opens."""

@@ -20,7 +20,7 @@ from treering.formats.codex.drafts import (
 )
 from treering.formats.codex.outputs import milliseconds
 from treering.formats.codex.twins import LaneText
-from treering.formats.loose import fields_of, word
+from treering.formats.loose import fields_of, says_beyond, word
 from treering.formats.loose import name as name_of
 from treering.spine.words import shorten
 
@@ -36,6 +36,8 @@ _COUNTS: Final = {
 }  # fmt: skip
 _CONTEXT_KINDS: Final = frozenset({"environment_context", "user_instructions"})
 """Kinds of user messages that no user wrote."""
+_BESIDE: Final = frozenset({"type", "kind", "phase", "item"})
+"""Fields that say nothing without a text."""
 
 
 def read_event(event: dict[str, Any]) -> list[Told]:
@@ -45,7 +47,9 @@ def read_event(event: dict[str, Any]) -> list[Told]:
     """
     sort = event.get("type")
     read = _READERS.get(sort) if isinstance(sort, str) else None
-    return [observation_of(event)] if read is None else read(event)
+    told = [] if read is None else read(event)
+    is_unheard = read is None or (not told and says_beyond(event, _BESIDE))
+    return [observation_of(event)] if is_unheard else told
 
 
 def observation_of(event: dict[str, Any]) -> PendingEvent:
@@ -143,8 +147,8 @@ def _read_completed(event: dict[str, Any]) -> list[Told]:
     item = fields_of(event.get("item"))
     content = item.get("content")
     told = {"phase": item.get("phase"), "message_id": name_of(item.get("id"))}
-    if item.get("type") == "UserMessage":
-        pictures = isinstance(content, list) and len(texts_of(content)) < len(content)
+    if item.get("type") == "UserMessage" and isinstance(content, list):
+        pictures = len(texts_of(content)) < len(content)
         more = {"content": content} if pictures else {}
         return [LaneText(role="user", lane="turn", text="".join(texts_of(content)), told=more)]
     if item.get("type") == "AgentMessage" and text_of(content).strip():

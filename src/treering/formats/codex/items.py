@@ -43,7 +43,10 @@ def read_item(item: dict[str, Any], tools: Mapping[str, str]) -> list[Told]:
         return _read_reasoning(item)
     if isinstance(sort, str) and sort.endswith("_call"):
         return _read_call(item, sort)
-    if isinstance(sort, str) and sort.endswith("_output") and name_of(item.get("call_id")):
+    is_result = (
+        isinstance(sort, str) and sort.endswith("_output") and ("output" in item or "tools" in item)
+    )
+    if is_result and name_of(item.get("call_id")):
         return [_read_result(item, tools)]
     return [observed(key_of(["item", item]), sort if isinstance(sort, str) else "item", item)]
 
@@ -79,7 +82,10 @@ def _read_message(item: dict[str, Any]) -> list[Told]:
 
 
 def _read_reasoning(item: dict[str, Any]) -> list[Told]:
-    parts = [*texts_of(item.get("summary")), *texts_of(item.get("content"))]
+    stated = item.get("summary"), item.get("content")
+    if not all(isinstance(one, list | None) for one in stated):
+        return [observed(key_of(["item", item]), "reasoning", item)]
+    parts = [text for one in stated for text in texts_of(one)]
     rest = {
         name: value
         for name, value in item.items()

@@ -165,12 +165,14 @@ class GeminiReader:
 
     def _all(self, messages: Any) -> list[PendingEvent]:
         found = messages if isinstance(messages, list) else []
-        return [
-            draft
-            for message in found
-            if isinstance(message, dict)
-            for draft in self._version(message)
-        ]
+        return [draft for message in found for draft in self._listed(message)]
+
+    def _listed(self, message: Any) -> list[PendingEvent]:
+        """Return what one of a list of messages tells; what is none is kept as it is."""
+        if isinstance(message, dict):
+            return self._version(message)
+        key = of_words(digest(["message", message]))
+        return self._now.new([observed(key, "message", message)]) if message else []
 
     def _message(self, message: dict[str, Any]) -> list[PendingEvent] | str:
         if self._now.seen.get(id_of(message)) == digest(message):

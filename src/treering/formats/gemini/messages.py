@@ -19,7 +19,7 @@ from treering.formats.codex.drafts import (
     text_of,
     texts_of,
 )
-from treering.formats.loose import fields_of
+from treering.formats.loose import fields_of, says_beyond, says_something
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
 from treering.formats.parsed import of_words
@@ -40,6 +40,11 @@ _SIGNATURE: Final = "thoughtSignature"
 """The seal of a thought, which stands on the part that was thought of."""
 _TEXT: Final = ""
 """Stands for the text of an answer, where calls stand for themselves."""
+_LISTS: Final = ("thoughts", "toolCalls")
+"""Fields of an answer that list objects."""
+_MESSAGE_FIELDS: Final = frozenset(
+    {"id", "type", "timestamp", "content", "displayContent", "model", "tokens", *_LISTS}
+)
 _CALL_FIELDS: Final = frozenset(
     {"id", "name", "args", "result", "status", "timestamp", "resultDisplay"}
 )
@@ -54,12 +59,30 @@ def read_message(message: dict[str, Any], message_id: str) -> list[PendingEvent]
         drafts = _read_answer(message, message_id)
     else:
         drafts = [_read_note(message, message_id, str(sort))]
-    if not drafts and not isinstance(message.get("content"), str | list | None):
-        drafts = [observed(message_id, str(sort), message)]
+    if _is_unheard(message, drafts):
+        key = f"{message_id}.whole" if drafts else message_id
+        drafts = [*drafts, observed(key, str(sort), message)]
     ts_ms = time_of(message.get("timestamp"))
     return [
         draft if draft.ts_ms else msgspec.structs.replace(draft, ts_ms=ts_ms) for draft in drafts
     ]
+
+
+def _is_unheard(message: dict[str, Any], drafts: list[PendingEvent]) -> bool:
+    """Whether a message says something that is not told, in a shape that nobody knows."""
+    if any(draft.kind == "ops.observation" and draft.payload.get("record") for draft in drafts):
+        return False  # It is told whole already.
+    lists = [message.get(name) for name in _LISTS]
+    if any(not isinstance(one, list) and says_something(one) for one in lists):
+        return True
+    parts = [part for one in lists for part in (one if isinstance(one, list) else [])]
+    if any(not isinstance(part, dict) and says_something(part) for part in parts):
+        return True
+    if drafts:
+        return False
+    content = message.get("content")
+    is_known = isinstance(content, str | list | None)
+    return not is_known or says_beyond(message, _MESSAGE_FIELDS)
 
 
 def id_of(message: dict[str, Any]) -> str:
@@ -125,6 +148,7 @@ def _read_answer(message: dict[str, Any], message_id: str) -> list[PendingEvent]
     drafts = [
         _thought(fields_of(thought), f"{message_id}.thought.{number}", message_id)
         for number, thought in enumerate(thoughts if isinstance(thoughts, list) else [], 1)
+        if isinstance(thought, dict)
     ]
     text, more = words_of(content), content if _has_more(content) else None
     signed = _signatures(content)
@@ -136,8 +160,9 @@ def _read_answer(message: dict[str, Any], message_id: str) -> list[PendingEvent]
         drafts.append(said("thinking", f"{message_id}.signature", "", **told))
     calls = message.get("toolCalls")
     for number, call in enumerate(calls if isinstance(calls, list) else [], 1):
-        seal = _seal(fields_of(call), signed, model)
-        drafts += _read_call(fields_of(call), f"{message_id}.call.{number}", **seal)
+        if isinstance(call, dict):
+            seal = _seal(call, signed, model)
+            drafts += _read_call(call, f"{message_id}.call.{number}", **seal)
     listed = {draft.refs.get("call_id") for draft in drafts}
     asked = [fields_of(part.get("functionCall")) for part in _parts(content)]
     for call in asked:

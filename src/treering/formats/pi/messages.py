@@ -11,6 +11,7 @@ from treering.formats.loose import (
     fields_of,
     hint_of,
     name,
+    says_beyond,
     text_of,
     without_none,
     word,
@@ -23,6 +24,14 @@ BASH: Final = "bash"
 _UNNAMED: Final = "tool"
 _FAILED: Final = frozenset({"error", "failed", "forbidden", "timeout"})
 """What a tool of OpenClaw's says of a call that it returned from, and that came to nothing."""
+_ENVELOPE: Final = frozenset({
+    "api", "content", "model", "provider", "responseId", "responseModel", "role", "stopReason",
+    "timestamp", "usage",
+})  # fmt: skip
+"""Fields of a message that say nothing without its content."""
+_OF_A_RESULT: Final = frozenset({
+    "details", "isError", "role", "timestamp", "toolCallId", "toolName", "toolUseId",
+})  # fmt: skip
 _STOP_REASONS: Final = {"toolUse": "tool_use"}
 """What pi spells in its own way."""
 
@@ -116,7 +125,8 @@ def _unheard(message: dict[str, Any]) -> list[EventContent]:
     """Return a message that tells nothing, whole if it says something in an unknown shape."""
     content = message.get("content")
     is_known = isinstance(content, str | list) or ("content" in message and content is None)
-    return [] if is_known else [observation(f"message: {message['role']}", message)]
+    is_empty = is_known and not says_beyond(message, _ENVELOPE)
+    return [] if is_empty else [observation(f"message: {message['role']}", message)]
 
 
 def _block(
@@ -181,7 +191,13 @@ def _ending(stop: str | None, error: str | None) -> EventContent | None:
 def _result(message: dict[str, Any]) -> EventContent:
     call_id = name(message.get("toolCallId")) or name(message.get("toolUseId"))
     details = fields_of(message.get("details"))
-    output = output_of(message.get("content"))
+    content = message.get("content")
+    if not isinstance(content, str | list | None):
+        output: Any = content
+    elif "content" in message:
+        output = output_of(content)
+    else:
+        output = {at: told for at, told in message.items() if at not in _OF_A_RESULT} or ""
     return outcome(
         call_id,
         name(message.get("toolName")),
