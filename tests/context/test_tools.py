@@ -155,6 +155,15 @@ def test_a_providers_own_tool_is_declared_to_it_alone(
         assert len(told) == 1
 
 
+def test_tools_of_two_providers_may_have_the_same_name(session: Session) -> None:
+    searches = [{"type": "web_search_20250305", "name": "web_search"}, {"type": "web_search"}]
+
+    for dialect, own in zip(("anthropic", "openai-responses"), searches, strict=True):
+        context = session.context(dialect=dialect, tools=searches)
+        assert context.request["tools"] == [own]
+        assert [one.code for one in context.report].count("left_out_tool") == 1
+
+
 def test_a_model_without_tools_is_declared_none_and_the_report_says_so(session: Session) -> None:
     context = session.context(8_000, dialect="plain", tools=SHAPES["mcp"])
 

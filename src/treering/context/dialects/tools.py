@@ -49,16 +49,24 @@ def read_tools(given: Sequence[Any]) -> list[ToolSpec]:
 
     Raises InvalidInput for what declares no tool.
     """
-    found: dict[str, ToolSpec] = {}
+    found: list[ToolSpec] = []
     for item in given:
         for tool in _read(item):
-            known = found.setdefault(tool.name, tool)
-            if known != tool:
+            # Two providers may call a tool of their own the same: each is told its own alone.
+            rivals = [
+                one
+                for one in found
+                if one.name == tool.name
+                and (None in {one.home, tool.home} or one.home == tool.home)
+            ]
+            if any(one != tool for one in rivals):
                 raise InvalidInput(
                     f"tool {tool.name} is declared twice, and not in the same way",
                     hint="declare each tool once",
                 )
-    return list(found.values())
+            if not rivals:
+                found.append(tool)
+    return found
 
 
 def anthropic_tools(tools: Sequence[ToolSpec], names: Mapping[str, str]) -> list[dict[str, Any]]:
