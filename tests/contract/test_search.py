@@ -450,3 +450,16 @@ def test_titles_are_shown_without_their_secrets(ledger: Ledger) -> None:
     assert found.title is not None
     assert found.title.startswith("lamp with [redacted:")
     assert token not in found.title
+
+
+def test_a_word_in_the_middle_of_a_very_long_output_is_found(ledger: Ledger) -> None:
+    for name, filler in (("prose", "tide {}"), ("words", "{:x}{:x}"), ("chinese", "潮{:x}水")):
+        text = " ".join(filler.format(n, n * 7) for n in range(12_000))
+        payload = {"output": f"{text} lighthouse {text}"}
+        ledger.append([called(kind="tool.result", session_id=name, payload=payload)])
+
+    found = ledger.search("lighthouse", scope=HERE)
+
+    assert {one.session_id for one in found.sessions} == {"prose", "words", "chinese"}
+    assert len(ledger.search("11999", scope=HERE).sessions) == 1
+    assert ledger.verify(HERE, derived=True).intact

@@ -99,7 +99,7 @@ def test_what_is_said_twice_is_told_once(output: str, message: str, text: str | 
 
 
 def test_of_a_long_event_the_beginning_and_the_end_are_kept() -> None:
-    long = "first " + "middle " * 50_000 + "last"
+    long = "first " + "middle " * 150_000 + "last"
     text = text_of(event_of(said("first", payload={"text": long})))
 
     assert len(text) <= TEXT_CHARACTERS_MAX + 10
@@ -216,3 +216,12 @@ def test_the_middle_of_a_long_output_is_found() -> None:
         in text_of(event_of(called(kind="tool.result", payload={"output": output}))).split()
     )
     assert len(output) < TEXT_CHARACTERS_MAX
+
+
+def test_of_an_output_of_half_a_million_characters_each_word_is_found() -> None:
+    output = "\n".join(f"line {n}" for n in range(50_000)) + " lighthouse " + "tide " * 20_000
+    event = event_of(called(kind="tool.result", payload={"output": output}))
+
+    words = set(text_of(event).split())
+
+    assert {"lighthouse", "0", "25000", "49999", "tide"} <= words

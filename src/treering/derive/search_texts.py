@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
     from treering.model.events import Event, Header
 
-TEXT_CHARACTERS_MAX: Final = 32_000
-"""Of one event; of a longer one its beginning and its end are found."""
+TEXT_CHARACTERS_MAX: Final = 1_000_000
+"""Of one event: more than agents print. Of a longer one its beginning and its end are found."""
 _TAIL: Final = 4
 """The end that is found is so small a part of all that is."""
 _COMMAND_CHARACTERS_MAX: Final = 4_000
 """Paths are looked for in so much of a command."""
-WIDE_CHARACTERS_MAX: Final = 64_000
+WIDE_CHARACTERS_MAX: Final = 1_050_000
 """What is looked at before it is clipped, so that a secret is masked whole."""
-STRINGS_MAX: Final = 2_000
+STRINGS_MAX: Final = 20_000
 FILES_MAX: Final = 50
 FILE_CHARACTERS_MAX: Final = 400
 GRAMS_MAX: Final = 8_000

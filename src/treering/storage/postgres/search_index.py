@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.server import Server
 
-LAYOUT: Final = 2
+LAYOUT: Final = 3
 """Raised when other words of an event are entered: what was entered before has not all of them."""
 STEP_EVENTS: Final = 500
 """Events that are entered in one transaction."""

@@ -28,17 +28,18 @@ _FIRST_BLOCKS: Final = 4
 _GROWTH: Final = 4
 _PLACE_MAX: Final = 16_000
 """Behind this no place in a vector is told from another."""
+_VECTOR_BYTES_MAX: Final = 900_000
+"""A vector holds up to a mebibyte. Of a text with more words the last new ones are left out."""
+_PLACES_MAX: Final = 255
+"""PostgreSQL keeps so many places of a word."""
 _GAP: Final = 2
 """Places that are left out, so that no phrase goes on into the next file."""
 
 
 def vectors(event: Header, text: SearchText, number: int) -> tuple[str, str]:
     """Return a document as PostgreSQL reads it: its words, and its grams."""
-    places: dict[str, list[str]] = {}
-    at = 0
-    for word in text.words.split():
-        at += 1
-        places.setdefault(word, []).append(str(min(at, _PLACE_MAX)))
+    places = _places(text.words.split())
+    at = text.words.count(" ") + 1
     for file in text.files.split(" _ ") if text.files else ():
         at += _GAP
         for word in file.split():
@@ -58,6 +59,23 @@ def vectors(event: Header, text: SearchText, number: int) -> tuple[str, str]:
     )
     grams = text.grams.split()
     return words, " ".join(map(_quoted, (*grams, *blocks))) if grams else ""
+
+
+def _places(words: list[str]) -> dict[str, list[str]]:
+    """Return where each word stands, as far as a vector has room for it."""
+    places: dict[str, list[str]] = {}
+    room = _VECTOR_BYTES_MAX
+    for at, word in enumerate(words, 1):
+        known = places.get(word)
+        if known is None:
+            room -= len(word.encode()) + 8
+            if room < 0:
+                break
+            known = places[word] = []
+        if at <= _PLACE_MAX and len(known) < _PLACES_MAX:
+            known.append(str(at))
+            room -= 2
+    return places
 
 
 def whole_query(query: SearchQuery, within: str) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.database import Database
 
 SUFFIX: Final = ".search"
-LAYOUT: Final = 2
+LAYOUT: Final = 3
 """Raised also when other words of an event are entered: a file of before has not all of them."""
 _TABLES: Final = """
 -- How far each scope has been entered, and the link of the ledger's event there: a ledger that was
