@@ -170,8 +170,17 @@ def test_a_handle_that_was_linked_on_another_channel_is_not_taken(
     memory.link("@jo", "telegram", "@jo")
 
     assert main_of(ledger, "slack", "@jo").user == memory.resolve("slack", "@jo") == "slack:@jo"
-    memory.link("web-ann", "telegram", "@ann")
-    assert main_of(ledger, "web", "web-ann").user == "web-ann"
+
+
+def test_nobody_becomes_a_known_user_by_a_handle_that_spells_their_id(
+    ledger: Ledger, memory: Memory
+) -> None:
+    memory.link("boss", "slack", "U9")
+
+    assert main_of(ledger, "irc", "boss").user == memory.resolve("irc", "boss") == "irc:boss"
+    memory.link("ann", "web", "ann")
+    memory.link("ann", "telegram", "@ann")
+    assert main_of(ledger, "web", "ann").user == "ann"
 
 
 def test_nobody_takes_the_id_of_another_by_a_clever_handle(ledger: Ledger) -> None:

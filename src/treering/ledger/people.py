@@ -1,8 +1,8 @@
 """People: who stands behind a handle on a channel.
 
 By its link, where there is one; else by the handle's main session, whose opening names the user.
-Somebody who was never met is called by the handle itself, unless somebody on another channel is:
-handles are per channel, and two people are never joined by accident.
+Somebody who was never met is called by the handle itself, unless somebody on another channel is,
+or has a link there: handles are per channel, and two people are never joined by accident.
 """
 
 from __future__ import annotations
@@ -146,9 +146,8 @@ class People:
         if any(opened_for(store, scope, one) == user for one in sessions - {own}):
             return True
         known = self._known(scope)
-        return known is not None and any(
-            one.handle == user and one.channel != channel for one in known.handles(user)
-        )
+        linked = {(one.channel, one.handle) for one in known.handles(user)} if known else set()
+        return bool(linked) and (channel, handle) not in linked
 
 
 class ChannelPerson(msgspec.Struct, frozen=True):
