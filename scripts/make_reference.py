@@ -81,7 +81,7 @@ def command_section(name: str, command: click.Command) -> str:
     opening, _, rest = inspect.cleandoc(command.help or "").partition("\n\n")
     usage = " ".join([name, *command.collect_usage_pieces(click.Context(command))])
     parts = [f"## {name}\n", flowing(opening)]
-    examples = getattr(command, "examples", ())
+    examples = [line.replace("{command}", name) for line in getattr(command, "examples", ())]
     shown = [f"# {usage}", *examples] if not isinstance(command, click.Group) else list(examples)
     if shown:
         parts.append("```sh\n" + "\n".join(shown) + "\n```\n")

@@ -163,7 +163,12 @@ def run_page(page: Path, folder: Path) -> list[tuple[Block, str]]:
         [sys.executable, "-W", "error", "-c", RUNNER],
         input=json.dumps(work),
         cwd=empty,
-        env={"PATH": os.pathsep.join(path), "HOME": str(home), "PYTHONIOENCODING": "utf-8"},
+        env={
+            "PATH": os.pathsep.join(path),
+            "HOME": str(home),
+            "PYTHONIOENCODING": "utf-8",
+            "TREERING_TZ": "UTC",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -195,7 +200,7 @@ def test_every_block_of_a_page_runs_and_prints_what_the_page_shows(
 
 def test_the_demo_holds_and_leaves_one_folder_behind(tmp_path: Path) -> None:
     own = {"TREERING_DB": str(tmp_path / "own.db"), "TREERING_SCOPE": "of-my-own"}
-    environment = {**os.environ, **own, "NO_COLOR": "1"}
+    environment = {**os.environ, **own, "NO_COLOR": "1", "TREERING_TZ": "UTC"}
 
     done = subprocess.run(
         [sys.executable, "-W", "error", str(ROOT / "examples" / "demo.py")],

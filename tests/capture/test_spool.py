@@ -272,9 +272,10 @@ def test_a_drain_that_was_killed_is_done_again(spool: Path, transcript: Path, ta
     write(spool, told(transcript))
     program = (
         "import os, sys; from pathlib import Path\n"
-        "from treering.capture.secrets import Guard\n"
+        "from treering.capture.secrets import SecretGuard\n"
         "from treering.capture.hooks.spool import drain\n"
-        "drain(Path(sys.argv[1]), take=lambda _: os._exit(9), note=print, guard=Guard(key=b'k'))"
+        "guard = SecretGuard(key=b'k')\n"
+        "drain(Path(sys.argv[1]), take=lambda _: os._exit(9), note=print, guard=guard)"
     )
 
     done = subprocess.run([sys.executable, "-c", program, str(spool)], check=False)

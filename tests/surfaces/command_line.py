@@ -54,6 +54,7 @@ class CommandLine:
         self._monkeypatch = monkeypatch
         for name in VARIABLES:
             monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("TREERING_TZ", "UTC")
         monkeypatch.setenv("XDG_CONFIG_HOME", str(database.parent / "config"))
         monkeypatch.setenv("XDG_DATA_HOME", str(database.parent / "home"))
 

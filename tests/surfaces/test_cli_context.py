@@ -13,7 +13,7 @@ from builders import HERE
 from treering.context.dialects import DIALECTS
 from treering.model.messages import RepairCode
 from treering.surfaces.cli.context_repairs import MEANINGS
-from treering.surfaces.cli.tables import clock
+from treering.surfaces.cli.times import clock
 
 if TYPE_CHECKING:
     from postgres_server import Places
@@ -316,7 +316,7 @@ def test_nothing_is_told_of_what_lies_further_back_where_nothing_does(cli: Comma
 def test_where_nothing_was_mended_that_is_said(talk: CommandLine) -> None:
     outcome = talk("context", "build-1", *IN, "--max-tokens", "8000", "--explain")
 
-    assert outcome.out.splitlines()[-1] == "nothing had to be mended or cut"
+    assert outcome.out.splitlines()[-1] == "nothing was repaired or cut"
 
 
 def test_a_receipt_explains_if_asked(long: CommandLine) -> None:
@@ -457,7 +457,7 @@ def test_what_was_erased_since_is_not_exact(talk: CommandLine) -> None:
         (("--max-tokens", "9", "--run", "r"), 2, "--run is about what was shown", "add --shown"),
         (("--shown", "--max-tokens", "9"), 2,
          "--max-tokens cannot be chosen for what was shown already", "drop --max-tokens"),
-        (("--shown", "--turn", "1", "--run", "r"), 2, "--turn and --run name two things",
+        (("--shown", "--turn", "1", "--run", "r"), 2, "--turn and --run exclude each other",
          "drop one of the two"),
         (("--shown", "--turn", "2"), 1, "what the model was shown in turn 2 is not recorded",
          "turn.context() records it; --max-tokens shows what it would be shown now"),

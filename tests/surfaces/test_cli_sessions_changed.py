@@ -48,7 +48,7 @@ def test_a_fork_shares_the_past_and_says_how_to_go_on(talk: CommandLine) -> None
 
     assert outcome.out.splitlines() == [
         "forked session build-1 at seq 9 as build-2",
-        f'go on in it: ledger.session("build-2", scope="{HERE}", agent="lyria")',
+        f'continue in it: ledger.session("build-2", scope="{HERE}", agent="lyria")',
         f"what its model sees: treering context build-2 --scope {HERE} --max-tokens 8000",
     ]
     assert words(talk, "build-2") == words(talk, "build-1")
@@ -99,10 +99,10 @@ def test_an_undo_moves_the_conversation_back_and_says_that_files_do_not(talk: Co
     outcome = talk("sessions", "undo", "build-1", *IN)
 
     assert outcome.out.splitlines() == [
-        "undid the last turn of session build-1: the model sees it no more",
+        "undid the last turn of session build-1: the model no longer sees it",
         "  go on",
-        "the conversation moved back; files, and what else tools changed, did not",
-        f"to take it back before anything is said: treering sessions redo build-1 --scope {HERE}",
+        "only the conversation moved back; files and other effects of tools did not",
+        f"to restore it before anything is said: treering sessions redo build-1 --scope {HERE}",
     ]
     assert words(talk) == ["hello", "HELLO"]
 
@@ -113,14 +113,14 @@ def test_several_turns_are_undone_and_redone_at_once(talk: CommandLine) -> None:
     redone = talk("sessions", "redo", "build-1", *IN)
 
     assert undone.out.splitlines()[:3] == [
-        "undid 2 turns of session build-1: the model sees them no more",
+        "undid 2 turns of session build-1: the model no longer sees them",
         "  hello",
         "  go on",
     ]
     assert after_undo == []
     assert redone.out.splitlines() == [
         "redid 2 turns of session build-1",
-        "the conversation moved on again; files, and what else tools changed, did not",
+        "only the conversation moved forward again; files and other effects of tools did not",
     ]
     assert words(talk) == ["hello", "HELLO", "go on", "GO ON"]
 
@@ -144,7 +144,7 @@ def test_a_run_with_two_questions_is_undone_whole_and_both_are_counted(talk: Com
     outcome = talk("sessions", "undo", "build-1", *IN)
 
     assert outcome.out.splitlines()[:3] == [
-        "undid 2 turns of session build-1: the model sees them no more",
+        "undid 2 turns of session build-1: the model no longer sees them",
         "  one",
         "  two",
     ]
@@ -356,7 +356,7 @@ def test_where_nothing_is_old_nothing_is_asked(old: CommandLine) -> None:
 
     assert (outcome.status, outcome.out) == (
         0,
-        f"nothing to do: no session of scope {HERE} may go that was left alone for so long\n",
+        f"nothing to do: no session of scope {HERE} is old enough\n",
     )
 
 
@@ -381,7 +381,7 @@ def test_an_age_that_is_none_is_refused(talk: CommandLine, age: str) -> None:
 
     assert outcome.status == 2
     assert outcome.err == (
-        f"error: --older-than {age or '<empty>'} is no age\n"
+        f"error: --older-than {age or '<empty>'} is not an age\n"
         "hint: give one such as 30m, 2h, 90d or 12w\n"
     )
 

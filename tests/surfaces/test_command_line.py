@@ -43,7 +43,7 @@ def test_every_help_shows_examples_before_options(
 
 @pytest.mark.parametrize("words", [(), ("episodes",), ("db",), ("keys",)])
 def test_no_command_is_explained_by_half(cli: CommandLine, words: tuple[str, ...]) -> None:
-    listed = cli.bare(*words, "-h").out.split("\nCommands:\n")[1]
+    listed = cli.bare(*words, "-h").out.split("-h, --help")[1]
 
     assert "..." not in listed
 
@@ -53,7 +53,36 @@ def test_a_group_alone_explains_itself(cli: CommandLine, words: tuple[str, ...])
     outcome = cli.bare(*words)
 
     assert (outcome.status, outcome.err) == (0, "")
-    assert "Commands:" in outcome.out
+    assert "\n  verify  " in outcome.out
+
+
+def test_help_has_sections_for_what_one_wants_to_do(cli: CommandLine) -> None:
+    lines = cli.bare("--help").out.splitlines()
+
+    titles = [line.rstrip(":") for line in lines if line.endswith(":") and line[0] != " "]
+    found = {line.split()[0] for line in lines[lines.index("Capture:") :] if line[:2] == "  "}
+    assert titles[2:] == ["Capture", "Look", "Remember", "Prove and erase", "Administer"]
+    assert found == set(root.list_commands(click.Context(root)))
+
+
+def test_help_fits_eighty_columns(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert max(map(len, cli.bare("--help").out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("words", [("redact",), ("episodes", "redact"), ("gc",)])
+def test_the_examples_of_a_command_show_it_as_it_was_called(
+    cli: CommandLine, words: tuple[str, ...]
+) -> None:
+    examples = cli.bare(*words, "--help").out.split("Examples:\n")[1].splitlines()
+
+    assert examples[0].startswith(f"  treering {' '.join(words)} --")
+
+
+def test_the_low_level_door_says_that_it_is_one(cli: CommandLine) -> None:
+    assert "low-level door" in cli.bare("--help").out
+    assert "low-level door" in cli.bare("episodes", "--help").out
 
 
 def test_the_version_is_told(cli: CommandLine) -> None:
@@ -94,6 +123,14 @@ def test_a_slip_of_the_fingers_gets_a_suggestion(
     assert said.err.startswith(f"error: {message}")
     assert f"\nhint: {hint}" in said.err
     assert (receipt.status, receipt.err, receipt.receipt["code"]) == (2, "", "usage")
+
+
+def test_an_error_is_one_line_without_escapes(cli: CommandLine) -> None:
+    outcome = cli.bare("export", "s1", "--format", "pdf")
+
+    assert outcome.status == 2
+    assert len(outcome.err.splitlines()) == 2
+    assert "\\" not in outcome.err
 
 
 def test_the_ledger_can_be_named_at_every_level(cli: CommandLine, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_source_that_is_not_there_makes_nothing(copy: CommandLine, tmp_path: P
     outcome = copy.bare("copy", str(missing), *names(copy), "--json")
 
     assert (outcome.status, outcome.receipt["code"]) == (1, "not_found")
-    assert outcome.receipt["error"] == f"there is no ledger at {missing}"
+    assert outcome.receipt["error"] == f"no ledger at {missing}"
     assert list(tmp_path.glob("*.db*")) == []
 
 
@@ -268,7 +268,7 @@ def test_a_copy_that_is_stopped_says_what_holds_and_goes_on(
 
     assert process.returncode == status
     if number != signal.SIGKILL:
-        assert b"what was copied is kept; run it again for the rest: nothing is doubled" in drawn
+        assert b"what was copied is kept; run it again for the rest: nothing is duplicated" in drawn
     assert again.stdout == (
         f"copied 1,500 events of 3 sessions to {target} (500 were there already)\n"
     )

@@ -413,7 +413,7 @@ def test_at_a_terminal_a_password_is_asked_for_twice_and_not_shown(site: Site) -
         (
             ["\x03"],
             130,
-            "error: interrupted\nhint: a role has all of a grant or nothing of it; run it again\n",
+            "error: interrupted\nhint: the grant is complete or missing; run it again\n",
         ),
     ],
     ids=["differ", "empty", "end", "interrupted"],
@@ -511,7 +511,7 @@ def test_a_scrub_waits_for_older_readers_and_then_ends_what_they_held_up(site: S
     assert said.status == 1
     assert f"error: erased bytes are left in {table}: " in said.err
     assert "or this role may not\n" in said.err
-    assert done.out == f"wrote 1 table anew, no erased bytes are left: {table}\n"
+    assert done.out == f"rewrote 1 table; no erased bytes are left: {table}\n"
 
 
 # Files.
@@ -609,6 +609,6 @@ def test_asking_where_no_ledger_is_makes_none(empty: Site, tmp_path: Path) -> No
     ):
         outcome = empty.cli.bare(*arguments, "--db", secretive)
         assert outcome.status == status, arguments
-        assert "there is no ledger at postgresql://" in outcome.err
+        assert "no ledger at postgresql://" in outcome.err
         assert PASSWORD not in outcome.err
     assert not empty.is_laid_out()

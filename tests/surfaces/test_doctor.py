@@ -69,7 +69,7 @@ def test_on_a_first_run_it_says_what_there_is_and_makes_nothing(
     assert (empty.status, empty.receipt["ok"]) == (0, True)
     assert set(found(empty)) == {"no_ledger", "no_logs", "spool"}
     assert outcome.status == 0
-    assert f"there is no ledger at {cli.database} yet\n         → treering import\n" in outcome.out
+    assert f"no ledger at {cli.database} yet\n         → treering import\n" in outcome.out
     assert "codex: 1 log not imported yet" in outcome.out
     assert not cli.database.exists()
 
@@ -244,7 +244,9 @@ def test_what_is_not_indexed_and_what_expires_soon_is_told(cli: CommandLine, hom
     cli("search", "old", *IN)
     after = found(cli("doctor", "--json", *IN))
 
-    assert before["index_behind"]["message"].startswith("2 events of scope acme/app are not in")
+    assert before["index_behind"]["message"].startswith(
+        "not yet in the search index of scope acme/app: 2 events;"
+    )
     assert after["index"]["level"] == "ok"
     assert before["retention_soon"]["level"] == "warning"
     assert before["retention_soon"]["items"] == ["conversation.user: 1 event older than 60 days"]
@@ -425,7 +427,7 @@ def test_one_session_tells_its_repairs_its_open_calls_and_its_log(
     assert found(there)["open_calls"]["items"][0].startswith("shell c7: ")
     assert found(there)["log"]["fix"] == f"cd {home / 'works'} && codex resume {codex.SESSION}"
     assert found(grown)["log_grown"]["fix"] == f"treering import {log}"
-    assert f"its log is not there any more: {log}" in gone.out
+    assert f"its log no longer exists: {log}" in gone.out
     assert TOKEN not in there.out + gone.out
 
 
@@ -436,7 +438,7 @@ def test_a_session_that_was_recorded_here_is_well(cli: CommandLine, home: Path) 
     outcome = cli("doctor", "s1", *IN)
 
     assert outcome.status == 0
-    assert outcome.out.endswith("all is well: 4 things looked at\n")
+    assert outcome.out.endswith("4 checks passed\n")
 
 
 def test_a_session_that_is_not_there_is_not_found(cli: CommandLine, home: Path) -> None:

@@ -77,7 +77,7 @@ def test_an_interrupted_import_says_what_holds_and_can_be_repeated(
     assert (process.returncode, out) == (130, "")
     assert err == (
         "error: interrupted\n"
-        "hint: what was taken in is kept; run it again for the rest: nothing is doubled\n"
+        "hint: what was imported is kept; run it again for the rest: nothing is duplicated\n"
     )
     assert run("episodes", "import", "-", "--scope", "s", stdin=exported).returncode == 0
     assert run("verify").returncode == 0
@@ -131,7 +131,7 @@ def test_a_stopped_reader_leaves_no_private_copy(
     assert process.returncode == status
     assert err == (
         f"error: stopped by {signal.Signals(number).name}\n"
-        "hint: a file appears when it is whole; run it again\n"
+        "hint: a file appears when it is complete; run it again\n"
     )
     assert list((tmp_path / "tmp").iterdir()) == []
 

@@ -262,7 +262,7 @@ def test_what_is_no_export_is_refused_and_makes_no_ledger(cli: CommandLine, garb
 
     assert (outcome.status, outcome.receipt["error"]) == (
         2,
-        "the file does not start as an export does",
+        "the file does not start like an export",
     )
     assert outcome.receipt["hint"]
     assert not cli.database.exists()

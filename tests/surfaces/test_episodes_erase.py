@@ -82,14 +82,19 @@ def test_an_event_of_another_scope_is_out_of_reach(told: CommandLine) -> None:
     outcome = told("episodes", "redact", "--event-id", "q4", "--scope", "s", "--json")
 
     (item,) = told("episodes", "query", "--scope", "other", "--json").receipt["items"]
-    assert outcome.receipt["redacted_count"] == 0
+    assert (outcome.status, outcome.receipt["code"]) == (1, "not_found")
     assert item["summary"] == "n4"
 
 
-def test_an_unknown_event_is_no_error(told: CommandLine) -> None:
-    outcome = told("episodes", "redact", "--event-id", "nope", "--scope", "s", "--json")
+@pytest.mark.parametrize("command", [("redact",), ("episodes", "redact")])
+@pytest.mark.parametrize("flag", ["--event-id", "--session-id", "--event", "--session"])
+def test_what_is_unknown_cannot_be_redacted(
+    told: CommandLine, command: tuple[str, ...], flag: str
+) -> None:
+    outcome = told(*command, flag, "nope", "--scope", "s", "--json")
 
-    assert (outcome.status, outcome.receipt["redacted_count"]) == (0, 0)
+    assert (outcome.status, outcome.receipt["code"]) == (1, "not_found")
+    assert outcome.receipt["kind"] == f"treering.{'.'.join(command)}.v1"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +133,7 @@ def test_people_are_told_what_was_redacted(told: CommandLine) -> None:
     assert first.out == (
         "redacted 2 events of session b in scope s; the bytes are gone from the file\n"
     )
-    assert again.out == ("nothing to redact: session b in scope s is unknown or redacted already\n")
+    assert again.out == ("nothing to redact: session b in scope s is already redacted or expired\n")
 
 
 def test_gc_removes_what_is_past_its_retention_and_counts_it(aged: CommandLine) -> None:
@@ -244,6 +249,5 @@ def test_people_are_told_how_to_reach_imported_sessions(aged: CommandLine) -> No
     outcome = aged("episodes", "gc", "--scope", "s", "--now-ts-ms", str(100 * DAY_MS + 1))
 
     assert outcome.out.splitlines()[-1] == (
-        "kept: what is past a default only, of 1 imported session;"
-        " --policy TYPE=DAYS reaches it, too"
+        "kept: old events of 1 imported session; --policy TYPE=DAYS removes those, too"
     )

@@ -84,9 +84,9 @@ def test_people_are_told_what_was_not_taken(cli: CommandLine, spool: Path) -> No
     outcome = cli("episodes", "ingest", "--file", str(spool), "--rotate")
 
     assert outcome.out.splitlines() == [
-        f"took in 1 event of {spool}",
+        f"imported 1 event of {spool}",
         "  1 was here already",
-        "  1 line could not be taken",
+        "  1 line could not be imported",
         f"    line@{2 * len(LINE)}: invalid_json",
         "  a last line of 20 bytes waits for its newline",
         "  the spool was left as it is: pending_partial_line",

@@ -82,4 +82,4 @@ def test_nothing_found_and_nothing_asked_for(searched: CommandLine) -> None:
     blank = searched("episodes", "search", " ", "--scope", "s", "--json")
 
     assert (missing.status, missing.out.startswith("nothing in scope s matches")) == (0, True)
-    assert (blank.status, blank.receipt["error"]) == (2, "there is nothing to look for")
+    assert (blank.status, blank.receipt["error"]) == (2, "no words to search for")

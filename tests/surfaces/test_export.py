@@ -83,7 +83,7 @@ class Page(HTMLParser):
 def test_no_format_holds_anything_of_another_scope_or_what_was_erased(
     talk: CommandLine, form: str
 ) -> None:
-    payloads = ("--payloads", "included")
+    payloads = ("--payload",)
 
     out = exported(talk, form, *payloads).out
 
@@ -96,7 +96,7 @@ def test_no_format_holds_anything_of_another_scope_or_what_was_erased(
 def test_secrets_are_masked_and_counted(talk: CommandLine, form: str, tmp_path: Path) -> None:
     file = tmp_path / "out"
 
-    receipt = exported(talk, form, "--payloads", "included", "--out", str(file), "--json").receipt
+    receipt = exported(talk, form, "--payload", "--out", str(file), "--json").receipt
 
     text = file.read_text()
     assert TOKEN not in text
@@ -130,11 +130,26 @@ def test_a_file_is_private_and_never_written_over_without_force(
     assert [one.name for one in tmp_path.iterdir() if "partial" in one.name] == []
 
 
+@pytest.mark.parametrize(("ending", "form"), [("html", "html"), ("MD", "markdown")])
+def test_the_name_of_a_file_says_its_format(
+    talk: CommandLine, tmp_path: Path, ending: str, form: str
+) -> None:
+    outcome = talk("export", "deploy-17", *IN, "--out", str(tmp_path / f"x.{ending}"), "--json")
+
+    assert outcome.receipt["format"] == form
+
+
+def test_a_format_that_nothing_says_is_asked_for(talk: CommandLine, tmp_path: Path) -> None:
+    outcome = talk("export", "deploy-17", *IN, "--out", str(tmp_path / "x.jsonl"))
+
+    assert (outcome.status, list(tmp_path.glob("x.*"))) == (2, [])
+    assert outcome.err.startswith("error: --format is required\nhint: pass one of jsonl, ")
+
+
 def test_what_cannot_be_is_refused(talk: CommandLine, tmp_path: Path) -> None:
     def status(*arguments: str) -> int:
         return talk("export", "deploy-17", *IN, *arguments).status
 
-    assert status("--format", "openai", "--payloads", "withheld") == 2
     assert status("--format", "pdf") == 2
     assert status("--format", "html", "--out", str(tmp_path)) == 2
     assert status("--format", "html", "--out", str(talk.database), "--force") == 2
@@ -154,7 +169,7 @@ def test_the_receipt_goes_beside_an_export_to_standard_output(talk: CommandLine)
 
 def test_jsonl_is_an_exact_copy_that_can_be_taken_in(talk: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
-    outcome = exported(talk, "jsonl", "--payloads", "included", "--out", str(file))
+    outcome = exported(talk, "jsonl", "--payload", "--out", str(file))
     assert re.search(
         r"^secrets as recorded in \d+ lines: it is an exact copy$", outcome.out, re.MULTILINE
     )
@@ -209,7 +224,7 @@ def test_markdown_keeps_its_own_structure_whatever_was_said(cli: CommandLine) ->
                 call.finish("````\n# Forged\n````")
             turn.assistant("---\n\n</details><script>x</script>")
 
-    text = cli("export", "s1", *IN, "--format", "markdown", "--payloads", "included").out
+    text = cli("export", "s1", *IN, "--format", "markdown", "--payload").out
 
     tokens = MarkdownIt("commonmark", {"html": False}).parse(text)
     top = [
@@ -246,7 +261,7 @@ def test_markdown_holds_no_html_and_loads_no_image(cli: CommandLine, text: str) 
         turn.user(text)
         turn.assistant(text)
 
-    out = cli("export", "s1", *IN, "--format", "markdown", "--payloads", "included").out
+    out = cli("export", "s1", *IN, "--format", "markdown", "--payload").out
 
     tokens = MarkdownIt("commonmark", {"html": True}).parse(out)
     every = [one for token in tokens for one in (token, *(token.children or ()))]
@@ -262,7 +277,7 @@ def test_markdown_leaves_code_as_it_was_said(cli: CommandLine) -> None:
     ):
         turn.user(said)
 
-    out = cli("export", "s1", *IN, "--format", "markdown", "--payloads", "included").out
+    out = cli("export", "s1", *IN, "--format", "markdown", "--payload").out
 
     assert "> <b>bold</b> ![x](y)\n" in out
 
@@ -281,7 +296,7 @@ def test_what_is_invisible_or_turns_letters_round_is_written_out(
             with turn.tool("t", {"path": f"p{character}"}) as call:
                 call.finish(f"o{character}")
 
-    out = cli("export", "s1", *IN, "--format", form, "--payloads", "included").out
+    out = cli("export", "s1", *IN, "--format", form, "--payload").out
 
     assert character not in out
     assert character.encode("unicode_escape").decode() in out
@@ -292,7 +307,7 @@ def test_what_is_invisible_or_turns_letters_round_is_written_out(
 
 
 def test_the_page_forbids_everything_but_its_own_style_and_script(talk: CommandLine) -> None:
-    page = Page(exported(talk, "html", "--payloads", "included").out)
+    page = Page(exported(talk, "html", "--payload").out)
 
     policy = next(
         one["content"] or "" for one in page.named("meta")
@@ -314,7 +329,7 @@ def test_the_page_forbids_everything_but_its_own_style_and_script(talk: CommandL
 
 
 def test_the_page_shows_what_was_said_as_text_only(talk: CommandLine) -> None:
-    page = Page(exported(talk, "html", "--payloads", "included").out)
+    page = Page(exported(talk, "html", "--payload").out)
 
     assert "80G <script>alert(1)</script>" in page.text
     assert "<b>raw</b>" in page.text
@@ -325,7 +340,7 @@ def test_the_page_shows_what_was_said_as_text_only(talk: CommandLine) -> None:
 
 
 def test_the_page_has_landmarks_and_a_name_for_every_control(talk: CommandLine) -> None:
-    page = Page(exported(talk, "html", "--payloads", "included").out)
+    page = Page(exported(talk, "html", "--payload").out)
 
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -404,7 +419,7 @@ def test_what_only_becomes_a_secret_on_the_page_is_withheld(cli: CommandLine) ->
         session.record("conversation.user", "before", payload={"text": "before"})
         session.record("conversation.user", "x", payload={"text": f"take {parted}"})
 
-    out = cli("export", "s1", *IN, "--format", "html", "--payloads", "included").out
+    out = cli("export", "s1", *IN, "--format", "html", "--payload").out
 
     assert TOKEN not in out
     assert WITHHELD in out
@@ -429,7 +444,7 @@ def test_one_entry_is_told_as_one(cli: CommandLine, tmp_path: Path) -> None:
     with treering.open(cli.database, guard="off") as ledger:
         session = ledger.session("s1", scope=HERE, agent="x")
         session.record("conversation.user", "x", payload={"text": f"take {parted}"})
-    target = ("--payloads", "included", "--out", str(tmp_path / "s1.html"))
+    target = ("--payload", "--out", str(tmp_path / "s1.html"))
 
     out = cli("export", "s1", *IN, "--format", "html", *target).out
 

@@ -144,6 +144,6 @@ def test_files_that_are_not_read_are_named(cli: CommandLine, tmp_path: Path) -> 
     done = cli("import", str(tmp_path / "logs"), *IN)
 
     assert f"{folder / 'broken.bin'} was left out: " in done.err
-    assert "files skipped, which are no logs by their names: .bin (1)" in done.out
+    assert "files skipped, not logs by their names: .bin (1)" in done.out
     assert str(tmp_path / "logs" / "weights.bin") in done.out
     assert "imported 1 event of 1 session" in done.out

@@ -25,7 +25,7 @@ def test_a_dry_run_names_what_would_go_and_archives_nothing(facts: CommandLine) 
     outcome = facts("fade", *IN, "--dry-run", "--now-ts-ms", LATER)
     archived = facts("facts", "list", *IN, "--state", "archived", "--json").receipt["facts"]
 
-    assert "would archive 3 of 3 current facts of scope acme/app: nobody used them" in outcome.out
+    assert "would archive 3 of 3 current facts of scope acme/app: unused for" in outcome.out
     assert "  Lives in Porto" in outcome.out
     assert archived == []
 
@@ -39,13 +39,13 @@ def test_what_has_faded_is_archived_and_had_back_by_accepting_it(facts: CommandL
     assert (receipt["count"], receipt["dry_run"]) == (3, False)
     assert set(receipt["archived"]) == {"fact-porto", "fact-peanuts", "fact-deploys"}
     assert told == "nothing has faded: 0 current facts of scope acme/app looked at\n"
-    assert back.startswith("fact fact-porto was archived, and is believed from now on: ")
+    assert back.startswith("fact fact-porto was archived, and is current now: ")
 
 
 def test_a_ledger_that_is_not_there_is_not_made(cli: CommandLine) -> None:
     told = cli("fade", *IN)
     receipt = cli("fade", *IN, "--json").receipt
 
-    assert (told.status, told.out) == (0, "nothing is remembered in scope acme/app\n")
+    assert (told.status, told.out) == (0, "no facts in scope acme/app\n")
     assert (receipt["ledger"], receipt["count"]) == (None, 0)
     assert not cli.database.exists()

@@ -125,7 +125,7 @@ def test_nothing_known_of_a_file_is_no_error(touched: CommandLine, cli: CommandL
     outcome = touched("file-history", "whale.py", *IN)
 
     assert outcome.status == 0
-    assert outcome.out.startswith("no tool call in scope acme/app was given whale.py\n")
+    assert outcome.out.startswith("no tool call in scope acme/app names whale.py\n")
     assert touched("file-history", 'a "b", c', *IN).status == 0
     cli.database.unlink()
     assert cli("file-history", "lamp.py", *IN, "--json").body["items"] == []

@@ -40,7 +40,7 @@ def test_it_erases_when_told_to_and_accounts_for_it(told: CommandLine) -> None:
     assert done.out == (
         f"erased 3 events of scope {HERE}, among them 1 whole session;"
         f" the bytes are gone from the file\n{COUNTS}"
-        "taken out of: events 3, sessions 1, contents 3, names 1\n"
+        "removed from: events 3, sessions 1, contents 3, names 1\n"
     )
     assert users(told) == {"u2", None}
     assert told("verify").status == 0
@@ -53,9 +53,9 @@ def test_it_says_what_was_remembered_and_from_where_it_is_taken(told: CommandLin
     trial = told("forget", "--scope", HERE, "--user", "u1", "--dry-run")
     done = told("forget", "--scope", HERE, "--user", "u1", "--yes")
 
-    assert "what was remembered of them goes with it: 1 fact, 1 handle\n" in trial.out
-    assert "what was remembered of them goes with it: 1 fact, 1 handle\n" in done.out
-    assert "taken out of: events 5, " in done.out
+    assert "also erased from memory: 1 fact, 1 handle\n" in trial.out
+    assert "also erased from memory: 1 fact, 1 handle\n" in done.out
+    assert "removed from: events 5, " in done.out
     assert "documents 1" in done.out
 
 

@@ -67,16 +67,16 @@ def test_without_a_path_all_agents_are_looked_through(cli: CommandLine, home: Pa
     assert "2 sessions, 2 of them new" in told
     assert "lines: 18 = 15 imported + 0 known already + 3 skipped + 0 in error" in told
     assert "scope lighthouse: 3 events" in told
-    assert "look at them: treering sessions list --scope harbour" in told
-    assert "find something: treering search WORDS --scope harbour" in told
+    assert "list them: treering sessions list --scope harbour" in told
+    assert "search them: treering search WORDS --scope harbour" in told
 
 
 def test_the_commands_that_it_names_work(cli: CommandLine, home: Path) -> None:
     fill(home)
     out = cli("import").out
 
-    listing = next(line for line in out.splitlines() if line.startswith("look at them"))
-    finding = next(line for line in out.splitlines() if line.startswith("find something"))
+    listing = next(line for line in out.splitlines() if line.startswith("list them"))
+    finding = next(line for line in out.splitlines() if line.startswith("search them"))
 
     assert codex.SESSION in cli(*listing.split("treering ")[1].split(), "--json").out
     words = finding.split("treering ")[1].replace("WORDS", "calm").split()
@@ -171,7 +171,7 @@ def test_a_second_time_nothing_is_read(cli: CommandLine, home: Path) -> None:
     again = cli("import", "--again")
 
     assert "imported 0 events of 0 sessions\n" in done.out
-    assert "files that did not change and were not read: 2" in done.out
+    assert "unchanged files, not read again: 2" in done.out
     assert "0 imported + 15 known already + 3 skipped" in again.out
 
 
@@ -247,7 +247,7 @@ def test_files_that_only_repeat_others_are_told_in_one_line(
 
     assert done.err == ""
     assert (
-        "files left out, which only repeat others: a backup copy (2), an index of sessions (1)\n"
+        "files left out, because they repeat others: a backup copy (2), an index of sessions (1)\n"
     ) in done.out
 
 
@@ -294,7 +294,7 @@ def test_an_interrupted_import_says_what_holds_and_can_be_run_again(
     assert (process.returncode, out) == (130, "")
     assert err == (
         "error: interrupted\n"
-        "hint: what was taken in is kept; run it again for the rest: nothing is doubled\n"
+        "hint: what was imported is kept; run it again for the rest: nothing is duplicated\n"
     )
     os.truncate(endless, size)
     assert run("import", str(folder), "--scope", "acme/app").returncode == 0

@@ -53,7 +53,7 @@ def test_it_says_what_it_changed_and_what_to_do_next(cli: CommandLine, home: Pat
     assert "next: start a new session" in first.out
     assert second.out == "Claude Code has the hooks already: nothing was changed\n"
     assert f"changed {settings}" in third.out
-    assert fourth.out == "Claude Code has no hooks of ours: nothing was changed\n"
+    assert fourth.out == "Claude Code has no Treering hooks: nothing was changed\n"
     assert settings.read_text() == "{}"
 
 

@@ -51,7 +51,7 @@ def test_a_new_key_is_accounted_for_and_people_are_told_to_keep_a_copy(
     assert first.receipt["kind"] == "treering.keys.create.v1"
     assert first.body == {"scope": "s", "generation": 1, "created": True}
     assert again.out == (
-        "payloads of scope s are sealed already, under generation 1 of its key\n"
+        "payloads of scope s are already encrypted, under generation 1 of its key\n"
         f"the key is in {folder}: keep a copy of it in another place\n"
     )
 
@@ -91,7 +91,7 @@ def test_rotating_says_which_key_is_used(sealed: CommandLine, folder: Path) -> N
     lines = sealed("keys", "rotate", "--scope", "s").out.splitlines()
 
     assert receipt.body == {"scope": "s", "generation": 2, "created": True}
-    assert lines[0] == "payloads of scope s are sealed under generation 3 from now on"
+    assert lines[0] == "payloads of scope s are encrypted under generation 3 from now on"
     assert str(folder) in lines[1]
 
 
@@ -165,7 +165,7 @@ def test_a_restored_backup_shows_no_payload(sealed: CommandLine) -> None:
     assert payloads(sealed) == [{"word": "open"}, "[REDACTED]"]
     assert sealed("verify").out.startswith(
         "intact: 2 events of 1 session\n"
-        "not looked into: 1 sealed payload, whose key is destroyed or not here\n"
+        "not verified: 1 sealed payload, whose key is destroyed or not here\n"
     )
     assert sealed("verify", "--json").receipt["sealed"] == 1
 
@@ -219,9 +219,9 @@ def test_a_folder_that_is_none_is_named_as_it_was_given(
     refused = told(*command, "--scope", "s", "--keys", str(folder))
 
     assert refused.status == 1
-    reason = f"{tmp_path / 'file'} is no folder" if below else "it is no folder"
+    reason = f"{tmp_path / 'file'} is not a folder" if below else "it is not a folder"
     assert refused.err == (
-        f"error: {folder} cannot be the folder of keys: {reason}\n"
+        f"error: {folder} cannot be the key folder: {reason}\n"
         "hint: name another with --keys or TREERING_KEYS, or check its permissions\n"
     )
 
@@ -234,7 +234,7 @@ def test_a_folder_that_may_not_be_made_is_named_as_it_was_given(run: Run, tmp_pa
 
     assert refused.returncode == 1
     assert refused.stderr.startswith(
-        f"error: {folder} cannot be the folder of keys: permission denied\n"
+        f"error: {folder} cannot be the key folder: permission denied\n"
     )
 
 
@@ -316,5 +316,5 @@ def test_a_spool_whose_lines_have_no_ids_is_refused_under_another_key(
     assert (refused.status, "ids.secret" in refused.err) == (1, True)
     assert "id_key" in {one["code"] for one in looked.body["findings"]}
     assert "scope acme/app was used with another key" in asked.out
-    assert "scope acme/app goes on with" in accepted.out
+    assert "scope acme/app continues with" in accepted.out
     assert "no scope was used with another key" in cli("keys", "ids", "--keys", str(keys)).out

@@ -40,5 +40,5 @@ def test_vectors_alone_are_made_anew_with_the_embedder_in_use(told: CommandLine)
     assert (outcome.status, outcome.receipt["kind"]) == (0, "treering.rebuild.v1")
     assert outcome.receipt["documents"] >= 2
     assert outcome.receipt["embedder"]
-    assert told("rebuild", "--vectors").out.startswith("made the vectors of ")
+    assert told("rebuild", "--vectors").out.startswith("rebuilt the vectors of ")
     assert told("recall", "tabs", "--scope", "s", "--json").receipt["count"] == 1

@@ -137,10 +137,10 @@ def test_where_nothing_is_known_it_says_what_to_try(facts: CommandLine) -> None:
     assert outcome.status == 0
     assert outcome.out.splitlines() == [
         "nothing is known of zeppelins in scope acme/app",
-        "  what is known of a person is recalled for them only: name them with --user",
-        "  ask in other words, or for what matters most by leaving them out",
-        "  what is remembered: treering facts list --scope acme/app",
-        "  what was said, learnt or not: treering search --scope acme/app --mode hybrid zeppelins",
+        "  facts about a person are recalled only for them: name them with --user",
+        "  ask in other words, or without words for what matters most",
+        "  all facts: treering facts list --scope acme/app",
+        "  search everything: treering search --scope acme/app --mode hybrid zeppelins",
     ]
 
 

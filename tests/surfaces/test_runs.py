@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import ELSEWHERE, HERE, NOON, run_of, said
-from treering import InvalidInput, NewEvent, NotFound
+from treering import NewEvent, NotFound
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.call_search import find_calls
 from treering.surfaces.cli.opening import Span
@@ -52,7 +52,7 @@ def test_more_runs_than_a_page_holds_are_looked_through(ledger: Ledger) -> None:
     found = find_run(ledger, SCOPE, "run-0000")
 
     assert found.run_id == "run-0000"
-    with pytest.raises(InvalidInput, match="100 runs begin with run-01"):
+    with pytest.raises(NotFound, match="run-01 is ambiguous: 100 runs match"):
         find_run(ledger, SCOPE, "run-01")
     with pytest.raises(NotFound, match="no run run-9999"):
         find_run(ledger, SCOPE, "run-9999")
@@ -116,7 +116,7 @@ def test_an_id_that_says_when_it_was_made_is_found_without_a_search(ledger: Ledg
 def test_a_search_that_was_cut_says_so(ledger: Ledger) -> None:
     ledger.append([event for one in range(501) for event in run_of(f"run-{one}", ts_ms=NOON + one)])
 
-    with pytest.raises(NotFound, match=r"no run run-0 among the latest of .* not looked at"):
+    with pytest.raises(NotFound, match=r"no run run-0 among the latest of .* not searched"):
         find_run(ledger, SCOPE, "run-0", pages_max=1)
 
 
@@ -140,9 +140,9 @@ def test_a_call_is_looked_for_page_after_page_and_no_further_than_it_says(ledger
 
     assert [one.session_id for one in find_calls(ledger, SCOPE, "call-1000")] == ["s1"]
     assert len(find_calls(ledger, SCOPE, "call-0000", session_id="s1", pages_max=0)) == 1
-    with pytest.raises(InvalidInput, match="2 sessions have a call call-0000"):
+    with pytest.raises(NotFound, match="2 sessions have a call call-0000"):
         find_calls(ledger, SCOPE, "call-0000")
-    with pytest.raises(NotFound, match=r"no call call-9 among the latest of .* not looked at"):
+    with pytest.raises(NotFound, match=r"no call call-9 among the latest of .* not searched"):
         find_calls(ledger, SCOPE, "call-9", pages_max=1)
 
 

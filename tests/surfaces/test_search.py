@@ -84,9 +84,7 @@ def test_a_word_that_is_taken_for_a_beginning_is_told(tides: CommandLine) -> Non
     told = tides("search", "neighb", "--scope", ELSEWHERE)
     receipt = tides("search", "neighb", "--scope", ELSEWHERE, "--json").body
 
-    assert told.out.splitlines()[-1] == (
-        "as written, the words are nowhere: shown is what matches neighb*"
-    )
+    assert told.out.splitlines()[-1] == ("no exact match; showing results for neighb*")
     assert (receipt["count"], receipt["widened"]) == (1, ["neighb*"])
     assert tides("search", "neighbour", "--scope", ELSEWHERE, "--json").body["widened"] == []
 
@@ -119,7 +117,7 @@ def test_matches_are_coloured_for_people_and_plain_elsewhere(
     coloured = tides("search", "low", *IN).out
 
     assert "\x1b" not in plain
-    assert "a \x1b[33m\x1b[1mlow\x1b[0m tide" in coloured
+    assert "a \x1b[1;33mlow\x1b[0m tide" in coloured
 
 
 def test_other_scopes_and_secrets_are_not_shown(tides: CommandLine) -> None:
@@ -156,7 +154,7 @@ def test_nothing_found_says_what_may_help(tides: CommandLine) -> None:
 def test_without_a_ledger_nothing_is_found_and_nothing_is_made(cli: CommandLine) -> None:
     outcome = cli("search", "whale", *IN)
 
-    assert (outcome.status, outcome.err) == (0, f"note: there is no ledger at {cli.database} yet\n")
+    assert (outcome.status, outcome.err) == (0, f"note: no ledger at {cli.database} yet\n")
     assert cli("search", "whale", *IN, "--json").body["sessions"] == []
     assert not cli.database.exists()
 
@@ -166,7 +164,7 @@ def test_without_a_ledger_nothing_is_found_and_nothing_is_made(cli: CommandLine)
     [
         (["colour:red"], "colour: is no operator"),
         (["before:never"], "before:never is no time"),
-        ([" "], "there is nothing to look for"),
+        ([" "], "no words to search for"),
         (["..."], "there is no word in the query"),
         (["--limt", "5", "tide"], "no such option '--limt'"),
         (["--limit", "-x", "tide"], "invalid value for '--limit': '-x' is not a valid integer"),
@@ -206,7 +204,7 @@ def test_imported_sessions_come_with_the_command_that_resumes_them(
     gone = sessions(cli("search", "lamp", *ALL, "--json"))[claude_code.SESSION]
 
     assert gone["resume"] is None
-    assert gone["remark"].startswith("its log is gone, so claude-code cannot go on with it")
+    assert gone["remark"].startswith("its log is gone, so claude-code cannot resume it")
     assert gone["remark"].endswith(
         f"treering export {claude_code.SESSION} --scope voyages --format claude-code"
     )
@@ -245,9 +243,9 @@ def test_what_cannot_be_resumed_here_says_why(
     assert found["lamp-works"]["resume"] is None
     assert found[codex.SESSION]["resume"] is None
     assert found[codex.SESSION]["remark"] == (
-        "/srv/harbour is not here, so codex cannot go on with it"
+        "/srv/harbour does not exist here, so codex cannot resume it"
     )
-    assert "  claude-code goes on with UUIDs only, and lamp-works is none\n" in told
+    assert "  claude-code can only resume UUIDs, and lamp-works is not one\n" in told
     assert "--resume" not in told
 
 
@@ -272,7 +270,7 @@ def test_a_search_by_meaning_that_finds_nothing_says_what_to_try(tides: CommandL
     unknown = tides("search", "tide", *IN, "--mode", "guess")
 
     assert semantic.status == 0
-    assert "ask in other words, or for words with --mode words" in semantic.out
+    assert "ask in other words, or search words with --mode words" in semantic.out
     assert "--mode hybrid" in by_words.out
     assert unknown.status == 2
 

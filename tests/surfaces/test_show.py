@@ -71,7 +71,7 @@ def test_tools_boundaries_and_failures_are_one_line_each(talk: CommandLine) -> N
         "run failed: Boom",
         "1 event redacted",
         "undone: 1 turn",
-        "compacted: 24,000 → 3,000 tokens (-88 %), 40 messages told in a summary",
+        "compacted: 24,000 → 3,000 tokens (-88 %), 40 messages summarised",
     ]
     assert "! alert: disk nearly full" in lines
     assert "  · 1 more: snapshot 1" in lines
@@ -218,10 +218,10 @@ def test_a_server_is_looked_at_in_the_same_way(cli: CommandLine, postgres: Place
         return cli.bare("--db", url, *arguments, *IN)
 
     assert "  > grep x ok" in asked("show", "s1", "--payload").out
-    assert "1 call" in asked("stats").out
+    assert "  grep  1 " in asked("stats").out
     assert "hello" in asked("tail", "--kind", "conversation.user").out
     for form in FORMATS:
-        exported = asked("export", "s1", "--format", form, "--payloads", "included")
+        exported = asked("export", "s1", "--format", form, "--payload")
         assert (exported.status, "hello" in exported.out) == (0, True)
 
 

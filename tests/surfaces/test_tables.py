@@ -18,14 +18,14 @@ from builders import run_of, said
 from effort import PATIENCE_S
 from surfaces.processes import PROGRAM
 from treering.__main__ import main
-from treering.surfaces.cli.tables import Column, print_table
+from treering.surfaces.cli.tables import Column, print_table, say_folded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CALL_ID = "call_8ac65b63fd6b4ade9fd8a05d"
 RUN_ID = "01a1e00d-32f0-707a-81aa-682194bd6d88"
-COLUMNS = (Column("time", leaves=2), Column("id"), Column("why", leaves=1, is_prose=True))
+COLUMNS = (Column("when", leaves=2), Column("id"), Column("why", leaves=1, is_prose=True))
 ROW = ("2026-03-05 02:00:00", CALL_ID, "it took longer than anybody had waited for before")
 
 
@@ -60,14 +60,14 @@ def test_prose_is_folded_below_itself(
 
     headings, first, second = printed(capsys)
 
-    assert headings.split() == ["time", "id", "why"]
+    assert headings.split() == ["when", "id", "why"]
     assert first.index("it took") == len(second) - len(second.lstrip())
     assert max(map(len, (first, second))) <= 90
 
 
 @pytest.mark.parametrize(
     ("room", "headings", "missing"),
-    [(60, ["time", "id"], "why"), (40, ["id"], "time, why"), (10, ["id"], "time, why")],
+    [(60, ["when", "id"], "why"), (40, ["id"], "when, why"), (10, ["id"], "when, why")],
 )
 def test_the_least_important_columns_leave_first_and_ids_stay_whole(
     capsys: pytest.CaptureFixture[str],
@@ -82,7 +82,7 @@ def test_the_least_important_columns_leave_first_and_ids_stay_whole(
 
     assert top.split() == headings
     assert CALL_ID in row
-    assert last == f"left out for want of room: {missing}"
+    assert last == f"no room for: {missing}"
 
 
 def test_a_column_that_says_nothing_is_not_shown(
@@ -92,7 +92,41 @@ def test_a_column_that_says_nothing_is_not_shown(
 
     print_table(COLUMNS, [(ROW[0], CALL_ID, "")])
 
-    assert capsys.readouterr().out.splitlines()[0].split() == ["time", "id"]
+    assert capsys.readouterr().out.splitlines()[0].split() == ["when", "id"]
+
+
+def test_a_cell_says_what_it_counts_only_where_no_heading_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = (Column("calls", noun="call"), Column("input", suffix="in"), Column("tool"))
+    rows = [("1", "20", "grep"), ("1,200", "-", "")]
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+    print_table(columns, rows)
+    plain = capsys.readouterr().out.splitlines()
+    print_table(columns, rows, is_titled=True)
+    titled = capsys.readouterr().out.splitlines()
+
+    assert plain == ["1 call       20 in  grep", "1,200 calls  -"]
+    assert titled == ["calls  input  tool", "1      20     grep", "1,200  -"]
+
+
+def test_a_long_line_is_folded_on_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    text = "a line that is longer than thirty columns"
+
+    say_folded(text, lead="ok   ", indent=" " * 5)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    say_folded(text, lead="ok   ", indent=" " * 5)
+
+    assert capsys.readouterr().out.splitlines() == [
+        f"ok   {text}",
+        "ok   a line that is longer",
+        "     than thirty columns",
+    ]
 
 
 def on_terminal(columns: int, *arguments: str, **variables: str) -> str:
@@ -152,22 +186,22 @@ def database(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize(
-    ("command", "whole"),
+    ("command", "shown"),
     [
-        (("tools", "list"), CALL_ID),
+        (("tools", "list"), CALL_ID[:8]),
         (("tools", "stats"), "read_the_whole_file"),
-        (("trace", "list"), RUN_ID),
+        (("trace", "list"), RUN_ID[:8]),
     ],
 )
-def test_no_line_is_wider_than_the_terminal_and_no_id_is_cut(
-    database: str, columns: int, command: tuple[str, str], whole: str
+def test_no_line_is_wider_than_the_terminal_and_ids_are_short(
+    database: str, columns: int, command: tuple[str, str], shown: str
 ) -> None:
     flags = ("--db", database, "--scope", "acme/app")
 
     lines = on_terminal(columns, *command, *flags, NO_COLOR="1").splitlines()
 
-    assert max(len(line) for line in lines if not line.startswith("left out")) <= columns
-    assert any(whole in line for line in lines)
+    assert max(len(line) for line in lines if not line.startswith("no room")) <= columns
+    assert any(shown in line.split() for line in lines)
     assert lines[0].split()[0] in {"time", "tool", "run"}
 
 
@@ -179,7 +213,7 @@ def test_statistics_keep_the_tool_and_lose_percentiles_first(database: str) -> N
     assert narrow[0].split() == [
         *("tool", "calls", "ok", "failed", "synth.", "open", "p50", "max"),
     ]
-    assert "left out for want of room: p90, p99" in narrow
+    assert "no room for: p90, p99" in narrow
 
 
 def test_colours_are_for_terminals_unless_they_are_not_wanted(database: str) -> None:

@@ -32,7 +32,7 @@ def test_people_get_payloads_below_their_events(told: CommandLine) -> None:
         '    {"i":5}',
         "1  1970-01-01 00:00:02  ops.alert               x  n3",
         '    {"i":3}',
-        "recorded in another order than it happened; --by seq shows that",
+        "recorded in another order; --by seq shows it",
         "2 events",
     ]
 

@@ -147,7 +147,7 @@ def test_one_call_is_shown_without_what_is_private(used: CommandLine) -> None:
 
 
 def test_payloads_are_shown_if_asked_for(used: CommandLine) -> None:
-    words = ("tools", "show", "c1", "--scope", "s", "--session", "a", "--payloads")
+    words = ("tools", "show", "c1", "--scope", "s", "--session", "a", "--payload")
 
     [item] = used(*words, "--json").receipt["calls"]
 
@@ -166,7 +166,7 @@ def test_a_call_needs_its_session_only_if_others_have_its_id(used: CommandLine) 
     shared = used("tools", "show", "c1", "--scope", "s", "--json")
 
     assert (alone.receipt["session_id"], alone.receipt["count"]) == ("a", 1)
-    assert shared.status == 2
+    assert shared.status == 1
     assert shared.receipt["error"] == "2 sessions have a call c1"
     assert shared.receipt["hint"] == "name one of them with --session: a, b"
 
@@ -184,7 +184,7 @@ def test_the_beginning_of_a_call_id_is_enough_if_it_is_the_only_one(cli: Command
     within = cli("tools", "show", "draf", "--scope", "s", "--session", "a")
 
     assert found.receipt["call_id"] == "call-one"
-    assert several.receipt["error"] == "2 calls begin with call-o"
+    assert several.receipt["error"] == "call-o is ambiguous: 2 calls match"
     assert "call-one, call-other" in several.receipt["hint"]
     assert "  call draft-1, session a, agent x" in within.out.splitlines()
 
@@ -257,7 +257,7 @@ def test_redacted_calls_take_no_part_and_the_list_says_so(cli: CommandLine) -> N
         ledger.redact("s", session_id="s1")
 
     assert cli("tools", "list", "--scope", "s").out == (
-        "no tool calls are recorded in scope s (redacted ones take no part): check its name\n"
+        "no tool calls are recorded in scope s (redacted calls are not counted): check its name\n"
     )
 
 
@@ -287,7 +287,7 @@ def test_where_there_is_nothing_it_says_so(cli: CommandLine, command: str) -> No
 
     assert outcome.status == 0
     assert outcome.out == "no tool calls are recorded in scope s\n"
-    assert outcome.err == f"note: there is no ledger at {cli.database} yet\n"
+    assert outcome.err == f"note: no ledger at {cli.database} yet\n"
     assert cli("tools", command, "--scope", "s", "--json").receipt["ledger"] is None
     assert not cli.database.exists()
 

@@ -165,7 +165,7 @@ def test_nothing_to_list_is_no_error(cli: CommandLine) -> None:
 
     assert outcome.status == 0
     assert outcome.out == f"no runs are recorded in scope {HERE}\n"
-    assert outcome.err == f"note: there is no ledger at {cli.database} yet\n"
+    assert outcome.err == f"note: no ledger at {cli.database} yet\n"
     assert cli("trace", "list", *IN, "--json").receipt["ledger"] is None
     assert not cli.database.exists()
 
@@ -279,7 +279,7 @@ def test_the_beginning_of_an_id_is_enough_if_it_is_the_only_one(runs: CommandLin
     assert runs("trace", "show", "day-", *IN, "--json").receipt["run"]["run_id"] == "day-1"
     assert (
         runs("trace", "show", "night", *IN, "--session", "s1", "--json").receipt["error"]
-        == "2 runs begin with night"
+        == "night is ambiguous: 2 runs match"
     )
 
 
@@ -287,12 +287,12 @@ def test_the_beginning_of_an_id_is_enough_if_it_is_the_only_one(runs: CommandLin
     ("arguments", "status", "message"),
     [
         (["show", "night-9", *IN], 1, "no run night-9 in scope acme/app"),
-        (["show", "day", *IN], 2, "day is too short: give 4 characters or more"),
+        (["show", "day", *IN], 1, "no run day in scope acme/app"),
         (["show", "day-1", *IN, "--session", "s1"], 1, "no run day-1 in session s1 of scope"),
-        (["show", "night", *IN], 2, "2 runs begin with night"),
+        (["show", "night", *IN], 1, "night is ambiguous: 2 runs match"),
         (["show", "day-1", "--scope", ""], 2, "scope is required"),
         (["show", " ", *IN], 2, "run is required"),
-        (["list", *IN, "--since", "yesterday"], 2, "--since yesterday is no time"),
+        (["list", *IN, "--since", "yesterday"], 2, "--since yesterday is not a time"),
         (["list", *IN, "--since", "1970-01-01"], 2, "--since 1970-01-01 is not after the"),
         (["list", *IN, "--until", "9" * 15], 2, f"--until {'9' * 15} is beyond the year 9999"),
         (
@@ -352,8 +352,8 @@ def test_an_export_is_a_zip_of_five_files_for_its_owner_alone(
 
     assert outcome.out.splitlines() == [
         f"exported run night-1 to {out}: 4 of 5 events, 1 tool call",
-        "kinds that a trace has no place for, such as what users said, stay in the ledger",
-        "private content is left out; --private includes it",
+        "a trace has no place for some kinds, such as user messages; the ledger keeps them",
+        "private content is left out; --payload includes it",
     ]
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     with zipfile.ZipFile(out) as archive:
@@ -363,7 +363,7 @@ def test_an_export_is_a_zip_of_five_files_for_its_owner_alone(
 
 
 def test_the_same_run_makes_the_same_bytes(runs: CommandLine, tmp_path: Path) -> None:
-    for flags in ([], ["--private"]):
+    for flags in ([], ["--payload"]):
         for name in ("one.zip", "two.zip"):
             runs(
                 "trace", "export", "night-1", *IN, "--out", str(tmp_path / name), "--force", *flags
@@ -382,7 +382,7 @@ def test_a_file_that_is_there_is_written_over_only_when_asked(
     kept = out.read_text()
     forced = runs("trace", "export", "night-1", *IN, "--out", str(out), "--force", "--json")
 
-    assert (refused.status, refused.receipt["error"]) == (2, f"{out} is there already")
+    assert (refused.status, refused.receipt["error"]) == (2, f"{out} already exists")
     assert kept == "mine"
     assert forced.receipt["kind"] == "treering.trace.export.v1"
     assert forced.body["files"].keys() == set(FILES)
@@ -418,10 +418,10 @@ def test_a_safe_export_holds_nothing_that_was_said(runs: CommandLine, tmp_path: 
 
 
 def test_a_private_export_holds_it_with_secrets_masked(runs: CommandLine, tmp_path: Path) -> None:
-    outcome = runs("trace", "export", "night-1", *IN, "--out", str(tmp_path / "t.zip"), "--private")
+    outcome = runs("trace", "export", "night-1", *IN, "--out", str(tmp_path / "t.zip"), "--payload")
 
     files = unpacked(tmp_path / "t.zip")
-    assert "mind who gets it" in outcome.out
+    assert "be careful whom you give it to" in outcome.out
     assert TOKEN not in "".join(files.values())
     assert "3 commits" in files["events.jsonl"]
     assert "pssst" in files["events.jsonl"]
@@ -431,7 +431,7 @@ def test_a_private_export_holds_it_with_secrets_masked(runs: CommandLine, tmp_pa
 def test_an_open_run_is_exported_as_far_as_it_went(runs: CommandLine, tmp_path: Path) -> None:
     outcome = runs("trace", "export", "night-2", *IN, "--out", str(tmp_path / "t.zip"))
 
-    assert "the run is not over: export it again for the rest" in outcome.out
+    assert "the run is still open: export it again for the rest" in outcome.out
     assert json.loads(unpacked(tmp_path / "t.zip")["meta.json"])["complete"] is False
 
 
@@ -442,7 +442,7 @@ def test_erased_events_are_named_and_their_content_is_nowhere(
         call = ledger.query(HERE, kinds=["tool.call"], first=1).items[0].event_id
         ledger.redact(HERE, event_id=call)
 
-    runs("trace", "export", "night-1", *IN, "--out", str(tmp_path / "t.zip"), "--private")
+    runs("trace", "export", "night-1", *IN, "--out", str(tmp_path / "t.zip"), "--payload")
 
     found = json.loads(unpacked(tmp_path / "t.zip")["redactions.json"])
     assert found["erased"] == {"redacted": 1, "expired": 0}
@@ -494,7 +494,7 @@ def test_a_safe_export_of_an_encrypted_scope_needs_no_key(cli: CommandLine, tmp_
     out, keyless = str(tmp_path / "t.zip"), ("--keys", str(tmp_path / "none"))
 
     safe = cli("trace", "export", run.run_id, *IN, "--out", out, *keyless, "--json")
-    secret = cli("trace", "export", run.run_id, *IN, "--out", out, *keyless, "--force", "--private",
+    secret = cli("trace", "export", run.run_id, *IN, "--out", out, *keyless, "--force", "--payload",
                  "--json")  # fmt: skip
 
     assert safe.receipt["ok"] is True
@@ -527,7 +527,7 @@ def test_a_compaction_has_a_trace(cli: CommandLine, tmp_path: Path, how: str) ->
 
 
 def test_what_a_private_trace_tells_is_private(runs: CommandLine, tmp_path: Path) -> None:
-    runs("trace", "export", "night-1", *IN, "--out", str(tmp_path / "t.zip"), "--private")
+    runs("trace", "export", "night-1", *IN, "--out", str(tmp_path / "t.zip"), "--payload")
 
     lines = map(json.loads, unpacked(tmp_path / "t.zip")["events.jsonl"].splitlines())
 

@@ -54,14 +54,14 @@ def test_two_users_are_merged_and_told_apart_again(people: CommandLine) -> None:
     together = people("users", "list", *IN, "--json").receipt["users"]
     kept = people("users", "resolve", "telegram", "@jo", *IN).out.strip()
     of_other = people("recall", "peanuts", *IN, "--user", other, "--json").receipt["ids"]
-    command = merged.out.splitlines()[-1].partition("to take it back: treering ")[2]
+    command = merged.out.splitlines()[-1].partition("to undo it: treering ")[2]
     apart = people(*command.split())
 
     assert merged.status == 0
     assert [(one["user"], one["also"]) for one in together] == [("jo", [other])]
     assert (kept, of_other) == ("jo", ["fact-peanuts"])
     assert apart.out == (
-        f"jo and {other} are two people again in scope acme/app: each has what is their own\n"
+        f"jo and {other} are two people again in scope acme/app: each has their own facts\n"
     )
     assert people("recall", "peanuts", *IN, "--user", other, "--json").receipt["ids"] == []
 
@@ -99,7 +99,7 @@ def test_where_nobody_is_known_it_says_how_to_name_somebody(cli: CommandLine) ->
     nobody = cli("users", "list", *IN)
     max_ = cli("users", "list", *IN, "--user", "max")
 
-    assert nobody.out.splitlines()[0] == "nobody is known in scope acme/app"
+    assert nobody.out.splitlines()[0] == "no users in scope acme/app"
     assert "treering users link jo telegram @jo --scope acme/app" in nobody.out
     assert max_.out.splitlines()[0] == "nothing is known of a user max in scope acme/app"
     assert not cli.database.exists()

@@ -693,6 +693,10 @@ class Ledger(ReadableLedger):
         """Return the scopes that have sessions, in order, as far as this user may see them."""
         return sorted({Scope(one.scope) for one in self._store.session_records()})
 
+    def session_ids(self, scope: str) -> list[str]:
+        """Return the ids of all sessions of a scope, those of subagents too, the oldest first."""
+        return self._store.sessions_named(parse_scope(scope), prefix="", suffix="")
+
     def _texts(self, event: Event) -> list[str]:
         return event_texts(masked(self._drafter.guard(), event))
 

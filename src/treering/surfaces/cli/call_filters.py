@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CallFilters(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose calls are asked for, of when, and with what outcome."""
+    """Which calls to show: of which session, tool and time, with which outcome."""
 
     session_id: str | None
     tool: str | None
@@ -66,7 +66,7 @@ def read_filters(
 ) -> CallFilters:
     """Return the filters that a command line gives. Raises InvalidInput if one makes no sense."""
     return CallFilters(
-        session_id=None if session_id is None else require(session_id, "session"),
+        session_id=session_id,
         tool=tool,
         span=read_span(since, until),
         status=[*statuses, *(["failing"] if failing else [])],

@@ -1,24 +1,27 @@
-"""Tool calls, found by their id or by how it begins, in one session or in all of a scope."""
+"""Tool calls, found by their id or a short id, in one session or a whole scope."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.errors import InvalidInput, NotFound
-from treering.surfaces.cli.run_search import PREFIX_CHARACTERS_MIN, find_run, some_of
+from treering.errors import NotFound
+from treering.surfaces.cli.run_search import find_run
+from treering.surfaces.cli.short_ids import TYPED_CHARACTERS_MIN, ShortIds, for_people, some_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
     from treering.model.tool_records import ToolRecord
 
 SAME_ID_ITEMS: Final = 20
-"""So many calls of the same id are shown: the last."""
+"""How many calls with the same id are shown: the last ones."""
 PAGES_MAX: Final = 20
-"""How far back calls are looked through, where no index leads to them: 20,000 of them."""
+"""How far back calls are searched where no index helps: 20,000 of them."""
 
+SHORT_PAGES_MAX: Final = 5
+"""Pages of calls that are compared to shorten ids: 5,000 calls, a third of a second."""
 _PAGE: Final = 1_000
 _Place = tuple[str, str]
 """A session, and the id of a call in it."""
@@ -33,21 +36,37 @@ def find_calls(
     progress: Callable[[int], None] | None = None,
     pages_max: int = PAGES_MAX,
 ) -> list[ToolRecord]:
-    """Return the calls with this id, or with the only id that begins like this, of one session.
+    """Return the calls of one session with this id or short id.
 
-    Raises NotFound if there is none, and InvalidInput if there are several such ids or sessions.
+    Raise NotFound if there is none, or if several ids or sessions match.
     """
     if session_id is not None and (found := _exact(ledger, scope, (session_id, text), progress)):
         return found
-    exact, begun, is_cut = _look_through(
-        ledger, scope, text, session_id=session_id, progress=progress, pages_max=pages_max
+    places, is_cut = _places(
+        ledger, scope, session_id=session_id, progress=progress, pages_max=pages_max
     )
-    places = exact or begun
-    if not places:
+    call_id = ShortIds(places).find(text, "call")
+    if call_id is None:
         raise _unknown(scope, text, session_id, is_cut=is_cut)
-    if len(places) > 1:
-        raise _ambiguous(text, places, is_exact=bool(exact))
-    return _exact(ledger, scope, places[0], progress)
+    sessions = list(places[call_id])
+    if len(sessions) > 1:
+        raise NotFound(
+            f"{len(sessions)} sessions have a call {call_id}",
+            hint=f"name one of them with --session: {some_of(sessions)}",
+        )
+    return _exact(ledger, scope, (sessions[0], call_id), progress)
+
+
+def short_calls(
+    ledger: Ledger, scope: Scope, *, progress: Callable[[int], None] | None = None
+) -> ShortIds:
+    """Return the ids of the calls of a scope, to show people; none if there are too many."""
+
+    def ids() -> Iterable[str]:
+        found, is_cut = _places(ledger, scope, progress=progress, pages_max=SHORT_PAGES_MAX)
+        return () if is_cut else found
+
+    return for_people(ids)
 
 
 def run_named(
@@ -58,7 +77,7 @@ def run_named(
     session_id: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> str:
-    """Return the id of the run that ``text`` is, or begins. Raises as ``find_run`` does."""
+    """Return the id of the run that ``text`` is, or is short for. Raise as ``find_run`` does."""
     # Runs of other programs may have calls and no start.
     known = ledger.tool_calls(scope, session_id=session_id, run_id=text, first=1, progress=progress)
     return (
@@ -73,47 +92,28 @@ def _exact(ledger: Ledger, scope: Scope, place: _Place, progress: Any) -> list[T
     ).items
 
 
-def _look_through(
+def _places(
     ledger: Ledger,
     scope: Scope,
-    text: str,
     *,
-    session_id: str | None,
-    progress: Callable[[int], None] | None,
-    pages_max: int,
-) -> tuple[list[_Place], list[_Place], bool]:
-    """Return where the id is, where one that begins so is, and whether there is more to look at."""
-    exact: dict[_Place, None] = {}
-    begun: dict[_Place, None] = {}
+    session_id: str | None = None,
+    progress: Callable[[int], None] | None = None,
+    pages_max: int = PAGES_MAX,
+) -> tuple[dict[str, dict[str, None]], bool]:
+    """Return the sessions of each call id, and whether there are more calls."""
+    found: dict[str, dict[str, None]] = {}
     cursor = None
     for _ in range(pages_max):
         page = ledger.tool_calls(
             scope, session_id=session_id, last=_PAGE, after=cursor, progress=progress
         )
         for record in page.items:
-            call_id = record.call_id or ""
-            if call_id == text:
-                exact[record.session_id, call_id] = None
-            elif len(text) >= PREFIX_CHARACTERS_MIN and call_id.startswith(text):
-                begun[record.session_id, call_id] = None
+            if record.call_id is not None:
+                found.setdefault(record.call_id, {})[record.session_id] = None
         cursor = page.next_cursor
         if cursor is None:
             break
-    return list(exact), list(begun), cursor is not None
-
-
-def _ambiguous(text: str, places: list[_Place], *, is_exact: bool) -> InvalidInput:
-    if is_exact:
-        sessions = some_of([session for session, _ in places])
-        return InvalidInput(
-            f"{len(places)} sessions have a call {text}",
-            hint=f"name one of them with --session: {sessions}",
-        )
-    ids = some_of(list(dict.fromkeys(call_id for _, call_id in places)))
-    return InvalidInput(
-        f"{len(places)} calls begin with {text}",
-        hint=f"write more of the id: {ids}; --session looks in one session only",
-    )
+    return found, cursor is not None
 
 
 def _unknown(scope: Scope, text: str, session_id: str | None, *, is_cut: bool) -> NotFound:
@@ -122,9 +122,9 @@ def _unknown(scope: Scope, text: str, session_id: str | None, *, is_cut: bool) -
     listing = f"treering tools list --scope {scope}{narrowed} shows the calls"
     if is_cut:
         return NotFound(
-            f"no call {text} among the latest of {of}; earlier ones were not looked at",
+            f"no call {text} among the latest of {of}; earlier ones were not searched",
             hint="give the whole id and its session, with --session" if session_id is None
             else "give the whole id",
         )  # fmt: skip
-    cut = f"an id may be cut to {PREFIX_CHARACTERS_MIN} characters or more"
-    return NotFound(f"no call {text} in {of}", hint=f"{listing}, but redacted ones; {cut}")
+    short = f"{TYPED_CHARACTERS_MIN} characters of an id are enough if no other call matches"
+    return NotFound(f"no call {text} in {of}", hint=f"{listing} except redacted ones; {short}")

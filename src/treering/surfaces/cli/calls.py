@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from treering.model.codec import encode
 from treering.surfaces.cli.output import counted, painted, printable, say_painted
-from treering.surfaces.cli.tables import Column, clock, print_table
+from treering.surfaces.cli.tables import TIME, Column, print_table, say_folded
+from treering.surfaces.cli.times import clock, moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ _STATUS: Final = Column("status", colours=_COLOURS)
 _CALL: Final = Column("call id")
 _WHY: Final = Column("why", leaves=4, is_prose=True)
 _COLUMNS: Final = (
-    Column("time (UTC)", leaves=3),
+    Column(TIME, leaves=3),
     _TOOL,
     _STATUS,
     Column("took", leaves=2),
@@ -106,7 +107,8 @@ def print_call(record: ToolRecord, events: Sequence[tuple[str, Event]]) -> None:
     took = "" if record.duration_ms is None else f" after {duration(record.duration_ms)}"
     say_painted(f"{printable(record.tool or _UNNAMED)} {status}{took}{f' ({why})' if why else ''}")
     place = (("call", record.call_id), ("session", record.session_id), ("agent", record.agent_id))
-    say_painted("  " + ", ".join(f"{name} {printable(value or _NONE)}" for name, value in place))
+    where = ", ".join(f"{name} {printable(value or _NONE)}" for name, value in place)
+    say_folded(where, lead="  ", indent="  ")
     if record.run_id is not None:
         say_painted(f"  run {printable(record.run_id)} {record.run_state or ''}".rstrip())
     for name, at_ms, event_id, size in (
@@ -116,9 +118,9 @@ def print_call(record: ToolRecord, events: Sequence[tuple[str, Event]]) -> None:
         if at_ms is not None:
             size_text = "" if size is None else f", {counted(size, 'byte')}"
             event = f", event {printable(event_id or '')}"
-            say_painted(f"  {name} {clock(at_ms)} UTC{size_text}{event}")
-    for name, told in events:
-        say_painted(f"  {name} {printable(encode(told.payload).decode())}")
+            say_painted(f"  {name} {moment(at_ms)}{size_text}{event}")
+    for name, one in events:
+        say_painted(f"  {name} {printable(encode(one.payload).decode())}")
 
 
 def duration(milliseconds: int | None) -> str:

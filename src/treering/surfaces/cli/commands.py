@@ -1,4 +1,4 @@
-"""Commands and groups: loaded when called for, and answerable for their own errors."""
+"""Commands and groups: loaded when they are called, each reporting its own errors."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ class Invocation(msgspec.Struct):
     """The ledger that ``--db`` names; the innermost one counts."""
     keys: str | None = None
     """The folder that ``--keys`` names; the innermost one counts."""
+    utc: bool = False
+    """Whether ``--utc`` asks for times in UTC."""
     has_begun: bool = False
     """Whether a command runs, or ran: only then can something have been changed."""
 
 
 class _Shown(click.Command):
-    """A command whose help shows how it is used before it explains."""
+    """A command whose help shows examples before it explains."""
 
     def __init__(self, *arguments: Any, examples: str, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -51,7 +53,7 @@ class _Shown(click.Command):
             error.ctx = error.ctx or ctx
             raise
 
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first sentence, the examples, then the rest."""
         opening, _, rest = inspect.cleandoc(self.help or "").partition("\n\n")
         with formatter.indentation():
@@ -59,7 +61,9 @@ class _Shown(click.Command):
             formatter.write_text(opening)
         with formatter.section("Examples"):
             indent = " " * formatter.current_indent
-            formatter.write("".join(f"{indent}{line}\n" for line in self.examples))
+            # A command may be known under two paths; its examples show the one that was typed.
+            lines = (line.replace("{command}", ctx.command_path) for line in self.examples)
+            formatter.write("".join(f"{indent}{line}\n" for line in lines))
         if rest:
             with formatter.indentation():
                 formatter.write_paragraph()
@@ -101,12 +105,14 @@ class LazyGroup(_Shown, click.Group):
     def __init__(
         self,
         *arguments: Any,
-        lazy: Mapping[str, str],
+        lazy: Mapping[str, str] | None = None,
+        sections: Mapping[str, Mapping[str, str]] | None = None,
         aliases: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(*arguments, **settings)
-        self._lazy = lazy
+        self._sections = sections or {"Commands": lazy or {}}
+        self._lazy = {name: at for part in self._sections.values() for name, at in part.items()}
         self._aliases = aliases or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
@@ -114,13 +120,26 @@ class LazyGroup(_Shown, click.Group):
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import and return a command, or None if there is no such one."""
+        """Import and return a command, or None if it does not exist."""
         place = self._lazy.get(self._aliases.get(cmd_name, cmd_name))
         if place is None:
             return None
         module, _, name = place.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group of commands, all in the same columns."""
+        room = formatter.width - 6 - max(map(len, self._lazy))
+        widest = max(map(len, self._lazy))
+        for title, names in self._sections.items():
+            rows = [
+                (name.ljust(widest), command.get_short_help_str(room))
+                for name in names
+                if (command := self.get_command(ctx, name)) is not None
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -187,7 +206,7 @@ def show_aside(body: msgspec.Struct) -> None:
 
 
 def fail(body: msgspec.Struct, message: str, *, code: str, hint: str) -> NoReturn:
-    """Print the receipt of a command that ran and found something amiss, and exit with 1."""
+    """Print the receipt of a command that ran and found a problem, and exit with 1."""
     context = click.get_current_context()
     as_json = invocation().as_json
     print_error(kind_of(context), message, code=code, hint=hint, as_json=as_json, body=body)

@@ -9,6 +9,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.completing import complete_run, complete_session
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
@@ -25,7 +26,7 @@ DIALECT_DEFAULT: Final = "openai-chat"
 
 
 class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
-    """A context as it is shown here: what goes to the provider, and how it came about."""
+    """A context as it is shown here: what goes to the provider, and how it was assembled."""
 
     dialect: str
     request: dict[str, Any]
@@ -62,23 +63,25 @@ class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
     treering context main:telegram:jo --scope acme/app --shown --turn 3
     """,
 )
-@click.argument("session")
+@click.argument("session", shell_complete=complete_session)
 @project_scope_options
-@click.option("--max-tokens", type=int, metavar="N", help="The window of the model.")
+@click.option("--max-tokens", type=int, metavar="N", help="The context window of the model.")
 @click.option(
     "--dialect",
     metavar="NAME",
     help="openai-chat (the default), openai-responses, anthropic, gemini or plain.",
 )
 @click.option("--reserve", type=int, metavar="N", help="Reserve N tokens of it for the answer.")
-@click.option("--explain", is_flag=True, help="Say what was repaired and cut, and why.")
-@click.option("--full", is_flag=True, help="Print long texts whole.")
-@click.option("--private", is_flag=True, help="Show secrets as they are, and do not mask them.")
+@click.option("--explain", is_flag=True, help="Explain what was repaired and cut, and why.")
+@click.option("--full", is_flag=True, help="Do not shorten long texts.")
+@click.option("--private", is_flag=True, help="Do not mask secrets.")
 @click.option(
-    "--shown", is_flag=True, help="What the model was shown before: last, or in a turn or run."
+    "--shown", is_flag=True, help="Show what the model saw before: last, or in a turn or run."
 )
-@click.option("--turn", type=int, metavar="N", help="With --shown: in this turn, from 1 on.")
-@click.option("--run", "run_id", metavar="ID", help="With --shown: in this run.")
+@click.option("--turn", type=int, metavar="N", help="With --shown: in turn N, counted from 1.")
+@click.option(
+    "--run", "run_id", metavar="ID", shell_complete=complete_run, help="With --shown: in this run."
+)
 @keys_option
 @json_option
 @db_option
@@ -95,11 +98,10 @@ def context(
     run_id: str | None,
     **budget: Any,
 ) -> None:
-    """Show what the model of SESSION is shown next: always legal, always within --max-tokens.
+    """Show what the model of SESSION sees next, within --max-tokens.
 
-    It is a look: nothing is recorded. With --shown it is made again as it was once shown, and said
-    whether that is exact. Secrets are masked, unless --private asks for what was said as it was.
-    SESSION may be the beginning of an id.
+    Nothing is recorded. --shown reconstructs what a model saw before, and says whether that is
+    exact. Secrets are masked, unless --private. SESSION is an id or a short id.
     """
     from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415  (not for --help)
 
@@ -113,25 +115,25 @@ def context(
             from treering.surfaces.cli.context_shown import find_shown  # noqa: PLC0415
 
             times = find_shown(ledger, found, turn=turn, run_id=run_id)
-            told = [_told(ledger, name, one.context, mask, explain=explain) for one in times]
+            contexts = [_told(ledger, name, one.context, mask, explain=explain) for one in times]
         else:
-            times, told = [], [_told(ledger, name, _next(found, budget), mask, explain=explain)]
+            times, contexts = [], [_told(ledger, name, _next(found, budget), mask, explain=explain)]
     if not invocation().as_json:
         from treering.surfaces.cli.context_page import print_next, print_shown  # noqa: PLC0415
 
         with writing_output():
             if shown:
-                print_shown(found, times, told, explained=explain, full=full)
+                print_shown(found, times, contexts, explained=explain, full=full)
             else:
-                print_next(found, told[0], explained=explain, full=full)
+                print_next(found, contexts[0], explained=explain, full=full)
     elif shown:
         listed = [
             {**_when(time), **msgspec.structs.asdict(one)}
-            for time, one in zip(times, told, strict=True)
+            for time, one in zip(times, contexts, strict=True)
         ]
         show({**body, "count": len(listed), "shown": listed})
     else:
-        show({**body, **msgspec.structs.asdict(told[0])})
+        show({**body, **msgspec.structs.asdict(contexts[0])})
 
 
 def _check(budget: dict[str, Any], *, shown: bool, turn: int | None, run_id: str | None) -> None:
@@ -147,7 +149,7 @@ def _check(budget: dict[str, Any], *, shown: bool, turn: int | None, run_id: str
             )
         return
     if turn is not None and run_id is not None:
-        raise InvalidInput("--turn and --run name two things", hint="drop one of the two")
+        raise InvalidInput("--turn and --run exclude each other", hint="drop one of the two")
     for name, value in budget.items():
         if value is not None:
             flag = f"--{name.replace('_', '-')}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 TEXT_CHARACTERS_MAX: Final = 600
-"""A longer text is cut in the middle, unless all of it is asked for."""
+"""A longer text is cut in the middle, unless ``full``."""
 
 _COLUMNS: Final = (
     Column(
@@ -60,10 +60,10 @@ def _lines(text: str, characters_max: int | None) -> list[str]:
     half = characters_max // 2
     head, tail = text[:half], text[-half:]
     if "\n" in head and "\n" in tail:
-        # Whole lines, where there are some.
+        # Keep whole lines where possible.
         head, tail = head.rpartition("\n")[0], tail.partition("\n")[2]
     omitted = len(text) - len(head) - len(tail)
-    # Not in the words that a model is told of a cut: this one is for the eye alone.
+    # Not the words of a cut that a model reads: this one is for people only.
     marker = f"… {omitted:,} characters are not printed: --full prints them …"
     return [*head.split("\n"), marker, *tail.split("\n")]
 
@@ -124,12 +124,12 @@ def _result(call_id: str, output: Any, *, failed: bool = False) -> MessagePiece:
 
 
 def _words(value: Any) -> str:
-    """Return a value as text; files in it are told by what they are."""
+    """Return a value as text; files in it are described, not shown."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping) and (inner := value.get("inline_data")) is not None:
         return f"[{inner['mime_type']}, {len(inner['data']):,} bytes]"
     rest, media = separated(value)
-    told = [f"[{one.mime or one.sort}, {one.url or f'{one.size:,} bytes'}]" for one in media]
+    named = [f"[{one.mime or one.sort}, {one.url or f'{one.size:,} bytes'}]" for one in media]
     said = [] if media and not rest else [text_of(rest)]
-    return "\n".join([*said, *told])
+    return "\n".join([*said, *named])

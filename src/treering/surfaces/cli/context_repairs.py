@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 MEANINGS: Final[dict[RepairCode, str]] = {
     "orphan_result": "a result without a call: left out",
     "duplicate_result": "a second result of one call: left out, the first counts",
-    "missing_result": "a call without a result: one was made up that says so",
-    "moved_result": "a result that was not right behind its call: put there",
+    "missing_result": "a call without a result: a synthetic one was added",
+    "moved_result": "a result that did not follow its call: moved there",
     "duplicate_call_id": "a call whose id was used before: left out if it is the same call again,"
     " else given another id",
     "missing_call_id": "a call without an id: it was given one",
     "empty_message": "nothing was said in it: left out",
     "left_out_message": "a message of a log that neither its user nor its model said: left out",
     "left_out_tool": "a tool that the dialect does not declare: left out",
-    "left_out_attachment": "a picture, file or sound that cannot be shown: a placeholder stands"
-    " for it",
+    "left_out_attachment": "a picture, file or sound that cannot be shown: replaced"
+    " by a placeholder",
     "dropped_thinking": "a thought that the model does not take back: left out",
-    "missing_thinking": "a call without a signature: one was put in that says so",
-    "erased": "its content was redacted or has expired: a placeholder stands for it",
+    "missing_thinking": "a call without a signature: a placeholder was added",
+    "erased": "its content was redacted or has expired: a placeholder replaces it",
     "shortened_output": "the output of a tool was cut in the middle",
     "restarted": "all before this checkpoint or interrupt was left out, to fit",
     "dropped_turn": "a whole turn was left out, to fit",
     "dropped_message": "part of a turn was left out, to fit",
     "shortened_message": "a message was cut, to fit",
-    "summarised": "what was left out from here on is told in a summary",
+    "summarised": "from here on a summary replaces what was left out",
     "contributor_failed": "a contributor raised an error, and added nothing",
     "contributor_dropped": "what a contributor added was left out, to fit",
     "budget_too_small": "not even the last message fits: nothing is shown",
@@ -70,7 +70,7 @@ def explain(ledger: Ledger, scope: Scope, report: Sequence[Repair]) -> list[Expl
 def print_explained(report: Sequence[Explained]) -> None:
     """Print repairs and cuts, those of one sort together."""
     if not report:
-        say("nothing had to be mended or cut")
+        say("nothing was repaired or cut")
         return
     for code in dict.fromkeys(one.code for one in report):
         found = [one for one in report if one.code == code]

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 @click.command(
     "copy",
     cls=Command,
-    short_help="Bring one ledger's events to another.",
+    short_help="Copy events from one ledger to another.",
     examples="""
     treering copy agents.db backup.db
     treering copy agents.db backup.db --scope acme/app
     treering copy agents.db postgresql://treering@db.example.org/agents
     """,
-    if_stopped="what was copied is kept; run it again for the rest: nothing is doubled",
+    if_stopped="what was copied is kept; run it again for the rest: nothing is duplicated",
 )
 @click.argument("source")
 @click.argument("target")
@@ -39,18 +39,17 @@ if TYPE_CHECKING:
 @keys_option
 @json_option
 def copy(*, source: str, target: str, scope: str | None, is_global: bool) -> None:
-    """Bring to TARGET what it lacks of SOURCE, with the chain that proves it.
+    """Copy to TARGET the events of SOURCE that it lacks, with the chain that proves them.
 
-    Each is a file or the URL of a PostgreSQL database; a TARGET that does not exist is created.
-    Without a scope it copies all scopes. It copies nothing twice: a copy that was stopped
-    continues where it ended, and a repeated one brings what is new, erasures included.
+    Each is a file or the URL of a PostgreSQL database; a missing TARGET is created. Without a
+    scope it copies all scopes. Events are never duplicated: an interrupted copy continues where
+    it stopped, and a repeated one copies what is new, erasures too. Payloads of an encrypted
+    scope are sealed again with the key of the scope in TARGET; if there is none, the copy is
+    refused.
 
-    Payloads of an encrypted scope are sealed again under the key that the scope has in TARGET;
-    without one there, the copy is refused.
-
-    Sessions that are broken, or differ from those in TARGET, are reported and do not stop the
-    rest; the exit status is then 1. Secrets are neither masked nor refused, for the chain holds
-    only over the bytes that were recorded.
+    Sessions that are damaged, or differ from those in TARGET, are reported and do not stop the
+    rest; the exit status is then 1. Secrets are neither masked nor refused, because the chain
+    is valid only for the recorded bytes.
     """
     if invocation().database is not None:
         raise InvalidInput("a copy names both of its ledgers", hint="leave --db out")
@@ -79,7 +78,7 @@ def _fail_incomplete(receipt: CopyReceipt) -> None:
         message = f"{counted(receipt.refused, 'session')} could not be copied; {copied}"
         hint = "run treering verify on both ledgers; what was copied is kept"
     else:
-        message = f"what was copied does not prove itself; {copied}"
+        message = f"what was copied cannot be verified; {copied}"
         hint = "run treering verify on both ledgers"
     for fault in receipt.refused_sample if not invocation().as_json else ():
         place = f"scope {fault.scope}, session {fault.session_id}"

@@ -37,7 +37,7 @@ role_option = click.option("--role", required=True, metavar="ROLE", help="A role
         "scrub": f"{_HERE}:scrub",
     },
     invoke_without_command=True,
-    short_help="Look after a ledger on PostgreSQL.",
+    short_help="Manage a ledger on PostgreSQL.",
     examples="""
     treering db init --db postgresql://owner@db.example.org/agents
     treering db grant --role lyria --scope acme/app --set-password
@@ -47,9 +47,9 @@ role_option = click.option("--role", required=True, metavar="ROLE", help="A role
 @db_option
 @click.pass_context
 def db(context: click.Context) -> None:
-    """Look after a ledger on PostgreSQL: its layout, its roles, its state.
+    """Set up, inspect and share a ledger on PostgreSQL.
 
-    These commands are for the ledger's owner. They show no content.
+    These commands are for the owner of the ledger. They show no content.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -58,12 +58,12 @@ def db(context: click.Context) -> None:
 @click.command(
     "init",
     cls=Command,
-    short_help="Lay out a ledger, or bring it to the newest schema.",
+    short_help="Create a ledger, or migrate it to the newest schema.",
     examples="""
     treering db init --db postgresql://owner@db.example.org/agents
     treering db init --partitions 64
     """,
-    if_stopped="all is laid out or nothing is; run it again",
+    if_stopped="everything was created or nothing was; run it again",
 )
 @click.option(
     "--partitions",
@@ -74,9 +74,9 @@ def db(context: click.Context) -> None:
 @json_option
 @db_option
 def init(*, partitions: int | None) -> None:
-    """Lay out a ledger with its roles, or bring the one that is there to the newest schema.
+    """Create a ledger with its roles, or migrate an existing one to the newest schema.
 
-    What is recorded is not touched, and doing it again changes nothing.
+    Events do not change, and running it again changes nothing.
     """
     from treering.app import open as open_ledger  # noqa: PLC0415  (not for --help)
 
@@ -119,26 +119,27 @@ def status() -> None:
     treering db grant --role app --set-password
     treering db grant --role lyria --scope acme/app
     """,
-    if_stopped="a role has all of a grant or nothing of it; run it again",
+    if_stopped="the grant is complete or missing; run it again",
 )
 @role_option
 @click.option(
     "--scope",
     metavar="SCOPE",
-    help="Hold the role to this scope; repeat the command for more. Default: it states its own.",
+    help="Limit the role to this scope; repeat the command for more. Default: any scope.",
 )
 @click.option(
     "--set-password",
     is_flag=True,
-    help="Ask for a password, twice and hidden; one line of standard input where nobody types.",
+    help="Ask for a password, or read one line of standard input.",
 )
 @json_option
 @db_option
 def grant(*, role: str, scope: str | None, set_password: bool) -> None:
-    """Let a role use the ledger; it is made if it is not there.
+    """Let a role use the ledger; a missing role is created.
 
-    Without a scope the role is an application: it states the scope of what it does, and sees that
-    one. This guards against mistakes. With a scope the role is held to it, whatever SQL it runs.
+    Without a scope the role is an application: it states the scope of each action, and sees
+    only that one. This guards against mistakes. With a scope the role is limited to it,
+    whatever SQL it runs.
     """
     name = None if scope is None else resolve_scope(scope, is_global=False)
     administration = _administration()
@@ -157,7 +158,7 @@ def grant(*, role: str, scope: str | None, set_password: bool) -> None:
 @click.command(
     "revoke",
     cls=Command,
-    short_help="Take back what was granted.",
+    short_help="Revoke what was granted.",
     examples="""
     treering db revoke --role app
     treering db revoke --role lyria --scope acme/app
@@ -165,7 +166,7 @@ def grant(*, role: str, scope: str | None, set_password: bool) -> None:
     if_stopped="see treering db status for what the role still has",
 )
 @role_option
-@click.option("--scope", metavar="SCOPE", help="Take this scope back, and leave it the others.")
+@click.option("--scope", metavar="SCOPE", help="Revoke only this scope.")
 @json_option
 @db_option
 def revoke(*, role: str, scope: str | None) -> None:
@@ -175,26 +176,26 @@ def revoke(*, role: str, scope: str | None) -> None:
     show(
         {"role": role, "scope": name},
         f"role {role} may no longer use {'the ledger' if name is None else f'scope {name}'}",
-        done="the grant was taken back",
+        done="the grant was revoked",
     )
 
 
 @click.command(
     "scrub",
     cls=Command,
-    short_help="Drive erased bytes out of the tables.",
+    short_help="Remove erased bytes from the tables.",
     examples="""
     treering db scrub
     """,
-    if_stopped="tables that were not written anew are still noted; run it again",
+    if_stopped="tables that were not rewritten are still listed; run it again",
 )
 @json_option
 @db_option
 def scrub() -> None:
     """Rewrite the tables whose files still hold bytes of erased events.
 
-    Each is locked while that lasts. The exit status is 1 if some have to wait: for a transaction
-    that began before the erasure, or for a lock; or if this role may not: run it as the owner.
+    Each table is locked meanwhile. The exit status is 1 if some tables have to wait for an
+    older transaction or a lock, or if this role may not rewrite them: run it as the owner.
     """
     receipt = _administration().scrub()
     if receipt.pending:
@@ -206,7 +207,7 @@ def scrub() -> None:
             hint="run it again once that has ended (pg_stat_activity shows the oldest xact_start),"
             " or run it as the owner",
         )
-    show(receipt, _scrubbed(receipt), done="the tables were written anew")
+    show(receipt, _scrubbed(receipt), done="the tables were rewritten")
 
 
 def _administration() -> Administration:
@@ -233,7 +234,7 @@ def _laid_out(receipt: InitReceipt) -> str:
 
 
 def _show_file(path: str) -> None:
-    """Show the little that there is to know of a ledger in a file."""
+    """Show the state of a ledger in a file."""
     with open_existing():
         from treering.storage.sqlite.schema import migrations  # noqa: PLC0415  (loaded by now)
 
@@ -269,7 +270,7 @@ def _ask_hidden(prompt: str) -> str:
     try:
         return getpass(prompt, sys.stderr)
     except (EOFError, KeyboardInterrupt) as stopped:
-        click.echo(err=True)  # What was asked stands on a line of its own.
+        click.echo(err=True)  # The question gets a line of its own.
         if isinstance(stopped, EOFError):
             return ""
         raise
@@ -279,4 +280,4 @@ def _scrubbed(receipt: ScrubReceipt) -> str:
     if not receipt.done:
         return "nothing is left to scrub"
     tables = counted(len(receipt.done), "table")
-    return f"wrote {tables} anew, no erased bytes are left: {', '.join(receipt.done)}"
+    return f"rewrote {tables}; no erased bytes are left: {', '.join(receipt.done)}"

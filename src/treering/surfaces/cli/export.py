@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -10,6 +11,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, show, show_aside
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.files import STANDARD, output_stream, refuse_folder
 from treering.surfaces.cli.ledgers import database_path
 from treering.surfaces.cli.opening import open_to_ask
@@ -24,6 +26,8 @@ _SUFFIXES: Final = {"jsonl": "jsonl", "markdown": "md", "html": "html", "claude-
                     "openai": "json", "apeira": "jsonl", "apeira-state": "json",
                     "clawser": "jsonl"}  # fmt: skip
 FORMATS: Final = tuple(_SUFFIXES)
+_ENDINGS: Final = {".html": "html", ".md": "markdown"}
+"""Formats that the name of a file is enough for; several write .json and .jsonl."""
 _SPOKEN: Final = frozenset({"claude-code", "openai", "apeira", "apeira-state", "clawser"})
 """Formats that are nothing without what was said."""
 _NOUNS: Final = {"jsonl": "event", "openai": "message", "claude-code": "line", "apeira": "episode",
@@ -45,7 +49,7 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
     masked: int
     """How many texts held a secret, which is masked in the file."""
     withheld: int
-    """Entries that still looked like one when the file was looked at."""
+    """Entries that still looked like a secret when the file was checked."""
     secrets: int
     """Of jsonl, which is an exact copy: lines with a secret that is recorded as it is."""
 
@@ -53,27 +57,32 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(
     "export",
     cls=Command,
-    short_help="Write one session as a file.",
+    short_help="Write one session to a file.",
     examples="""
     treering export main:telegram:jo --scope acme/app --format html --out jo.html
-    treering export main:tele --scope acme/app --format markdown --payloads included | less
+    treering export main:tele --scope acme/app --format markdown --payload | less
     treering export main:tele --scope acme/app --format openai --out messages.json
     """,
-    if_stopped="a file appears when it is whole; run it again",
+    if_stopped="a file appears when it is complete; run it again",
 )
-@click.argument("session")
+@click.argument("session", shell_complete=complete_session)
 @project_scope_options
-@click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="What to write.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="The format to write. Default: by the ending of --out, .html or .md.",
+)
 @click.option(
     "--out", default=STANDARD, metavar="FILE", help="The file to write. Default: standard output."
 )
 @click.option(
-    "--payloads",
-    type=click.Choice(("included", "withheld")),
-    help="What was said and what tools took and gave. Default: withheld; always included in"
-    " formats of other agents.",
+    "--payload",
+    is_flag=True,
+    help="Include private content: full messages, tool inputs and outputs. Formats of other agents"
+    " always do.",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @keys_option
 @json_option
 @db_option
@@ -82,24 +91,27 @@ def export(
     session: str,
     scope: str | None,
     is_global: bool,
-    form: str,
+    form: str | None,
     out: str,
-    payloads: str | None,
+    payload: bool,
     force: bool,
 ) -> None:
-    """Write SESSION as a file; it appears when it is whole, readable by you alone.
+    """Write SESSION to a file, readable by you alone.
 
-    markdown and html are for people, openai is a list of messages as chat completions take it,
-    claude-code a log as Claude Code writes it, apeira and clawser are logs as these write them,
-    apeira-state is what Apeira stores of a session; jsonl is an exact copy for treering episodes
-    import. In all but jsonl, secrets are masked. When the export goes to standard output, the
-    receipt goes to standard error.
+    markdown and html are for people. openai is a list of chat messages. claude-code is a log as
+    Claude Code writes it; apeira and clawser are logs of those agents; apeira-state is what
+    Apeira stores of a session. jsonl is an exact copy that treering episodes import reads.
+    Secrets are masked, except in jsonl.
+
+    The file appears under its name when it is complete. An export to standard output puts its
+    receipt on standard error.
     """
     from treering.surfaces.cli.export_formats import write_session  # noqa: PLC0415  (not for --help)
     from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
 
     name = find_scope(scope, is_global=is_global)
-    held = _payloads(form, payloads)
+    form = form or _format_of(out)
+    held = "included" if payload or form in _SPOKEN else "withheld"
     _check_target(out, form, force=force)
     with open_to_ask() as ledger:
         found = open_session(ledger, name, session)
@@ -120,12 +132,14 @@ def export(
         show(receipt, *_told(receipt, done), done=f"the export was written to {out}")
 
 
-def _payloads(form: str, given: str | None) -> str:
-    if form in _SPOKEN and given == "withheld":
+def _format_of(out: str) -> str:
+    """Return the format that a file's name asks for. Raise InvalidInput if it asks for none."""
+    form = _ENDINGS.get(PurePath(out).suffix.lower())
+    if form is None:
         raise InvalidInput(
-            f"{form} is nothing but what was said", hint="leave --payloads out, or write html"
+            "--format is required", hint=f"pass one of {', '.join(FORMATS)}, or --out FILE.html"
         )
-    return "included" if form in _SPOKEN else given or "withheld"
+    return form
 
 
 def _check_target(out: str, form: str, *, force: bool) -> None:
@@ -135,7 +149,7 @@ def _check_target(out: str, form: str, *, force: bool) -> None:
     # A pipe or a device is written to, never replaced.
     if os.path.lexists(out) and not force and (os.path.isfile(out) or os.path.islink(out)):  # noqa: PTH113, PTH114
         raise InvalidInput(
-            f"{out} is there already", hint="name another file, or pass --force to write over it"
+            f"{out} already exists", hint="name another file, or pass --force to overwrite it"
         )
 
 
@@ -144,9 +158,11 @@ def _told(receipt: SessionExport, done: Exported) -> list[str]:
     size = counted(done.items, noun) if noun else _entries(done.items)
     lines = [f"exported session {receipt.session_id} to {receipt.out}: {size}"]
     if receipt.payloads == "withheld":
-        lines.append("texts are told by their beginnings; --payloads included writes what was said")
+        lines.append(
+            "texts are shortened; --payload includes full messages, tool inputs and outputs"
+        )
     else:
-        lines.append("it holds what was said: mind who gets it")
+        lines.append("it holds private content: be careful whom you give it to")
     if done.masked:
         lines.append(f"{counted(done.masked, 'text')} held secrets, which are masked in it")
     if done.withheld:

@@ -97,7 +97,7 @@ def _write_messages(session: Session, stream: IO[bytes]) -> Exported:
 
 
 def _write_claude_code(ledger: Ledger, session: Session, stream: IO[bytes]) -> Exported:
-    """Write what counts of a session as a log that Claude Code goes on from, subagents and all."""
+    """Write the session as a log that Claude Code can resume, with its subagents."""
     from treering.derive.visible import visible  # noqa: PLC0415  (only where it is asked for)
     from treering.formats.claude_code.export import write_session as lines_of  # noqa: PLC0415
 
@@ -194,7 +194,7 @@ def _uuid_of(session: Session) -> str:
 
 
 def _cwd_of(events: list[Event]) -> str:
-    """Return the folder that a session was at work in; where we are, if nobody says."""
+    """Return the folder that a session worked in; the current one if it is unknown."""
     for event in events:
         if event.kind == "session.imported" and isinstance(event.payload, dict):
             folder = event.payload.get("cwd")

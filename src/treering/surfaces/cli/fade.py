@@ -1,4 +1,4 @@
-"""``treering fade``: facts that nobody used for long are archived."""
+"""``treering fade``: archive facts that nobody has used for long."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMED_MAX: Final = 20
 @click.command(
     "fade",
     cls=Command,
-    short_help="Archive facts that nobody used for long.",
+    short_help="Archive facts that nobody has used for long.",
     examples="""
     treering fade --scope acme/app --dry-run
     treering fade --scope acme/app
@@ -40,16 +40,16 @@ NAMED_MAX: Final = 20
     if_stopped="facts are archived one after the other; run it again for the rest",
 )
 @project_scope_options
-@click.option("--dry-run", is_flag=True, help="Say what would be archived; archive nothing.")
-@click.option("--now-ts-ms", metavar="MS", help="Count ages from this time instead of now.")
+@click.option("--dry-run", is_flag=True, help="Show what would be archived, and archive nothing.")
+@click.option("--now-ts-ms", metavar="WHEN", help="Count ages from this time instead of now.")
 @keys_option
 @json_option
 @db_option
 def fade(*, scope: str | None, is_global: bool, dry_run: bool, now_ts_ms: str | None) -> None:
-    """Archive the facts that nobody used for long; to be run now and then.
+    """Archive the facts that nobody has used for long; for a cron job.
 
-    What matters more, and what was used more often, fades later. An archived fact is not lost:
-    it comes back when a question uses its words, or when it is accepted.
+    Important and often used facts fade later. An archived fact is not lost: it comes back when
+    somebody asks for it literally, or accepts it.
     """
     name = find_scope(scope, is_global=is_global)
     receipt: FadeReceipt | None = None
@@ -63,9 +63,9 @@ def fade(*, scope: str | None, is_global: bool, dry_run: bool, now_ts_ms: str | 
         place = place_of(ledger)
     done = "" if dry_run else "the facts were archived"
     if invocation().as_json:
-        told = {"dry_run": dry_run} if receipt is None else msgspec.structs.asdict(receipt)
+        fields = {"dry_run": dry_run} if receipt is None else msgspec.structs.asdict(receipt)
         count = 0 if receipt is None else len(receipt.archived)
-        show({"scope": name, "ledger": place, **told, "count": count}, done=done)
+        show({"scope": name, "ledger": place, **fields, "count": count}, done=done)
         return
     with writing_output(done):
         _print(name, receipt, named)
@@ -77,7 +77,7 @@ def _open_to_change() -> Ledger:
 
 def _print(scope: Scope, receipt: FadeReceipt | None, named: Sequence[Fact]) -> None:
     if receipt is None:
-        say(f"nothing is remembered in scope {scope}")
+        say(f"no facts in scope {scope}")
         return
     facts = f"{counted(receipt.looked_at, 'current fact')} of scope {scope}"
     if not receipt.archived:
@@ -91,8 +91,8 @@ def _print(scope: Scope, receipt: FadeReceipt | None, named: Sequence[Fact]) -> 
     verb = "would archive" if receipt.dry_run else "archived"
     say(
         f"{verb} {len(receipt.archived):,} of {facts}:"
-        f" nobody used them for {receipt.unused_days} days, and too little is left of them"
+        f" unused for {counted(receipt.unused_days, 'day')}, and faded"
     )
     flag = scope_flag(scope)
     if not receipt.dry_run:
-        say(f"  to have one back: treering facts accept FACT {flag}")
+        say(f"  to restore one: treering facts accept FACT {flag}")

@@ -30,7 +30,7 @@ ITEMS: Final = 20
 PATH_CHARACTERS_MAX: Final = 300
 PROMPTS_AT_ONCE: Final = 20
 ASKED_CHARACTERS_MAX: Final = 200
-"""Of a longer path the index is asked for the end."""
+"""The index is searched for the end of a longer path."""
 _SAID: Final = ("conversation.user", "ops.decision")
 
 
@@ -60,7 +60,7 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(
     "file-history",
     cls=Command,
-    short_help="Show who touched a file, when, and what for.",
+    short_help="Show which tool calls touched a file, and why.",
     examples="""
     treering file-history src/a.py
     treering file-history a.py --scope acme/app --limit 50 --json
@@ -73,12 +73,14 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True):
 @json_option
 @db_option
 def file_history(*, path: str, scope: str | None, is_global: bool, limit: int) -> None:
-    """Show the tool calls that were given PATH, the newest first, with what the user had asked.
+    """Show the tool calls that named PATH, newest first, and what the user had asked.
 
     PATH is a file or a folder: as it was written, relative to here, or its last parts, such as
-    src/a.py. Failed runs are among them. What a tool did to files that it was not given is not
-    known.
+    src/a.py. Failed runs are included. Files that a tool changed without naming them are not
+    found.
     """
+    from treering.surfaces.cli.search_commands import with_short_ids  # noqa: PLC0415  (not for --help)
+
     forms = path_forms(path)
     name = find_scope(scope, is_global=is_global)
     touches: list[Touch] = []
@@ -86,6 +88,7 @@ def file_history(*, path: str, scope: str | None, is_global: bool, limit: int) -
     with asking(open_to_ask) as ledger:
         if ledger is not None:
             touches, more = _touches(ledger, name, forms, clamp(limit))
+            touches = with_short_ids(ledger, name, touches)
         place = place_of(ledger)
     if invocation().as_json:
         show({"scope": name, "ledger": place, "path": path, "count": len(touches),
@@ -111,7 +114,7 @@ def path_forms(path: str) -> list[str]:
     """
     if not path.strip(" /") or len(path) > PATH_CHARACTERS_MAX:
         raise InvalidInput(
-            "the path is too long" if path.strip(" /") else "that is no path",
+            "the path is too long" if path.strip(" /") else "not a path",
             hint="name a file or a folder, as in treering file-history src/a.py",
         )
     here = os.getcwd()  # noqa: PTH109  (a path as text)
@@ -129,7 +132,7 @@ def path_forms(path: str) -> list[str]:
 
 
 def matches(path: str, forms: list[str]) -> bool:
-    """Whether a path that was recorded is one of ``forms``, ends in one, or lies below one."""
+    """Whether a path that was recorded is one of ``forms``, ends in one, or is below one."""
     parts = f"/{_spelt(path).strip('/')}/".casefold()
     return any(
         parts.startswith(f"{form.rstrip('/')}/".casefold())

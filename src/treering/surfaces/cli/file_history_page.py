@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
-from treering.surfaces.cli.tables import clock
+from treering.surfaces.cli.times import clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,9 +43,9 @@ def print_touches(scope: Scope, path: str, touches: Sequence[Touch], *, more: bo
 
 def print_nothing(scope: Scope, path: str) -> None:
     """Say that nothing is known of a file, and what may help."""
-    say(f"no tool call in scope {scope} was given {printable(path)}")
+    say(f"no tool call in scope {scope} names {printable(path)}")
     say("  try its last parts only, such as src/a.py, or treering search with its name")
-    say("  logs that are not taken in are not searched: treering doctor tells of them")
+    say("  only imported logs are searched; treering doctor lists the others")
 
 
 def _print_touch(one: Touch) -> None:

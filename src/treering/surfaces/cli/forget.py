@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.command(
     "forget",
     cls=Command,
-    short_help="Erase one person, everywhere in a scope.",
+    short_help="Erase one person from a scope.",
     examples="""
     treering forget --scope acme/app --user u1 --dry-run
     treering forget --scope acme/app --user u1 --yes
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 )
 @click.option("--user", required=True, metavar="USER", help="The person, by their user id.")
 @project_scope_options
-@click.option("--dry-run", is_flag=True, help="Say what would be erased; erase nothing.")
-@click.option("--yes", is_flag=True, help="Do it without asking. It cannot be undone.")
+@click.option("--dry-run", is_flag=True, help="Show what would be erased, and erase nothing.")
+@click.option("--yes", is_flag=True, help="Erase without asking. You cannot undo it.")
 @keys_option
 @json_option
 @db_option
 def forget(*, user: str, scope: str | None, is_global: bool, dry_run: bool, yes: bool) -> None:
-    """Erase all that a scope holds of one person: sessions, their part in others', and names.
+    """Erase everything a scope holds of one person: sessions, messages and names.
 
     Facts learned from it are erased, too. Numbers and digests stay, so that verify still proves
-    the rest. Exports, backups, logs that agents keep themselves, lines that could not be
-    recorded (treering doctor names their files) and copies given to others are out of reach.
+    the rest. It cannot reach exports, backups, logs that agents keep, lines that could not be
+    recorded (treering doctor names their files), or data that was passed on to others.
     """
     person = require(user, "user")
     name = find_scope(scope, is_global=is_global)
@@ -61,7 +61,7 @@ def forget(*, user: str, scope: str | None, is_global: bool, dry_run: bool, yes:
 
 
 def _confirm(plan: ForgetReceipt, person: str) -> None:
-    """Have a person say again who is to be forgotten. Raises InvalidInput if nobody does."""
+    """Ask for the user's name again. Raise InvalidInput if it is not confirmed."""
     if invocation().as_json or not sys.stdin.isatty():
         events = counted(plan.events_erased, "event")
         raise InvalidInput(
@@ -97,11 +97,11 @@ def _lines(receipt: ForgetReceipt) -> Iterator[str]:
         if count
     ]
     if gone:
-        yield f"what was remembered of them goes with it: {', '.join(gone)}"
+        yield f"also erased from memory: {', '.join(gone)}"
     touched = [f"{name.replace('_', ' ')} {n:,}" for name, n in receipt.projections.items() if n]
     if touched and not receipt.dry_run:
-        yield f"taken out of: {', '.join(touched)}"
+        yield f"removed from: {', '.join(touched)}"
     if receipt.retellings_erased:
-        yield f"{receipt.retellings_erased:,} of these told of them in the sessions of others"
+        yield f"{receipt.retellings_erased:,} of these were in the sessions of others"
     if receipt.blobs_shared:
         yield f"{counted(receipt.blobs_shared, 'large payload')} kept: other events hold the same"

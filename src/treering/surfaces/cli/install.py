@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _agent = click.argument("agent", type=click.Choice(AGENTS), metavar="AGENT")
 _dry_run = click.option(
-    "--dry-run", is_flag=True, help="Show what would change, as a diff; change nothing."
+    "--dry-run", is_flag=True, help="Show a diff of what would change, and change nothing."
 )
 
 
@@ -40,13 +40,13 @@ _dry_run = click.option(
     treering install claude-code
     treering install codex
     """,
-    if_stopped="run it again: what is there already is not put in twice",
+    if_stopped="run it again: hooks are never installed twice",
 )
 @_agent
 @click.option(
     "--decisions",
     is_flag=True,
-    help="Record permissions, too: asked for and denied. Only newer versions know these hooks.",
+    help="Record permission requests and denials, too. Needs a recent version of the agent.",
 )
 @_dry_run
 @json_option
@@ -56,8 +56,9 @@ def install(*, agent: str, decisions: bool, dry_run: bool) -> None:
     At the end of each turn they notify treering watch which transcript has grown. They read no
     conversation, add nothing to it, take a few hundredths of a second and never stop the agent.
 
-    Everything else in the settings stays as it is, to the byte, and a backup is kept beside them.
-    Settings that cannot be changed so safely are left alone. Run twice, it does nothing more.
+    The rest of the settings stays the same, to the byte, and a backup is kept beside them.
+    Settings that cannot be changed safely are left alone. Running it twice changes nothing
+    more.
     """
     plan = plan_install(
         agent,
@@ -73,24 +74,24 @@ def install(*, agent: str, decisions: bool, dry_run: bool) -> None:
 @click.command(
     "uninstall",
     cls=Command,
-    short_help="Remove those hooks.",
+    short_help="Remove those hooks from an agent.",
     examples="""
     treering uninstall claude-code --dry-run
     treering uninstall claude-code
     """,
-    if_stopped="run it again: nothing else is taken out",
+    if_stopped="run it again: nothing else is removed",
 )
 @_agent
 @_dry_run
 @json_option
 def uninstall(*, agent: str, dry_run: bool) -> None:
-    """Take out what treering install has put in, and nothing else.
+    """Remove the hooks that treering install has put in, and nothing else.
 
-    If nothing else has changed since, the settings are what they were, to the byte. What is in the
-    ledger stays there.
+    If nothing else has changed since, the settings are what they were, to the byte. The ledger
+    keeps all events.
     """
     plan = plan_uninstall(agent, home=Path.home(), environment=os.environ)
-    _finish(plan, dry_run=dry_run, unchanged=f"{plan.name} has no hooks of ours")
+    _finish(plan, dry_run=dry_run, unchanged=f"{plan.name} has no Treering hooks")
 
 
 def _program() -> Path:

@@ -19,7 +19,8 @@ from treering.surfaces.cli.options import (
     resolve_scope,
     scope_options,
 )
-from treering.surfaces.cli.output import counted, iso_time
+from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.times import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,10 +51,10 @@ _HERE: Final = "treering.surfaces.cli.keys"
 @db_option
 @click.pass_context
 def keys(context: click.Context) -> None:
-    """Encrypt the payloads of a scope, and look after its keys.
+    """Encrypt the payloads of a scope, and manage its keys.
 
-    The keys lie in a folder of their own, not in the ledger. Once they are destroyed, the payloads
-    cannot be read any more: not in the ledger, not in its backups. No command shows a key.
+    Keys are in a folder of their own, not in the ledger. Destroying them makes the payloads
+    unreadable in the ledger and in its backups. No command shows a key.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -74,9 +75,9 @@ def keys(context: click.Context) -> None:
 @json_option
 @db_option
 def create(*, scope: str | None, is_global: bool) -> None:
-    """Make a key for a scope, and seal every payload that is recorded in it from now on.
+    """Create a key for a scope, and encrypt every payload recorded in it from now on.
 
-    What was recorded before stays as it is; summaries and refs are never sealed. Keep a copy of
+    Earlier payloads stay as they are; summaries and refs are never encrypted. Keep a copy of
     the key in another place: without it the payloads are lost.
     """
     name = resolve_scope(scope, is_global=is_global)
@@ -86,18 +87,18 @@ def create(*, scope: str | None, is_global: bool) -> None:
     under = f"under generation {receipt.generation} of its key"
     show(
         receipt,
-        f"payloads of scope {name} are sealed {under} from now on"
+        f"payloads of scope {name} are encrypted {under} from now on"
         if receipt.created
-        else f"payloads of scope {name} are sealed already, {under}",
+        else f"payloads of scope {name} are already encrypted, {under}",
         f"the key is in {keys_folder(invocation().keys)}: keep a copy of it in another place",
-        done="the key was made, and the scope is encrypted",
+        done="the key was created, and the scope is encrypted",
     )
 
 
 @click.command(
     "list",
     cls=Command,
-    short_help="Show which keys there are, and what they seal.",
+    short_help="List keys, and what they encrypt.",
     examples="""
     treering keys list
     treering keys list --scope acme/app --json
@@ -108,9 +109,9 @@ def create(*, scope: str | None, is_global: bool) -> None:
 @json_option
 @db_option
 def list_(*, scope: str | None, is_global: bool) -> None:
-    """Show every generation of the keys of one scope, or of all that are encrypted.
+    """List every generation of the keys of one scope, or of all encrypted scopes.
 
-    A key is in use, kept for what is sealed under it, destroyed, or missing from the folder.
+    A key is in use, kept for older payloads, destroyed, or missing from the folder.
     """
     name = resolve_any_scope(scope, is_global=is_global)
     with open_existing() as ledger:
@@ -122,7 +123,7 @@ def list_(*, scope: str | None, is_global: bool) -> None:
 @click.command(
     "rotate",
     cls=Command,
-    short_help="Seal under a new key from now on.",
+    short_help="Encrypt with a new key from now on.",
     examples="""
     treering keys rotate --scope acme/app
     """,
@@ -133,9 +134,9 @@ def list_(*, scope: str | None, is_global: bool) -> None:
 @json_option
 @db_option
 def rotate(*, scope: str | None, is_global: bool) -> None:
-    """Make a new key for a scope and use it from now on; the old ones are kept for reading.
+    """Create a new key for a scope and use it from now on; old keys are kept for reading.
 
-    Once nothing is sealed under an old key any more, it can be destroyed alone.
+    An old key can be destroyed once it no longer encrypts anything.
     """
     name = resolve_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
@@ -143,7 +144,7 @@ def rotate(*, scope: str | None, is_global: bool) -> None:
         receipt = ledger.rotate_key(name)
     show(
         receipt,
-        f"payloads of scope {name} are sealed under generation {receipt.generation} from now on",
+        f"payloads of scope {name} are encrypted under generation {receipt.generation} from now on",
         f"the key is in {keys_folder(invocation().keys)}: keep a copy of it in another place",
         done="the key was rotated",
     )
@@ -152,7 +153,7 @@ def rotate(*, scope: str | None, is_global: bool) -> None:
 @click.command(
     "destroy",
     cls=Command,
-    short_help="Destroy keys, and with them what they seal.",
+    short_help="Destroy keys, and what they encrypt.",
     examples="""
     treering keys destroy --scope acme/app --yes
     treering keys destroy --scope acme/app --generation 1 --yes
@@ -164,17 +165,17 @@ def rotate(*, scope: str | None, is_global: bool) -> None:
     "--generation",
     type=int,
     metavar="N",
-    help="This key only, if nothing in the ledger is sealed under it any more.",
+    help="Only this key, if it no longer encrypts anything in the ledger.",
 )
-@click.option("--yes", is_flag=True, help="Do it. It cannot be undone.")
+@click.option("--yes", is_flag=True, help="Destroy without asking. You cannot undo it.")
 @keys_option
 @json_option
 @db_option
 def destroy(*, scope: str | None, is_global: bool, generation: int | None, yes: bool) -> None:
     """Redact every session of a scope, then destroy its keys.
 
-    Backups of the ledger then hold payloads that nobody can read. Copies that were made of the
-    keys have to be destroyed where they are, and exports with payloads were never sealed.
+    Payloads in backups of the ledger are then unreadable. Destroy copies of the keys yourself;
+    exports with payloads were never encrypted.
     """
     name = resolve_scope(scope, is_global=is_global)
     if not yes:
@@ -193,7 +194,7 @@ def destroy(*, scope: str | None, is_global: bool, generation: int | None, yes: 
 @click.command(
     "ids",
     cls=Command,
-    short_help="Check the key that hides ids, or accept another one.",
+    short_help="Check the key that hides ids, or accept a new one.",
     examples="""
     treering keys ids
     treering keys ids --scope acme/app --accept
@@ -201,7 +202,7 @@ def destroy(*, scope: str | None, is_global: bool, generation: int | None, yes: 
     if_stopped="run it again for the rest",
 )
 @any_scope_options
-@click.option("--accept", is_flag=True, help="Go on with the key that is here, or a new one.")
+@click.option("--accept", is_flag=True, help="Continue with the present key, or a new one.")
 @keys_option
 @json_option
 @db_option
@@ -224,7 +225,7 @@ def ids(*, scope: str | None, is_global: bool, accept: bool) -> None:
     path = keys_folder(invocation().keys) / "ids.secret"
     lines = [f"scope {one} was used with another key than {path}" for one in strange]
     if accept:
-        lines = [f"scope {one} goes on with {path}" for one in strange]
+        lines = [f"scope {one} continues with {path}" for one in strange]
     body = {"file": str(path), "other": strange, "accepted": strange if accept else []}
     show(
         body,
@@ -240,7 +241,7 @@ def _lines(found: Sequence[KeyGeneration]) -> Iterator[str]:
     width = max(len(key.scope) for key in found)
     for key in found:
         number = f"generation {key.generation}" if key.generation else "unknown"
-        created = iso_time(key.created_ms)[:19].replace("T", " ") if key.created_ms else "-"
+        created = clock(key.created_ms) if key.created_ms else "-"
         yield (
             f"{key.scope:<{width}}  {number:<13}  {created:<19}  {key.state:<9}"
             f"  {counted(key.payloads, 'payload')}"

@@ -50,7 +50,7 @@ def open_if_there(access: Access = "read") -> Ledger:
         return _open_found(path, access, hint="name another, or record something")
     except NotFound:
         if not invocation().as_json:
-            note(f"there is no ledger at {shown(path)} yet")
+            note(f"no ledger at {shown(path)} yet")
         return _open(MEMORY, access)
 
 
@@ -90,7 +90,7 @@ def database_path() -> str:
 
 
 def damage_of_ledger() -> str | None:
-    """Say what is wrong with the file of the ledger, if there is one and anything is."""
+    """Return what is wrong with the file of the ledger, or None."""
     from treering.storage.sqlite.integrity import find_damage  # noqa: PLC0415  (rarely needed)
 
     try:
@@ -112,17 +112,17 @@ def of_all_scopes() -> Iterator[None]:
 
 
 def check_keys(access: Access = "read") -> None:
-    """Raise StorageError if the folder of keys cannot be used, or not be made."""
+    """Raise StorageError if the key folder cannot be used, or not be made."""
     folder = keys_folder(invocation().keys)
     place = next(path for path in (folder, *folder.absolute().parents) if os.path.exists(path))  # noqa: PTH110  (False where it may not look)
     if not place.is_dir():
-        reason = "it is no folder" if place == folder else f"{place} is no folder"
+        reason = "it is not a folder" if place == folder else f"{place} is not a folder"
     elif not os.access(place, os.X_OK | (os.W_OK if access == "change" else 0)):
         reason = "permission denied"
     else:
         return
     raise StorageError(
-        f"{folder} cannot be the folder of keys: {reason}",
+        f"{folder} cannot be the key folder: {reason}",
         hint="name another with --keys or TREERING_KEYS, or check its permissions",
     )
 
@@ -144,7 +144,7 @@ def physically(physical: Physical) -> str:
 
 
 def shown(location: str) -> str:
-    """Return ``location`` as it may be shown: without a password."""
+    """Return ``location`` without a password."""
     if not _is_url(location):
         return location
     from treering.storage.postgres.address import parse_address  # noqa: PLC0415  (only for a URL)
@@ -179,7 +179,7 @@ def _open_found(path: str, access: Access, *, hint: str) -> Ledger:
             with contextlib.suppress(SchemaTooOld):
                 _open(path, "read").close()
     elif path != MEMORY and not Path(path).exists():
-        raise NotFound(f"there is no ledger at {path}", hint=hint)
+        raise NotFound(f"no ledger at {path}", hint=hint)
     return _open(path, access)
 
 
@@ -192,7 +192,7 @@ def _open(path: str, access: Access) -> Ledger:
 
 
 def _named_keys() -> str | None:
-    """Return the folder of keys that the command line names, if it does."""
+    """Return the key folder that the command line names, if it does."""
     named = invocation().keys
     if named is not None:
         check_keys()

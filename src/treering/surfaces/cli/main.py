@@ -10,6 +10,7 @@ import click
 
 from treering.errors import exit_status
 from treering.surfaces.cli.commands import Invocation, LazyGroup, kind_of
+from treering.surfaces.cli.completing import COMPLETION_VARIABLE
 from treering.surfaces.cli.options import db_option, keys_option
 from treering.surfaces.cli.output import print_error
 from treering.surfaces.cli.signals import heed_signals, status_of
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 PROGRAM: Final = "treering"
 USAGE: Final = 2
 PIPE_CLOSED: Final = 141
-"""128 + SIGPIPE: whoever read our output has left."""
-COMPLETION_VARIABLE: Final = "_TREERING_COMPLETE"
+"""128 + SIGPIPE: the reader of our output has left."""
+
+_HERE: Final = "treering.surfaces.cli"
 
 
 def run() -> None:
@@ -72,35 +74,48 @@ def main(arguments: Sequence[str]) -> int:
 @click.group(
     name=PROGRAM,
     cls=LazyGroup,
-    lazy={
-        "import": "treering.surfaces.cli.imports:import_",
-        "watch": "treering.surfaces.cli.watch:watch",
-        "install": "treering.surfaces.cli.install:install",
-        "uninstall": "treering.surfaces.cli.install:uninstall",
-        "episodes": "treering.surfaces.cli.episodes:episodes",
-        "sessions": "treering.surfaces.cli.sessions:sessions",
-        "show": "treering.surfaces.cli.show:show_transcript",
-        "search": "treering.surfaces.cli.search:search",
-        "file-history": "treering.surfaces.cli.file_history:file_history",
-        "tail": "treering.surfaces.cli.tail:tail",
-        "stats": "treering.surfaces.cli.stats:stats",
-        "export": "treering.surfaces.cli.export:export",
-        "context": "treering.surfaces.cli.context:context",
-        "recall": "treering.surfaces.cli.recall:recall",
-        "facts": "treering.surfaces.cli.facts:facts",
-        "fade": "treering.surfaces.cli.fade:fade",
-        "users": "treering.surfaces.cli.users:users",
-        "trace": "treering.surfaces.cli.trace:trace",
-        "tools": "treering.surfaces.cli.tools:tools",
-        "doctor": "treering.surfaces.cli.doctor:doctor",
-        "forget": "treering.surfaces.cli.forget:forget",
-        "retention": "treering.surfaces.cli.retention:retention",
-        "verify": "treering.surfaces.cli.verify:verify",
-        "anchor": "treering.surfaces.cli.verify:anchor",
-        "copy": "treering.surfaces.cli.copy:copy",
-        "rebuild": "treering.surfaces.cli.rebuild:rebuild",
-        "db": "treering.surfaces.cli.db:db",
-        "keys": "treering.surfaces.cli.keys:keys",
+    sections={
+        "Capture": {
+            "import": f"{_HERE}.imports:import_",
+            "watch": f"{_HERE}.watch:watch",
+            "install": f"{_HERE}.install:install",
+            "uninstall": f"{_HERE}.install:uninstall",
+        },
+        "Look": {
+            "sessions": f"{_HERE}.sessions:sessions",
+            "show": f"{_HERE}.show:show_transcript",
+            "search": f"{_HERE}.search:search",
+            "tail": f"{_HERE}.tail:tail",
+            "file-history": f"{_HERE}.file_history:file_history",
+            "trace": f"{_HERE}.trace:trace",
+            "tools": f"{_HERE}.tools:tools",
+            "stats": f"{_HERE}.stats:stats",
+            "export": f"{_HERE}.export:export",
+        },
+        "Remember": {
+            "recall": f"{_HERE}.recall:recall",
+            "facts": f"{_HERE}.facts:facts",
+            "users": f"{_HERE}.users:users",
+            "fade": f"{_HERE}.fade:fade",
+            "context": f"{_HERE}.context:context",
+        },
+        "Prove and erase": {
+            "verify": f"{_HERE}.verify:verify",
+            "anchor": f"{_HERE}.verify:anchor",
+            "redact": f"{_HERE}.episodes.erase:redact",
+            "forget": f"{_HERE}.forget:forget",
+            "retention": f"{_HERE}.retention:retention",
+            "gc": f"{_HERE}.episodes.erase:gc",
+        },
+        "Administer": {
+            "doctor": f"{_HERE}.doctor:doctor",
+            "copy": f"{_HERE}.copy:copy",
+            "rebuild": f"{_HERE}.rebuild:rebuild",
+            "keys": f"{_HERE}.keys:keys",
+            "db": f"{_HERE}.db:db",
+            "completion": f"{_HERE}.completion:completion",
+            "episodes": f"{_HERE}.episodes:episodes",
+        },
     },
     aliases={"episodic": "episodes"},
     invoke_without_command=True,
@@ -117,7 +132,7 @@ def main(arguments: Sequence[str]) -> int:
 @db_option
 @click.pass_context
 def root(context: click.Context) -> None:
-    """Record what AI agents do, and read it back: one append-only ledger, a file or a database."""
+    """Record what AI agents do in one append-only ledger; search, verify, erase and remember it."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -141,7 +156,7 @@ def _carry_out(arguments: Sequence[str], invocation: Invocation) -> int:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Whether --json stands among the options; asked before they are parsed, for their errors."""
+    """Whether --json is among the options; needed before they are parsed, for their errors."""
     options = list(arguments)
     return "--json" in options[: options.index("--")] if "--" in options else "--json" in options
 
@@ -149,7 +164,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 def _message(error: click.UsageError) -> str:
     # An unknown option's own text repeats the suggestions that go into the hint.
     known = isinstance(error, click.NoSuchOption)
-    text = (error.message if known else error.format_message()).rstrip(".")
+    text = " ".join((error.message if known else error.format_message()).split()).rstrip(".")
     return text[:1].lower() + text[1:]
 
 
@@ -165,4 +180,5 @@ def _complete() -> int:
     from click.shell_completion import shell_complete  # noqa: PLC0415  (only for a shell's Tab)
 
     instruction = os.environ[COMPLETION_VARIABLE]
-    return shell_complete(root, {}, PROGRAM, COMPLETION_VARIABLE, instruction)
+    settings = {"obj": Invocation(as_json=False)}
+    return shell_complete(root, settings, PROGRAM, COMPLETION_VARIABLE, instruction)

@@ -1,4 +1,4 @@
-"""Private content on its way out: secrets in it are masked, and told to be."""
+"""Mask the secrets in private content on its way out, and count them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Mask:
-    """Masks secrets in what is shown; the guard is made when there is something to look at."""
+    """Masks secrets in what is shown; creates its guard when it is first needed."""
 
     def __init__(self) -> None:
         self.masked = 0

@@ -10,6 +10,7 @@ import msgspec
 
 from treering.errors import NotFound, NotPermitted, ReadOnly
 from treering.surfaces.cli.commands import invocation
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.ledgers import database_path, is_on_server, open_existing, shown
 from treering.surfaces.cli.output import note
 
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 
-session_option = click.option("--session", "session_id", metavar="ID", help="Of this session only.")
+session_option = click.option(
+    "--session",
+    "session_id",
+    metavar="ID",
+    shell_complete=complete_session,
+    help="Only this session.",
+)
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,14 +41,14 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 def span_options(command: Decorated) -> Decorated:
     """Add ``--since`` and ``--until``; read them with ``read_span``."""
     since = click.option(
-        "--since", metavar="WHEN", help="Started since then: 30m, 2h, 7d, a date, or milliseconds."
+        "--since", metavar="WHEN", help="Started since then: 3d, a date, or milliseconds."
     )
     until = click.option("--until", metavar="WHEN", help="Started until then, inclusive.")
     return since(until(command))
 
 
 def read_span(since: str | None, until: str | None) -> Span:
-    """Return the span that was asked for. Raises InvalidInput if there is no such one."""
+    """Return the span that was given. Raise InvalidInput if it makes no sense."""
     from treering.app import now_ms  # noqa: PLC0415  (not for --help)
     from treering.surfaces.cli.times import check_order, parse_moment  # noqa: PLC0415
 
@@ -55,7 +62,7 @@ def read_span(since: str | None, until: str | None) -> Span:
 
 
 def going_on(span: Span, cursor: str | None) -> str:
-    """Return how to go on behind a page; an age would be another time by then."""
+    """Return how to continue after a page; an age would mean another time by then."""
     since = "" if span.since_ms is None else f"--since {span.since_ms} "
     until = "" if span.until_ms is None else f"--until {span.until_ms} "
     return f"run it again with {since}{until}--cursor {cursor}"
@@ -63,14 +70,14 @@ def going_on(span: Span, cursor: str | None) -> str:
 
 @contextlib.contextmanager
 def asking(opening: Callable[[], Ledger]) -> Iterator[Ledger | None]:
-    """Open the ledger to ask it; None, and nothing is made, if it is not there."""
+    """Open the ledger to read it; None, and nothing is created, if it does not exist."""
     with contextlib.ExitStack() as stack:
         ledger = None
         try:
             ledger = stack.enter_context(opening())
         except NotFound:
             if not invocation().as_json:
-                note(f"there is no ledger at {shown(database_path())} yet")
+                note(f"no ledger at {shown(database_path())} yet")
         yield ledger
 
 
@@ -89,7 +96,7 @@ def open_to_ask() -> Ledger:
 
 @contextlib.contextmanager
 def catching_up() -> Iterator[Callable[[int], None] | None]:
-    """Count the events that are caught up with, for whoever is looking."""
+    """Count the events that are caught up with, on a terminal."""
     from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
 
     with counting("catching up with", "events") as progress:
@@ -97,7 +104,7 @@ def catching_up() -> Iterator[Callable[[int], None] | None]:
 
 
 def place_of(ledger: Ledger | None) -> str | None:
-    """Return where the ledger is that was asked, as it may be shown; None if there is none."""
+    """Return where the ledger is, without a password; None if it does not exist."""
     return None if ledger is None else shown(database_path())
 
 

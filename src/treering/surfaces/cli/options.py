@@ -11,6 +11,7 @@ from treering.errors import InvalidInput, InvalidKind, InvalidScope
 from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind, stored_kinds
 from treering.model.scopes import GLOBAL, Scope, parse_scope
 from treering.surfaces.cli.commands import Invocation
+from treering.surfaces.cli.completing import complete_scope, complete_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,52 +32,88 @@ def _remember_database(context: click.Context, _: click.Parameter, value: str | 
 def _remember_keys(context: click.Context, _: click.Parameter, value: str | None) -> None:
     invocation = context.find_object(Invocation)
     if value is not None and not value.strip():
-        raise click.BadParameter("it is empty; name a folder, or leave it out", context)
+        raise click.BadParameter("it is empty; name a folder, or omit it", context)
     if value is not None and invocation is not None:
         invocation.keys = value
 
 
-db_option = click.option(
-    "--db",
-    metavar="LEDGER",
-    expose_value=False,
-    callback=_remember_database,
-    help="The ledger: a file, or postgresql://… Default: TREERING_DB, else your data folder.",
-)
+def _remember_utc(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    invocation = context.find_object(Invocation)
+    if value and invocation is not None:
+        invocation.utc = True
+
+
+def db_option(command: Decorated) -> Decorated:
+    """Add ``--db`` and ``--utc``, which every command has."""
+    database = click.option(
+        "--db",
+        metavar="LEDGER",
+        expose_value=False,
+        callback=_remember_database,
+        help="The ledger: a file, or postgresql://… Default: TREERING_DB, else your data folder.",
+    )
+    utc = click.option(
+        "--utc",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_utc,
+        help="Show times in UTC. Default: TREERING_TZ, else local time.",
+    )
+    return database(utc(command))
+
+
 keys_option = click.option(
     "--keys",
     metavar="FOLDER",
     expose_value=False,
     callback=_remember_keys,
-    help="The folder of keys. Default: TREERING_KEYS, else one in your configuration folder.",
+    help="The key folder. Default: TREERING_KEYS, else one in your configuration folder.",
 )
 json_option = click.option(
-    "--json", is_flag=True, expose_value=False, help="Print one JSON object, errors too."
+    "--json", is_flag=True, expose_value=False, help="Print one JSON object; errors, too."
+)
+payload_option = click.option(
+    "--payload", is_flag=True, help="Include private payloads, as stored."
 )
 include_payload_option = click.option(
-    "--include-payload", is_flag=True, help="Give the private payloads too, as stored."
+    "--include-payload",
+    "--payload",
+    "include_payload",
+    is_flag=True,
+    help="Include private payloads, as stored.",
 )
-cursor_option = click.option("--cursor", metavar="CURSOR", help="Go on from a page's next_cursor.")
+"""The common spelling, beside the one of the episodes commands."""
+session_id_option = click.option(
+    "--session-id",
+    "--session",
+    "session_id",
+    metavar="ID",
+    shell_complete=complete_session,
+    help="Only this session.",
+)
+cursor_option = click.option(
+    "--cursor", metavar="CURSOR", help="Continue after a page: its next_cursor."
+)
 anchor_option = click.option(
-    "--anchor", "anchor_file", metavar="FILE", help="Compare with this anchor, too."
+    "--anchor", "anchor_file", metavar="FILE", help="Also compare with this anchor."
 )
 derived_option = click.option(
-    "--derived", is_flag=True, help="Compare what is derived with the events, too."
+    "--derived", is_flag=True, help="Also compare derived data with the events."
 )
 
 
 def scope_options(command: Decorated) -> Decorated:
     """Add ``--scope`` and ``--global``; read them with ``resolve_scope``."""
-    return _scoped(command, "The scope; there is no default.")
+    return _scoped(command, "The scope; required.")
 
 
 def any_scope_options(command: Decorated) -> Decorated:
     """Add the same for a command that takes all scopes; read them with ``resolve_any_scope``."""
-    return _scoped(command, "This scope only. All scopes, if none is named.")
+    return _scoped(command, "Only this scope. Default: all scopes.")
 
 
 def _scoped(command: Decorated, text: str) -> Decorated:
-    scope = click.option("--scope", metavar="SCOPE", help=text)
+    scope = click.option("--scope", metavar="SCOPE", shell_complete=complete_scope, help=text)
     everyone = click.option(
         "--global", "is_global", is_flag=True, help="Use the scope named global (not all scopes)."
     )
@@ -125,18 +162,25 @@ def require(text: str | None, field: str, *, hint: str | None = None) -> str:
 
 
 def parse_time(text: str | None) -> int | None:
-    """Return milliseconds since 1970; a fraction is cut off. Raises InvalidInput otherwise."""
+    """Return the milliseconds since 1970 of ``3d``, a date, or a number; a fraction is cut off.
+
+    Raise InvalidInput for anything else.
+    """
     if text is None:
         return None
-    from treering.model.fields import check_time  # noqa: PLC0415  (not for --help)
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+    from treering.model.fields import check_time  # noqa: PLC0415
+    from treering.surfaces.cli.times import TIMES_HINT, milliseconds  # noqa: PLC0415
 
     try:
         number = _whole(text)
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(
-            f"invalid ts_ms: {text[:_ECHO_CHARACTERS_MAX]}",
-            hint="give milliseconds since 1970, such as 1767225600000",
-        ) from error
+        found = milliseconds(text.strip(), now_ms=now_ms())
+        if found is None:
+            raise InvalidInput(
+                f"invalid ts_ms: {text[:_ECHO_CHARACTERS_MAX]}", hint=TIMES_HINT
+            ) from error
+        number = found
     return check_time(number)
 
 

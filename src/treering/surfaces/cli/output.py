@@ -95,7 +95,7 @@ def painted(text: str, colour: str | None = None, *, bold: bool = False, dim: bo
 
 
 def has_colour() -> bool:
-    """Whether standard output is to be coloured: on a terminal, unless NO_COLOR says no."""
+    """Whether to colour standard output: on a terminal, unless NO_COLOR is set."""
     return is_terminal() and not os.environ.get("NO_COLOR")
 
 
@@ -126,8 +126,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def days(number: float) -> str:
+    """Return ``1 day``, ``30 days`` or ``0.5 days``."""
+    return f"{number:g} {'day' if number == 1 else 'days'}"
+
+
 def _echo(text: str | bytes, *, err: bool = False) -> None:
-    # That standard error takes nothing can be told nowhere; the exit status is left.
+    # If standard error takes nothing, only the exit status can report it.
     with contextlib.suppress(OSError) if err else contextlib.nullcontext():
         click.echo(text, err=err)
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
 Advance: TypeAlias = Callable[[int], None] | None
-"""Told how much more was done; None when nobody is looking."""
+"""Takes how much more was done; None without a terminal."""
 Fill: TypeAlias = Callable[[int, int], None] | None
-"""Told how much is done, and of how much; None when nobody is looking."""
+"""Takes how much is done, and of how much; None without a terminal."""
 
 
 @contextlib.contextmanager
@@ -128,6 +128,6 @@ def _lasting(verb: str) -> Iterator[None]:
 
 
 def _draw(text: str) -> None:
-    # A terminal that is gone is no reason to stop, nor to forget why we stop.
+    # A closed terminal must not stop the work, nor hide why it stops.
     with contextlib.suppress(OSError):
         click.echo(text, nl=False, err=True)

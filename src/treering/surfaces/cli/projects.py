@@ -11,6 +11,7 @@ import click
 from treering.capture.projects import project_name
 from treering.errors import InvalidScope
 from treering.model.scopes import parse_scope
+from treering.surfaces.cli.completing import complete_scope
 from treering.surfaces.cli.options import resolve_scope
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def project_scope_options(command: Decorated) -> Decorated:
     scope = click.option(
         "--scope",
         metavar="SCOPE",
+        shell_complete=complete_scope,
         help=f"The scope. Default: {SCOPE_VARIABLE}, else the project's git remote or folder.",
     )
     everyone = click.option(

@@ -1,4 +1,4 @@
-"""``treering rebuild``: all that is derived from the events, made anew."""
+"""``treering rebuild``: rebuild all data that is derived from the events."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ from treering.surfaces.cli.output import counted
     treering rebuild --vectors
     treering rebuild --json
     """,
-    if_stopped="run it again; what is not made anew yet is made when it is asked for",
+    if_stopped="run it again; missing parts are rebuilt when they are needed",
 )
 @click.option(
-    "--vectors", is_flag=True, help="Only the vectors, with the embedder that is in use now."
+    "--vectors", is_flag=True, help="Rebuild only the vectors, with the current embedder."
 )
 @keys_option
 @json_option
 @db_option
 def rebuild(*, vectors: bool) -> None:
-    """Delete all data derived from the events, and rebuild it.
+    """Delete all derived data, and rebuild it from the events.
 
-    It does not touch the events. Use it when verify says that time order, run states or tool
-    calls do not match the events; it also rebuilds facts, episodes and their index. With
-    --vectors it rebuilds only the vectors for search by meaning: use it after you chose another
-    embedder.
+    The events do not change. Use it when verify says that derived data does not match the
+    events: orders of time, states of runs, tool calls; facts, episodes and their indexes are
+    rebuilt, too.
+
+    --vectors rebuilds only the vectors that find memories and events by meaning: after choosing
+    another embedder.
     """
     if vectors:
         _rebuild_vectors()
@@ -63,8 +65,8 @@ def _rebuild_vectors() -> None:
     documents = f"{counted(receipt.documents, 'document')} of {counted(receipt.scopes, 'scope')}"
     show(
         receipt,
-        f"the vectors of {documents} were thrown away: no embedder is in use"
+        f"deleted the vectors of {documents}: no embedder is in use"
         if receipt.embedder is None
-        else f"made the vectors of {documents} anew, with {receipt.embedder}",
-        done="the vectors were made anew",
+        else f"rebuilt the vectors of {documents} with {receipt.embedder}",
+        done="the vectors were rebuilt",
     )

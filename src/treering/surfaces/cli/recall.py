@@ -10,6 +10,7 @@ import msgspec
 from treering.errors import InvalidInput
 from treering.model.memories import RECALL_DEFAULT, RECALL_MAX
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.opening import asking, open_to_ask, place_of
 from treering.surfaces.cli.options import db_option, json_option, keys_option
@@ -42,7 +43,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(
     "recall",
     cls=Command,
-    short_help="Ask what is known of something.",
+    short_help="Recall facts and episodes about a question.",
     examples="""
     treering recall where does jo live --scope acme/app --user jo
     treering recall --scope acme/app --user jo
@@ -51,23 +52,36 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.argument("words", nargs=-1, metavar="[QUERY]")
 @project_scope_options
-@click.option("--user", metavar="USER", help="For this person: what is theirs, and the scope's.")
-@click.option("--session", metavar="ID", help="In this session: a group sees what is its own only.")
+@click.option(
+    "--user", metavar="USER", help="Recall for this person: their facts, and those of the scope."
+)
+@click.option(
+    "--session",
+    metavar="ID",
+    shell_complete=complete_session,
+    help="Recall in this session: a group sees its own facts only.",
+)
 @click.option(
     "--limit",
     type=click.IntRange(1, RECALL_MAX),
     default=RECALL_DEFAULT,
     metavar="N",
-    help=f"Facts at most, 1 to {RECALL_MAX}. Default: {RECALL_DEFAULT}.",
+    help=f"At most N facts, 1 to {RECALL_MAX}. Default: {RECALL_DEFAULT}.",
 )
-@click.option("--as-of", metavar="TIME", help="State of knowledge at this time: 3d, a date, or ms.")
-@click.option("--record", is_flag=True, help="Count it as used. Otherwise looking changes nothing.")
-@click.option("--block", is_flag=True, help="Print the block for a prompt, and nothing else.")
+@click.option(
+    "--as-of", metavar="WHEN", help="State of knowledge at this time: 3d, a date, or milliseconds."
+)
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Count the recalled facts as used. By default nothing is recorded.",
+)
+@click.option("--block", is_flag=True, help="Print only the block for a prompt.")
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=1),
     metavar="N",
-    help="With --block: as much as fits into N tokens.",
+    help="With --block: use at most N tokens.",
 )
 @keys_option
 @json_option
@@ -75,10 +89,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 def recall(
     *, words: Sequence[str], scope: str | None, is_global: bool, as_of: str | None, **asked: Any
 ) -> None:
-    """Recall facts and episodes that answer QUERY, each with its score, why, and its evidence.
+    """Recall facts and episodes that answer QUERY, each with score, reason and evidence.
 
-    Without a QUERY it is a brief for the start of a session: what matters most. Looking records
-    nothing, so nothing counts as used. Agents say --record: what is never used fades.
+    Without a QUERY it prints a brief for the start of a session: what matters most. By default
+    nothing is recorded, so nothing counts as used. Agents pass --record: facts that are never
+    used fade.
     """
     name = find_scope(scope, is_global=is_global)
     question = _question(words, as_of, **asked)
@@ -110,9 +125,9 @@ def _question(
     from treering.surfaces.cli.times import parse_moment  # noqa: PLC0415
 
     if asked["max_tokens"] is not None and not block:
-        raise InvalidInput("--max-tokens is about the block", hint="add --block")
+        raise InvalidInput("--max-tokens needs --block", hint="add --block")
     if record and as_of is not None:
-        raise InvalidInput("what was believed then is not used now", hint="drop --record")
+        raise InvalidInput("--record and --as-of exclude each other", hint="drop --record")
     return Question(
         query=" ".join(words).strip() or None,
         as_of_ms=parse_moment(as_of, now_ms=now_ms(), flag="--as-of"),
@@ -153,10 +168,10 @@ def _fields(question: Question, answer: RecallAnswer | None) -> dict[str, Any]:
 
 
 def _print_block(answer: RecallAnswer | None) -> None:
-    """Print the block as it is for a prompt; where there is none, nothing stands for it."""
+    """Print the block for a prompt; nothing if there is none."""
     if answer is not None and answer.block:
         click.echo(answer.block)
     elif answer is not None and answer.recalled.ids:
-        note("nothing of what is known fits into so few tokens: raise --max-tokens")
+        note("nothing fits into so few tokens: raise --max-tokens")
     else:
-        note("nothing is known that would be worth a prompt")
+        note("nothing to recall for a prompt")

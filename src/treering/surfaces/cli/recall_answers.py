@@ -8,13 +8,15 @@ import msgspec
 
 from treering.memory.recalled import Recalled
 from treering.surfaces.cli.facts.masking import masked
+from treering.surfaces.cli.facts.search import short_facts
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.sessions.search import find_session
+from treering.surfaces.cli.sessions.search import find_session, short_sessions
 
 if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
     from treering.surfaces.cli.recall import Question
+    from treering.surfaces.cli.short_ids import ShortIds
 
 
 class RecallAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +32,7 @@ class RecallAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer_to(ledger: Ledger, scope: Scope, question: Question) -> RecallAnswer:
-    """Recall what answers a question, and record that if it is asked for."""
+    """Recall what answers a question, and record it if the question says so."""
     memory = ledger.memory(scope)
     session = question.session and find_session(ledger, scope, question.session)
     found = memory.recall(
@@ -48,7 +50,18 @@ def answer_to(ledger: Ledger, scope: Scope, question: Question) -> RecallAnswer:
     if question.block and question.record and ids:
         # Only what the prompt has room for is used.
         event_id = memory.note_recalled(ids, user=question.user, session=session)
+    if not question.block:
+        found = _shortened(found, short_facts(memory), short_sessions(ledger, scope))
     return RecallAnswer(recalled=found, block=block, ids=ids, event_id=event_id, masked=mask.masked)
+
+
+def _shortened(found: Recalled, facts: ShortIds, sessions: ShortIds) -> Recalled:
+    replace = msgspec.structs.replace
+    return replace(
+        found,
+        fact_hits=[replace(one, fact=facts.within(one.fact, "id")) for one in found.fact_hits],
+        episode_hits=[sessions.within(one, "session_id") for one in found.episode_hits],
+    )
 
 
 def _masked(found: Recalled, mask: Mask) -> Recalled:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
 from treering.surfaces.cli.search_commands import scope_flag, show_command
-from treering.surfaces.cli.tables import clock
+from treering.surfaces.cli.times import clock, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,15 +49,15 @@ def print_nothing(scope: Scope, question: Question, notes: Sequence[str]) -> Non
     about = "" if question.query is None else f" of {one_line(question.query)}"
     say(f"nothing is known{about} in scope {scope}{_for(question)}")
     if question.user is None:
-        say("  what is known of a person is recalled for them only: name them with --user")
+        say("  facts about a person are recalled only for them: name them with --user")
     if question.session is not None:
-        say("  in a group only what was learnt there is recalled: leave --session out")
+        say("  in a group only its own facts are recalled: drop --session")
     if question.query is not None:
-        say("  ask in other words, or for what matters most by leaving them out")
-    say(f"  what is remembered: treering facts list {flag}")
+        say("  ask in other words, or without words for what matters most")
+    say(f"  all facts: treering facts list {flag}")
     if question.query is not None:
         words = printable(one_line(question.query))
-        say(f"  what was said, learnt or not: treering search {flag} --mode hybrid {words}")
+        say(f"  search everything: treering search {flag} --mode hybrid {words}")
     _print_notes(notes)
 
 
@@ -102,7 +102,7 @@ def _evidence(events: Sequence[str]) -> str:
 
 def _for(question: Question) -> str:
     whose = "" if question.user is None else f" for {printable(question.user)}"
-    when = "" if question.as_of_ms is None else f", as of {clock(question.as_of_ms)} UTC"
+    when = "" if question.as_of_ms is None else f", as of {moment(question.as_of_ms)}"
     return whose + when
 
 

@@ -45,7 +45,7 @@ _HERE: Final = "treering.surfaces.cli.retention"
 def retention(context: click.Context) -> None:
     """Show and set how long a scope keeps each kind of event.
 
-    Nothing is removed by that: treering episodes gc removes what is past its retention.
+    Setting it removes nothing: treering gc removes events past their retention.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -74,7 +74,7 @@ def list_(*, scope: str | None, is_global: bool) -> None:
 @click.command(
     "set",
     cls=Command,
-    short_help="Set how many days a kind is kept.",
+    short_help="Keep a kind for some days, or forever.",
     examples="""
     treering retention set tool.result=7 --scope acme/app
     treering retention set conversation.user=forever ops.alert=365 --scope acme/app

@@ -50,7 +50,7 @@ class Rundown(msgspec.Struct, frozen=True, kw_only=True):
     """How many of these come before those that are left out."""
     left_out: int
     calls: list[ToolRecord]
-    """Its first so many tool calls."""
+    """Its first tool calls."""
     calls_left_out: int
 
 
@@ -61,7 +61,7 @@ def rundown(
     limit: int,
     progress: Callable[[int], None] | None = None,
 ) -> Rundown:
-    """Read the run that began with ``started``; of its events, the first and last so many."""
+    """Read the run that began with ``started``: its first and last events, ``limit`` in all."""
     head: list[Moment] = []
     tail: deque[Moment] = deque(maxlen=limit - limit // 2)
     kept, ended = 0, None

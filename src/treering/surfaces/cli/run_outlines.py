@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treering.surfaces.cli.opening import Span
 
 PAGES_MAX: Final = 200
-"""How far back runs are looked for at once: some 100,000 of them."""
+"""How far back runs are searched at once: about 100,000 of them."""
 FAILING: Final = frozenset({"failed", "interrupted"})
 
 _KINDS: Final = ("run.started", *RUN_ENDS)
@@ -110,7 +110,7 @@ class Starts:
                 return
 
     def cursor_behind(self, started: Header) -> str:
-        """Return where to go on behind ``started``."""
+        """Return the cursor after ``started``."""
         return make_cursor(self._query, TimelinePoint(started.ts_ms, started.position))
 
 
@@ -125,7 +125,7 @@ def recent_runs(
     cursor: str | None = None,
     pages_max: int = PAGES_MAX,
 ) -> RunList:
-    """Return the runs of a scope that started last; ``cursor`` goes on to earlier ones."""
+    """Return the latest runs of a scope; ``cursor`` continues with earlier ones."""
     found: list[RunOutline] = []
     starts = Starts(
         ledger,

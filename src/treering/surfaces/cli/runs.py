@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from treering.surfaces.cli.calls import duration, print_calls_of_run
 from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
-from treering.surfaces.cli.tables import Column, clock, print_table
+from treering.surfaces.cli.tables import TIME, Column, print_table
+from treering.surfaces.cli.times import clock, moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
 
 _COLOURS: Final = {"ended": "green", "failed": "red", "interrupted": "yellow", "open": "cyan"}
 _COLUMNS: Final = (
-    Column("time (UTC)", leaves=6),
+    Column(TIME, leaves=6),
     Column("run"),
     Column("state", colours=_COLOURS),
     Column("agent", leaves=2),
     Column("session", leaves=5),
     Column("entry", leaves=1),
     Column("took", leaves=7),
-    Column("events", leaves=3),
-    Column("tools", leaves=4),
+    Column("events", leaves=3, noun="event"),
+    Column("tools", leaves=4, noun="tool call"),
 )
 _MOMENTS: Final = (Column(""), Column(""), Column("", is_prose=True))
 
@@ -40,8 +41,8 @@ def print_runs(runs: Sequence[RunOutline], *, with_session: bool) -> None:
             *([printable(run.session_id)] if with_session else []),
             printable(run.entry_point or "-"),
             duration(run.duration_ms),
-            counted(run.events, "event"),
-            counted(run.tool_calls, "tool call"),
+            f"{run.events:,}",
+            f"{run.tool_calls:,}",
         ]
         for run in runs
     ]
@@ -60,7 +61,7 @@ def print_run(shown: Rundown) -> None:
     deltas = run.events - shown.kept
     kept = f" ({counted(deltas, 'delta')} not kept)" if deltas > 0 else ""
     events = f"{counted(run.events, 'event')}{kept}, {counted(run.tool_calls, 'tool call')}"
-    say(f"started {clock(run.started_ms)} UTC: {events}")
+    say(f"started {moment(run.started_ms)}: {events}")
     say("")
     _print_moments(shown)
     if shown.calls:

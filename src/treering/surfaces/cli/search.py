@@ -44,7 +44,7 @@ class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
     """The command that shows the session."""
     imported_from: str | None = None
     resume: str | None = None
-    """The command that goes on with it in its own agent."""
+    """The command that resumes it in its own agent."""
     remark: str | None = None
     """Why there is none, if there should be one."""
 
@@ -76,7 +76,7 @@ class _Asking(Command):
 @click.command(
     "search",
     cls=_Asking,
-    short_help="Find what was said and done, in any session of a scope.",
+    short_help="Search what was said and done in a scope.",
     examples="""
     treering search no such table --scope acme/app
     treering search 'file:src/a.py "no such table" -draft' --scope acme/app
@@ -90,7 +90,7 @@ class _Asking(Command):
     "--mode",
     type=click.Choice(SEARCH_MODES),
     default="words",
-    help="By their words, by meaning (semantic), or by both (hybrid). Default: words.",
+    help="Match words, meaning (semantic), or both (hybrid). Default: words.",
 )
 @click.option(
     "--limit",
@@ -100,7 +100,7 @@ class _Asking(Command):
     help=f"Events to show, 1 to {HITS_MAX}. Default: {HITS_DEFAULT}.",
 )
 @click.option(
-    "--include-failed", is_flag=True, help="Runs that failed or were interrupted, as well."
+    "--include-failed", is_flag=True, help="Include runs that failed or were interrupted."
 )
 @keys_option
 @json_option
@@ -114,18 +114,20 @@ def search(
     limit: int,
     include_failed: bool,
 ) -> None:
-    """Find events of a scope by their words; the session that fits best comes first.
+    """Search the events of a scope by their words; the best session comes first.
 
-    All WORDS must occur, in any order; case and accents do not matter. "two words": phrase.
-    deploy*: prefix. -draft: exclude. kind: agent: session: tool: file: before: and after:
-    filter, as in after:7d or before:2026-03-05; the beginning of a session's id is enough. Put a
-    query with quotes in it between single quotes.
+    Every word must match, in any order; case and accents do not matter. "two words": phrase.
+    deploy*: prefix. -draft: exclude. kind: agent: session: tool: file: before: and after: are
+    filters, as in after:7d or before:2026-03-05; session: takes a short id. Put a query with
+    quotes between single quotes.
 
-    With --mode hybrid or semantic, ask as you would ask a person: not every word has to occur,
+    With --mode hybrid or semantic, ask as you would ask a person: not every word has to match,
     and neighbouring events of the session count, too.
     """
     query = _query(words)
     name = find_scope(scope, is_global=is_global)
+    from treering.surfaces.cli.search_commands import with_short_ids  # noqa: PLC0415  (not for --help)
+
     result: SearchResult | None = None
     sessions: list[FoundSession] = []
     with asking(open_to_ask) as ledger:
@@ -135,6 +137,7 @@ def search(
             )
             mask = Mask()
             sessions = [_session(ledger, name, one, mask) for one in result.sessions]
+            sessions = with_short_ids(ledger, name, sessions)
         place = place_of(ledger)
     used = mode if result is None else result.mode
     if invocation().as_json:
@@ -162,7 +165,7 @@ def _query(words: Sequence[str]) -> str:
     query = " ".join(words).strip()
     if not query:
         raise InvalidInput(
-            "there is nothing to look for", hint="give some words, as in treering search deploy"
+            "no words to search for", hint="give some words, as in treering search deploy"
         )
     return query
 

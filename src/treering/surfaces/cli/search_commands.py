@@ -1,4 +1,4 @@
-"""Commands that lead to a session: the one that shows it, the one that goes on with it."""
+"""Commands that lead to a session: one shows it, one resumes it in its agent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -15,8 +15,12 @@ from treering.model.kinds import IMPORTED
 from treering.model.scopes import GLOBAL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
+    from treering.surfaces.cli.file_history import Touch
+    from treering.surfaces.cli.search import FoundSession
 
 _RESUMED: Final = {
     "claude-code": "claude --resume {id}",
@@ -24,8 +28,12 @@ _RESUMED: Final = {
     "gemini": "gemini --resume {id}",
     "pi": "pi --session {file}",
 }
-"""How agents go on with a session; those that are not here cannot."""
+"""How agents resume a session; the others cannot."""
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+Leading = TypeVar("Leading", "FoundSession", "Touch")
+"""What has the id of a session, and the command that shows it."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +46,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_there(self) -> bool | None:
-        """Whether its log is still where it was; None if nobody knows where that is."""
+        """Whether its log is still where it was; None if that is unknown."""
         if self.file is None:
             return None
         try:
@@ -57,17 +65,29 @@ def show_command(scope: Scope, session_id: str) -> str:
     return f"treering show {_argument(session_id)} {scope_flag(scope)}"
 
 
+def with_short_ids(ledger: Ledger, scope: Scope, found: Sequence[Leading]) -> list[Leading]:
+    """Return what leads to sessions, with their short ids, for people."""
+    from treering.surfaces.cli.sessions.search import short_sessions  # noqa: PLC0415
+
+    short = short_sessions(ledger, scope)
+    ids = [short.shown(one.session_id) for one in found]
+    return [
+        msgspec.structs.replace(one, session_id=name, show=show_command(scope, name))
+        for one, name in zip(found, ids, strict=True)
+    ]
+
+
 def origin_of(ledger: Ledger, scope: Scope, session_id: str) -> Origin | None:
     """Return where a session was taken from; None if it was not, or that was erased."""
     with contextlib.suppress(KeyMissing):
         page = ledger.events(scope, session_id=session_id, kinds=[IMPORTED], first=1)
         for event in page.items:
-            told: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
+            payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
             form = (event.refs or {}).get("format")
             return Origin(
                 format=form if isinstance(form, str) else event.agent_id,
-                file=_text(told.get("file")),
-                cwd=_text(told.get("cwd")),
+                file=_text(payload.get("file")),
+                cwd=_text(payload.get("cwd")),
             )
     return None
 
@@ -75,9 +95,9 @@ def origin_of(ledger: Ledger, scope: Scope, session_id: str) -> Origin | None:
 def resuming(
     origin: Origin, scope: Scope, session_id: str, *, parent: str | None
 ) -> tuple[str | None, str | None]:
-    """Return the command that goes on with a session in its agent, or why there is none.
+    """Return the command that resumes a session in its agent, or why there is none.
 
-    A subagent's session is gone on with in the one whose agent began it.
+    A subagent's session is resumed in its parent.
     """
     shape = _RESUMED.get(origin.format)
     if shape is None or (parent is not None and origin.format == "pi"):
@@ -86,22 +106,22 @@ def resuming(
         return None, _gone(origin, scope, session_id)
     resumed = parent or session_id
     if origin.format == "claude-code" and _UUID.fullmatch(resumed) is None:
-        return None, f"claude-code goes on with UUIDs only, and {resumed} is none"
+        return None, f"claude-code can only resume UUIDs, and {resumed} is not one"
     command = shape.format(id=_argument(resumed), file=shlex.quote(origin.file or ""))
     folder = origin.cwd or _folder_in(origin)
     if folder is None:
         return command, None
     if not _is_folder(folder):
-        return None, f"{folder} is not here, so {origin.format} cannot go on with it"
+        return None, f"{folder} does not exist here, so {origin.format} cannot resume it"
     return f"cd {shlex.quote(folder)} && {command}", None
 
 
 def _gone(origin: Origin, scope: Scope, session_id: str) -> str:
-    gone = f"its log is gone, so {origin.format} cannot go on with it"
+    gone = f"its log is gone, so {origin.format} cannot resume it"
     if origin.format != "claude-code":
         return gone
     written = f"treering export {_argument(session_id)} {scope_flag(scope)} --format claude-code"
-    return f"{gone}; this writes it anew: {written}"
+    return f"{gone}; this writes it again: {written}"
 
 
 def _is_folder(folder: str) -> bool:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
-from treering.surfaces.cli.tables import clock
+from treering.surfaces.cli.output import (
+    counted,
+    is_terminal,
+    one_line,
+    painted,
+    printable,
+    say,
+    say_painted,
+)
+from treering.surfaces.cli.tables import folded, say_folded
+from treering.surfaces.cli.times import clock, moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +25,7 @@ if TYPE_CHECKING:
 
 TITLE_CHARACTERS_MAX: Final = 100
 MATCH_COLOUR: Final = "yellow"
+_HIT_INDENT: Final = " " * 4
 
 
 def print_found(
@@ -33,11 +43,11 @@ def print_found(
     )
     if result.widened:
         words = " ".join(result.widened)
-        say(f"as written, the words are nowhere: shown is what matches {one_line(words)}")
+        say(f"no exact match; showing results for {one_line(words)}")
     if result.mode != mode:
-        say("this scope is encrypted, so it was searched by words only")
+        say("this scope is encrypted, so only words were searched")
     if result.lag:
-        say(f"{counted(result.lag, 'event')} were recorded since and are not in the index yet")
+        say(f"not indexed yet: {counted(result.lag, 'event')}")
     if result.vectors_missing:
         say(_missing(result.vectors_missing))
 
@@ -49,19 +59,19 @@ def print_nothing(
     say(f"nothing in scope {scope} matches {one_line(query)}")
     say("  only this scope was searched: name another with --scope")
     if mode == "words":
-        say("  all words have to be there: use fewer, or the beginning of one, as in deploy*")
-        say("  or ask by meaning as well, in other words: --mode hybrid")
+        say("  every word must match: use fewer words, or a prefix such as deploy*")
+        say("  or search by meaning, too: --mode hybrid")
     else:
-        say("  nothing comes near enough to it: ask in other words, or for words with --mode words")
+        say("  nothing is close enough: ask in other words, or search words with --mode words")
     if result is not None and result.vectors_missing:
         say(f"  {_missing(result.vectors_missing)}")
     if not include_failed:
         say("  runs that failed or were interrupted are left out: --include-failed")
-    say("  logs that are not taken in are not searched: treering doctor tells of them")
+    say("  only imported logs are searched; treering doctor lists the others")
 
 
 def highlighted(snippet: str, spans: Sequence[Sequence[int]]) -> str:
-    """Return a snippet as it may be printed, its matches in colour if there is any."""
+    """Return a snippet fit to print, its matches in colour on a terminal."""
     pieces: list[str] = []
     at = 0
     for first, last in spans:
@@ -76,25 +86,36 @@ def highlighted(snippet: str, spans: Sequence[Sequence[int]]) -> str:
 
 def _missing(count: int) -> str:
     return (
-        f"of {counted(count, 'event')} the embedder in use made no vector, so that only words find"
-        " them: run treering rebuild --vectors"
+        f"{counted(count, 'event')} without a vector of this embedder, found by words only:"
+        " run treering rebuild --vectors"
     )
 
 
 def _print_session(one: FoundSession) -> None:
-    about = [one.session_id, one.agent, f"{clock(one.latest_ms)} UTC", counted(one.count, "hit")]
+    about = [one.session_id, one.agent, moment(one.latest_ms), counted(one.count, "hit")]
     title = one_line(one.title or about.pop(0))
     if one.title and len(title) > TITLE_CHARACTERS_MAX:
         title = title[: TITLE_CHARACTERS_MAX - 1] + "…"
     say_painted(painted(title, bold=True))
     say_painted(painted(printable(" · ".join(about)), dim=True))
     for hit in one.hits:
-        say_painted(f"  {painted(_what(hit), 'cyan')}  {highlighted(hit['snippet'], hit['spans'])}")
+        _print_hit(hit)
     say_painted(f"  → {printable(one.show)}")
     if one.resume is not None:
         say_painted(f"  → {printable(one.resume)}")
     if one.remark is not None:
-        say_painted(painted(f"  {printable(one.remark)}", dim=True))
+        say_folded(painted(printable(one.remark), dim=True), lead="  ", indent="  ")
+
+
+def _print_hit(hit: dict[str, Any]) -> None:
+    what = f"  {painted(_what(hit), 'cyan')}"
+    snippet = highlighted(hit["snippet"], hit["spans"])
+    if not is_terminal():
+        say_painted(f"{what}  {snippet}")
+        return
+    say_painted(what)
+    for line in folded(snippet, _HIT_INDENT):
+        say_painted(line)
 
 
 def _what(hit: dict[str, Any]) -> str:

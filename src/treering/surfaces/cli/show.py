@@ -13,6 +13,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, invocation, kind_of
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.opening import open_to_ask
 from treering.surfaces.cli.options import PAGE_ITEMS_MAX, db_option, json_option, keys_option
@@ -42,18 +43,22 @@ LINES_AT_ONCE: Final = 100
     treering show main:tele --scope acme/app --turn 7 --payload --full
     """,
 )
-@click.argument("session")
+@click.argument("session", shell_complete=complete_session)
 @project_scope_options
-@click.option("--payload", is_flag=True, help="What was said and what tools took and gave, too.")
-@click.option("--full", is_flag=True, help="With --payload: print long texts of tools whole.")
-@click.option("--turn", type=int, metavar="N", help="Only this turn, from 1 on.")
+@click.option(
+    "--payload",
+    is_flag=True,
+    help="Include private content: full messages, tool inputs and outputs.",
+)
+@click.option("--full", is_flag=True, help="With --payload: do not shorten long tool texts.")
+@click.option("--turn", type=int, metavar="N", help="Only turn N, counted from 1.")
 @click.option(
     "--last",
     type=click.IntRange(1, PAGE_ITEMS_MAX),
     metavar="N",
     help=f"Only the last N turns, up to {PAGE_ITEMS_MAX}.",
 )
-@click.option("--no-pager", is_flag=True, help="Print it at once, on a terminal too.")
+@click.option("--no-pager", is_flag=True, help="Do not use a pager on a terminal.")
 @keys_option
 @json_option
 @db_option
@@ -68,35 +73,38 @@ def show_transcript(
     last: int | None,
     no_pager: bool,
 ) -> None:
-    """Show what happened in SESSION, in order: what was said, what tools did, and every mark.
+    """Show what happened in SESSION, in order: messages, tool calls and every mark.
 
-    It shows the beginning of each text. --payload shows whole messages, and the input and output
-    of tools, with secrets masked. Failed runs, undone turns and made-up results are marked.
-    SESSION may be the beginning of an id; treering sessions show lists its goals, schedules and
-    usage.
+    Texts are shortened. --payload shows full messages, tool inputs and outputs, with secrets
+    masked. Failed runs, undone turns and synthetic results are marked. SESSION is an id or a
+    short id; treering sessions show gives an overview of it.
     """
-    from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.sessions.search import (  # noqa: PLC0415  (not for --help)
+        open_session,
+        short_sessions,
+    )
     from treering.surfaces.cli.show_lines import Showing, lines_of  # noqa: PLC0415
     from treering.surfaces.pages.transcripts import pieces, read_cover  # noqa: PLC0415
 
     if turn is not None and last is not None:
-        raise InvalidInput("--turn and --last name two things", hint="drop one of the two")
+        raise InvalidInput("--turn and --last exclude each other", hint="drop one of the two")
     if full and not payload:
-        raise InvalidInput("--full is about payloads", hint="add --payload")
+        raise InvalidInput("--full needs --payload", hint="add --payload")
     name = find_scope(scope, is_global=is_global)
     with open_to_ask() as ledger:
         found = open_session(ledger, name, session)
         cover = read_cover(ledger, found)
         extent = _extent(found, cover, turn=turn, last=last)
-        told = pieces(ledger, found, extent, with_payloads=payload)
-        showing = Showing(cover=cover, mask=Mask(), with_payloads=payload, full=full)
+        parts = pieces(ledger, found, extent, with_payloads=payload)
+        short = short_sessions(ledger, name)
+        showing = Showing(cover=cover, mask=Mask(), with_payloads=payload, full=full, short=short)
         if invocation().as_json:
             with writing_output():
-                _write_json(showing, told)
+                _write_json(showing, parts)
             return
         is_paged = sys.stdout.isatty() and not no_pager
         with writing_output():
-            _print(lines_of(showing, told), is_paged=is_paged)
+            _print(lines_of(showing, parts), is_paged=is_paged)
 
 
 def _extent(
@@ -121,7 +129,7 @@ def _print(lines: Iterator[str], *, is_paged: bool) -> None:
     click.echo_via_pager((f"{line}\n" for line in lines), color=has_colour())
 
 
-def _write_json(showing: Showing, told: Iterator[Any]) -> None:
+def _write_json(showing: Showing, parts: Iterator[Any]) -> None:
     """Print the receipt, an item at a time: a session may be longer than memory."""
     from treering.surfaces.cli.show_items import cover_item, item_of  # noqa: PLC0415
 
@@ -134,7 +142,7 @@ def _write_json(showing: Showing, told: Iterator[Any]) -> None:
     }
     click.echo(msgspec.json.encode(head)[:-1] + b',"items":[', nl=False)
     count = 0
-    while some := list(islice(told, LINES_AT_ONCE)):
+    while some := list(islice(parts, LINES_AT_ONCE)):
         items = b",".join(msgspec.json.encode(item_of(piece, showing)) for piece in some)
         click.echo((b"," if count else b"") + items, nl=False)
         count += len(some)

@@ -9,7 +9,9 @@ import msgspec
 
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.output import counted, is_terminal, one_line, painted, printable
-from treering.surfaces.cli.tables import clock, width
+from treering.surfaces.cli.short_ids import ShortIds
+from treering.surfaces.cli.tables import width
+from treering.surfaces.cli.times import clock, moment
 from treering.surfaces.pages.transcripts import PageCover, TurnHead
 from treering.surfaces.pages.wording import (
     body_of,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 COLUMNS_MAX: Final = 100
 """Longer lines are hard to read."""
 TOOL_CHARACTERS_MAX: Final = 2_000
-"""Of what a tool took or gave, unless all of it is asked for."""
+"""Characters of a tool's input or output, unless ``full``."""
 _INDENT: Final = "  "
 _STATES: Final = {
     "failed": "red",
@@ -54,6 +56,8 @@ class Showing(msgspec.Struct, frozen=True, kw_only=True):
     mask: Mask
     with_payloads: bool
     full: bool = False
+    short: ShortIds = msgspec.field(default_factory=lambda: ShortIds(()))
+    """The ids of the sessions that are named on the way."""
 
     def subagent(self, call_id: str | None) -> str | None:
         """Return the session that a tool call began, if it began one."""
@@ -63,11 +67,11 @@ class Showing(msgspec.Struct, frozen=True, kw_only=True):
         return next((name for name, call in spawned.items() if call == call_id), None)
 
 
-def lines_of(showing: Showing, told: Iterable[TurnHead | PageEntry]) -> Iterator[str]:
+def lines_of(showing: Showing, pieces: Iterable[TurnHead | PageEntry]) -> Iterator[str]:
     """Return a session line by line, as it is read."""
     yield from _cover(showing)
     speaker = None
-    for piece in told:
+    for piece in pieces:
         if isinstance(piece, TurnHead):
             yield ""
             yield _rule(_turn(piece), _STATES.get(state_of(piece)), bold=True)
@@ -88,10 +92,12 @@ def _cover(showing: Showing) -> Iterator[str]:
     about = (("agent", one.agent), ("user", one.user), ("model", one.model),
              ("from", one.imported_from))  # fmt: skip
     named = "".join(f", {name} {printable(value)}" for name, value in about if value)
-    yield f"session {printable(one.session_id)} of scope {cover.scope}, {one.state}{named}"
+    yield from _folded(
+        f"session {printable(one.session_id)} of scope {cover.scope}, {one.state}{named}", ""
+    )
     if counts.first_ms is not None and counts.last_ms is not None:
         span = span_text(counts.last_ms - counts.first_ms)
-        yield f"{clock(counts.first_ms)} to {clock(counts.last_ms)} UTC, {span}"
+        yield f"{clock(counts.first_ms)} to {moment(counts.last_ms)}, {span}"
     calls = counted(counts.tool_calls, "tool call")
     calls += f" ({cover.failing_calls:,} failing)" if cover.failing_calls else ""
     parts = [counted(counts.turns, "turn"), calls, spent_text(cover.usage.total)]
@@ -108,9 +114,9 @@ def _cover(showing: Showing) -> Iterator[str]:
 
 def _closing(showing: Showing) -> Iterator[str]:
     yield ""
-    session = printable(showing.cover.session.session_id)
+    session = printable(showing.short.shown(showing.cover.session.session_id))
     if not showing.with_payloads:
-        yield painted("texts are told by their beginnings: --payload shows what was said", dim=True)
+        yield painted("texts are shortened: --payload shows them in full", dim=True)
     if showing.mask.masked:
         yield f"{counted(showing.mask.masked, 'text')} held secrets, masked here"
     more = f"treering sessions show {session} --scope {showing.cover.scope}"
@@ -189,7 +195,8 @@ def _quoted(label: str, text: str, showing: Showing) -> Iterator[str]:
 
 
 def _link(showing: Showing, session_id: str) -> str:
-    return f"→ treering show {printable(session_id)} --scope {showing.cover.scope}"
+    name = printable(showing.short.shown(session_id))
+    return f"→ treering show {name} --scope {showing.cover.scope}"
 
 
 def _rule(text: str, colour: str | None = None, *, bold: bool = False) -> str:
@@ -199,7 +206,7 @@ def _rule(text: str, colour: str | None = None, *, bold: bool = False) -> str:
 
 
 def _folded(text: str, lead: str) -> Iterator[str]:
-    """Return ``text`` behind ``lead``, folded on a terminal; elsewhere nothing is cut."""
+    """Return ``text`` after ``lead``, folded on a terminal; elsewhere nothing is cut."""
     if not is_terminal():
         yield f"{lead}{text}".rstrip()
         return

@@ -63,7 +63,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     metavar="N",
     help=f"The last N days. Default: {DAYS}.",
 )
-@click.option("--since", metavar="WHEN", help="Since then: 2h, 7d, a date, or milliseconds.")
+@click.option("--since", metavar="WHEN", help="Since then: 3d, a date, or milliseconds.")
 @click.option("--until", metavar="WHEN", help="Until then, inclusive. Default: now.")
 @keys_option
 @json_option
@@ -77,16 +77,16 @@ def stats(
     since: str | None,
     until: str | None,
 ) -> None:
-    """Show sessions, turns, tools, tokens, alerts and receipts of a scope in a period.
+    """Count sessions, turns, tools, tokens, alerts and receipts of a scope in a period.
 
-    Each number is compared with the period of the same length right before it.
+    Each number is compared with the period of the same length just before.
     """
-    from treering.surfaces.cli.sessions.search import find_session  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.sessions.search import narrow_to_session  # noqa: PLC0415
 
     name = find_scope(scope, is_global=is_global)
     period = _period(days, since, until)
     with open_to_ask() as ledger, catching_up() as progress:
-        session = None if session_id is None else find_session(ledger, name, session_id)
+        session = narrow_to_session(ledger, name, session_id)
         found = statistics(ledger, name, session, period, progress=progress)
     if invocation().as_json:
         show(_masked(found))
@@ -178,7 +178,7 @@ def _period(days: int | None, since: str | None, until: str | None) -> Period:
     from treering.surfaces.cli.times import check_order, parse_moment  # noqa: PLC0415
 
     if days is not None and since is not None:
-        raise InvalidInput("--days and --since name two beginnings", hint="drop one of the two")
+        raise InvalidInput("--days and --since exclude each other", hint="drop one of the two")
     now = now_ms()
     end = parse_moment(until, now_ms=now, flag="--until") or now
     begin = parse_moment(since, now_ms=now, flag="--since")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.surfaces.cli.calls import duration
-from treering.surfaces.cli.output import counted, painted, printable, say, say_painted
+from treering.surfaces.cli.output import painted, printable, say, say_painted
 from treering.surfaces.cli.sessions.tables import print_filled
-from treering.surfaces.cli.tables import Column, clock
+from treering.surfaces.cli.tables import Column
+from treering.surfaces.cli.times import clock, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +53,7 @@ def print_statistics(found: Statistics) -> None:
     """Print what went on, and what changed."""
     one = found.activity
     about = f"session {printable(found.session_id)} of " if found.session_id else ""
-    span = f"{clock(found.period.since_ms)} to {clock(found.period.until_ms)} UTC"
+    span = f"{clock(found.period.since_ms)} to {moment(found.period.until_ms)}"
     say(f"{about}scope {found.scope}, {span}")
     if not one.events:
         say("nothing was recorded in this time")
@@ -62,30 +63,30 @@ def print_statistics(found: Statistics) -> None:
         rows = [
             [
                 f"  {printable(tool.tool or '(unnamed)')}",
-                counted(tool.calls, "call"),
-                _rate(tool.failure_rate) + " failing" if tool.failure_rate else "",
-                f"{tool.open:,} open" if tool.open else "",
-                "" if tool.p50_ms is None else f"p50 {duration(tool.p50_ms)}",
-                "" if tool.p95_ms is None else f"p95 {duration(tool.p95_ms)}",
+                f"{tool.calls:,}",
+                _rate(tool.failure_rate) if tool.failure_rate else "",
+                f"{tool.open:,}" if tool.open else "",
+                "" if tool.p50_ms is None else duration(tool.p50_ms),
+                "" if tool.p95_ms is None else duration(tool.p95_ms),
             ]
             for tool in one.tools[:ROWS_MAX]
         ]
-        print_filled(_TOOLS, rows)
+        print_filled(_TOOLS, rows, is_titled=True)
         _more(len(one.tools))
     if one.by_model:
         _head("models")
         rows = [
             [
                 f"  {printable(model.model or 'unknown model')}",
-                counted(model.calls, "call"),
-                f"{model.input_tokens:,} in",
-                f"{model.cached_tokens:,} cached" if model.cached_tokens else "",
-                f"{model.output_tokens:,} out",
+                f"{model.calls:,}",
+                f"{model.input_tokens:,}",
+                f"{model.cached_tokens:,}" if model.cached_tokens else "",
+                f"{model.output_tokens:,}",
                 "price not known" if model.cost_usd is None else f"${model.cost_usd:,.4f}",
             ]
             for model in one.by_model
         ]
-        print_filled(_MODELS, rows)
+        print_filled(_MODELS, rows, is_titled=True)
     for name, counts in (
         ("alerts", one.alerts),
         ("errors", one.errors),
@@ -100,14 +101,14 @@ def _print_drift(found: Statistics) -> None:
     if found.before is None:
         return
     say("")
-    told = [one for one in found.drift if one.now or one.before]
+    changed = [one for one in found.drift if one.now or one.before]
     for name, now, before, change in [
         ("", "now", "before", ""),
         *((_NAMES.get(one.name, one.name), _number(one.name, one.now),
-           _number(one.name, one.before), _change(one)) for one in told),
+           _number(one.name, one.before), _change(one)) for one in changed),
     ]:  # fmt: skip
         say_painted(f"  {name:<12}  {now:>12}  {before:>12}  {change}".rstrip())
-    if not told:
+    if not changed:
         say("  nothing to compare with")
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 PARTITIONS_SHOWN_MAX: Final = 8
 EVEN: Final = 1.5
-"""A partition stands out if it is more than so many times the smallest."""
+"""A partition is reported if it is larger than this many times the smallest."""
 BEHIND_BYTES_MIN: Final = 64 * 1024
-"""A replica that lacks less is up to date: there is always a little on its way."""
+"""A replica that lags less is up to date: a little is always in flight."""
 _MARGIN: Final = 12
 
 
@@ -93,7 +93,7 @@ def _partitions(partitions: Sequence[Partition]) -> Iterator[str]:
 
 
 def _events(estimated: int) -> str:
-    # Nothing is estimated before the server has looked at a table for the first time.
+    # The server has no estimate before it first analyses a table.
     return f", about {counted(estimated, 'event')}" if estimated else ""
 
 

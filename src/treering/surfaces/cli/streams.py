@@ -32,7 +32,7 @@ def stand_in_for_closed() -> None:
 def escape_unencodable() -> None:
     """Write characters that the terminal's encoding lacks as escapes instead of failing."""
     for stream in (sys.stdout, sys.stderr):
-        # What is written but not yet out goes first; whoever writes next hears that it cannot.
+        # Flush what is written first; the next write reports that it cannot.
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError):
                 stream.reconfigure(errors="backslashreplace")

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.surfaces.cli.output import is_terminal, iso_time, painted, say_painted
+from treering.surfaces.cli.output import has_colour, is_terminal, painted, say_painted
+from treering.surfaces.cli.times import zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 PROSE_COLUMNS_MIN: Final = 20
 """Prose is folded to no less than this."""
+TIME: Final = "time"
+"""The heading of a column of times; the zone is added when it is printed."""
 _GAP: Final = "  "
 
 
@@ -27,13 +30,29 @@ class Column(msgspec.Struct, frozen=True):
 
     heading: str
     leaves: int | None = None
-    """When it is left out for want of room: 1 goes first, None never does."""
+    """When it is dropped for lack of room: 1 goes first, None never does."""
     is_prose: bool = False
     """Whether its cells may be folded; only the last column may be."""
     colour: str | None = None
     colours: Mapping[str, str] = {}
     """The colours of cells, by what they say."""
     is_dim: bool = False
+    noun: str = ""
+    """What its cells count: said in each cell where no heading says it."""
+    suffix: str = ""
+    """The same, for what is not counted."""
+
+    def labelled(self, cell: str) -> str:
+        """Return ``cell`` with what it counts."""
+        if cell in {"", "-"}:
+            return cell
+        noun = self.noun if cell == "1" or not self.noun else f"{self.noun}s"
+        return " ".join(filter(None, (cell, noun, self.suffix)))
+
+    @property
+    def title(self) -> str:
+        """Return the heading as it is printed."""
+        return f"{TIME} ({zone_name()})" if self.heading == TIME else self.heading
 
     def paint(self, cell: str) -> str:
         """Return ``cell`` in its colour."""
@@ -47,9 +66,9 @@ def print_table(
     below: Mapping[int, str] | None = None,
     is_titled: bool = False,
 ) -> None:
-    """Print ``rows``, whose cells are printable, and the lines that stand ``below`` some of them.
+    """Print ``rows``, whose cells are printable, and the lines ``below`` some of them.
 
-    Headings stand on top on a terminal, and elsewhere if ``is_titled``.
+    Headings are printed on a terminal, and elsewhere if ``is_titled``.
     """
     table = [list(row) for row in rows]
     filled = shown = list(range(len(columns)))
@@ -59,9 +78,13 @@ def print_table(
         shown = _that_fit(columns, table, filled, room)
     chosen, cells = [columns[at] for at in shown], [[row[at] for at in shown] for row in table]
     has_headings = (room is not None or is_titled) and any(one.heading for one in chosen)
+    if not has_headings:
+        cells = [
+            [one.labelled(cell) for one, cell in zip(chosen, row, strict=True)] for row in cells
+        ]
     widths = _widths(chosen, cells, titled=has_headings)
     if has_headings:
-        headings = _padded([one.heading for one in chosen], widths)
+        headings = _padded([one.title for one in chosen], widths)
         say_painted(painted(_GAP.join(headings).rstrip(), bold=True))
     for number, row in enumerate(cells):
         for line in _lines(chosen, row, widths, room):
@@ -69,12 +92,34 @@ def print_table(
         if below and number in below:
             say_painted(below[number])
     if missing := ", ".join(columns[at].heading for at in filled if at not in shown):
-        say_painted(painted(f"left out for want of room: {missing}", dim=True))
+        say_painted(painted(f"no room for: {missing}", dim=True))
 
 
-def clock(ts_ms: int) -> str:
-    """Return a time to the second, in UTC."""
-    return iso_time(ts_ms)[:19].replace("T", " ")
+def say_folded(text: str, *, lead: str = "", indent: str = "") -> None:
+    """Print ``text`` after ``lead``; on a terminal, folded behind an ``indent`` of that width."""
+    if not is_terminal():
+        say_painted(f"{lead}{text}")
+        return
+    first, *rest = folded(text, indent) or [indent]
+    say_painted("\n".join([lead + first.removeprefix(indent), *rest]))
+
+
+def folded(text: str, indent: str) -> list[str]:
+    """Return coloured ``text`` as lines behind ``indent`` that fit the terminal."""
+    from rich.console import Console  # noqa: PLC0415  (only for a terminal)
+    from rich.text import Text  # noqa: PLC0415
+
+    room = max(shutil.get_terminal_size().columns - len(indent), PROSE_COLUMNS_MIN)
+    console = Console(
+        width=room, force_terminal=True, color_system="standard" if has_colour() else None
+    )
+    lines: list[str] = []
+    for line in Text.from_ansi(text).wrap(console, room, overflow="fold"):
+        line.rstrip()
+        with console.capture() as captured:
+            console.print(line, end="", highlight=False, soft_wrap=True)
+        lines.append(indent + captured.get())
+    return lines
 
 
 def width(text: str) -> int:
@@ -106,7 +151,7 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, titled:
     found = [max(map(width, cells)) for cells in zip(*rows, strict=True)] or [0] * len(columns)
     if not titled:
         return found
-    return [max(width(one.heading), least) for one, least in zip(columns, found, strict=True)]
+    return [max(width(one.title), least) for one, least in zip(columns, found, strict=True)]
 
 
 def _lines(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
@@ -23,13 +24,15 @@ from treering.surfaces.cli.output import is_terminal, one_line, painted, printab
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.signals import status_of
 from treering.surfaces.cli.streams import writing_output
-from treering.surfaces.cli.tables import clock, width
+from treering.surfaces.cli.tables import width
+from treering.surfaces.cli.times import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Header
+    from treering.surfaces.cli.short_ids import ShortIds
 
 EVENTS: Final = 20
 _KIND_COLUMNS: Final = 22
@@ -44,7 +47,7 @@ _COLOURS: Final = {
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events are asked for."""
+    """Which events to show."""
 
     scope: str
     session_id: str | None
@@ -57,10 +60,32 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Names:
+    """The short ids of sessions at the beginning of a line; none, if only one is shown."""
+
+    def __init__(self, ledger: Ledger, wanted: Wanted) -> None:
+        self._ledger = ledger
+        self._wanted = wanted
+        self._short = self._read()
+
+    def of(self, header: Header) -> str:
+        """Return the short id of an event's session, and a gap."""
+        if self._wanted.session_id is not None:
+            return ""
+        if not self._short.knows(header.session_id):
+            self._short = self._read()
+        return f"{printable(self._short.shown(header.session_id))}  "
+
+    def _read(self) -> ShortIds:
+        from treering.surfaces.cli.sessions.search import short_sessions  # noqa: PLC0415
+
+        return short_sessions(self._ledger, parse_scope(self._wanted.scope))
+
+
 @click.command(
     "tail",
     cls=Command,
-    short_help="Show the last events, and follow.",
+    short_help="Show the latest events; -f follows.",
     examples="""
     treering tail --scope acme/app
     treering tail -f --scope acme/app --kind tool.call,tool.result
@@ -70,7 +95,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 @project_scope_options
 @session_option
 @click.option(
-    "--kind", "kinds", multiple=True, metavar="KIND", help="Only of this kind; repeatable."
+    "--kind", "kinds", multiple=True, metavar="KIND", help="Only events of this kind; repeatable."
 )
 @click.option(
     "-n",
@@ -81,7 +106,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     metavar="N",
     help=f"The last N events, up to {PAGE_ITEMS_MAX}. Default: {EVENTS}.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until you stop it.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new events until you stop it.")
 @keys_option
 @json_option
 @db_option
@@ -94,23 +119,23 @@ def tail(
     last: int,
     follow: bool,
 ) -> None:
-    """Show the last events of a scope by time, one a line; -f continues with new ones.
+    """Show the last events of a scope by time, one per line; -f follows new ones.
 
     Payloads are left out, and secrets in summaries are masked. With -f and --json each event is
     one JSON object on a line of its own.
     """
-    from treering.surfaces.cli.sessions.search import find_session  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.sessions.search import narrow_to_session  # noqa: PLC0415
 
     name = find_scope(scope, is_global=is_global)
     chosen = parse_kinds(kinds)
     with open_existing() as ledger:
-        session = None if session_id is None else find_session(ledger, name, session_id)
+        session = narrow_to_session(ledger, name, session_id)
         wanted = Wanted(scope=name, session_id=session, kinds=chosen)
         start = ledger.end(name) if follow else None
         found = _last(ledger, wanted, last)
         mask = Mask()
         if not follow:
-            _print_all(wanted, found, mask)
+            _print_all(wanted, found, mask, Names(ledger, wanted))
             return
         try:
             with writing_output():
@@ -132,13 +157,14 @@ def _follow(
     ledger: Ledger, wanted: Wanted, found: Sequence[Header], start: str | None, mask: Mask
 ) -> None:
     shown = {one.event_id for one in found}
+    names = Names(ledger, wanted)
     for header in _both(found, ledger.follow(wanted.scope, after=start), shown):
         if not wanted.holds(header):
             continue
         if invocation().as_json:
             click.echo(msgspec.json.encode(_item(header, mask)))
         else:
-            say_painted(_line(header, mask, with_session=wanted.session_id is None))
+            say_painted(_line(header, mask, names))
 
 
 def _both(found: Sequence[Header], coming: Iterator[Header], shown: set[str]) -> Iterator[Header]:
@@ -150,7 +176,7 @@ def _both(found: Sequence[Header], coming: Iterator[Header], shown: set[str]) ->
             yield header
 
 
-def _print_all(wanted: Wanted, found: Sequence[Header], mask: Mask) -> None:
+def _print_all(wanted: Wanted, found: Sequence[Header], mask: Mask, names: Names) -> None:
     if invocation().as_json:
         items = [_item(one, mask) for one in found]
         filters = {"session_id": wanted.session_id, "types": wanted.kinds}
@@ -166,7 +192,7 @@ def _print_all(wanted: Wanted, found: Sequence[Header], mask: Mask) -> None:
         return
     with writing_output():
         for one in found:
-            say_painted(_line(one, mask, with_session=wanted.session_id is None))
+            say_painted(_line(one, mask, names))
         if not found:
             say_painted(f"no such events are recorded in scope {wanted.scope}")
 
@@ -178,8 +204,8 @@ def _item(header: Header, mask: Mask) -> dict[str, Any]:
     return fields | {"summary": mask.text(header.summary), "refs": mask.value(header.refs)}
 
 
-def _line(header: Header, mask: Mask, *, with_session: bool) -> str:
-    session = f"{printable(header.session_id)}  " if with_session else ""
+def _line(header: Header, mask: Mask, names: Names) -> str:
+    session = names.of(header)
     lead = f"{clock(header.ts_ms)}  {header.kind:<{_KIND_COLUMNS}}  {session}"
     text = one_line(mask.text(header.summary) or "")
     if is_terminal():

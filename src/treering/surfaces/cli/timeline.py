@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from treering.model.codec import encode
 from treering.model.events import REDACTED, Event, Header
 from treering.surfaces.cli.output import one_line, painted, printable
-from treering.surfaces.cli.tables import Column, clock, print_table
+from treering.surfaces.cli.tables import TIME, Column, print_table
+from treering.surfaces.cli.times import clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _PAYLOAD_INDENT: Final = " " * 4
 _COLUMNS: Final = (
     Column("seq", leaves=4, is_dim=True),
-    Column("time (UTC)", leaves=3, is_dim=True),
+    Column(TIME, leaves=3, is_dim=True),
     Column("type", colour="cyan"),
     Column("session", leaves=2),
     Column("agent", leaves=1),
@@ -24,7 +25,7 @@ _COLUMNS: Final = (
 
 
 def print_timeline(events: Sequence[Header], *, with_session: bool, with_seq: bool = False) -> None:
-    """Print ``events``, one a row; a payload, where there is one, stands below its row."""
+    """Print ``events``, one per row, each payload below its row."""
     rows = [
         [
             *([str(event.seq)] if with_seq else []),

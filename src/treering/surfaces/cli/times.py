@@ -1,38 +1,55 @@
-"""Times as people write and read them on a command line: an age, a date, or milliseconds."""
+"""Times as people write and read them on a command line.
+
+They write an age, a date, or milliseconds. Times are read and shown in the time zone of the
+machine, in that of TREERING_TZ, or in UTC with ``--utc``; JSON has milliseconds.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from datetime import UTC, datetime
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import click
 
 from treering.errors import InvalidInput
 from treering.model.fields import TIME_MS_MAX
+from treering.surfaces.cli.commands import Invocation
 from treering.surfaces.cli.output import iso_time
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+ZONE_VARIABLE: Final = "TREERING_TZ"
 
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _AGE: Final = re.compile(r"([0-9]{1,6})([smhdw])")
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,20}")
 _ECHO_CHARACTERS_MAX: Final = 60
 _DAYS_AGO_MAX: Final = 31
-_HINT: Final = (
+TIMES_HINT: Final = (
     "give an age such as 30m, 2h or 7d, a date such as 2026-03-05, or milliseconds since 1970"
 )
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_moment(text: str | None, *, now_ms: int, flag: str) -> int | None:
     """Return milliseconds since 1970 for ``30m``, ``7d``, ``2026-03-05``, a date and time, or them.
 
-    A time without a zone is UTC. Raises InvalidInput, which names ``flag``, for anything else.
+    A time without a zone is in that of the command line. Raise InvalidInput, which names ``flag``,
+    for anything else.
     """
     if text is None:
         return None
-    found = _milliseconds(text.strip(), now_ms=now_ms)
+    found = milliseconds(text.strip(), now_ms=now_ms)
     if found is None:
-        raise InvalidInput(f"{flag} {_echo(text)} is no time", hint=_HINT)
+        raise InvalidInput(f"{flag} {_echo(text)} is not a time", hint=TIMES_HINT)
     if not 0 < found <= TIME_MS_MAX:
         side = "not after the beginning of 1970" if found <= 0 else "beyond the year 9999"
-        raise InvalidInput(f"{flag} {_echo(text)} is {side}", hint=f"leave {flag} out, or {_HINT}")
+        raise InvalidInput(
+            f"{flag} {_echo(text)} is {side}", hint=f"leave {flag} out, or {TIMES_HINT}"
+        )
     return found
 
 
@@ -41,7 +58,7 @@ def parse_age(text: str, *, flag: str) -> int:
     age = _AGE.fullmatch(text.strip().lower())
     if age is None:
         raise InvalidInput(
-            f"{flag} {_echo(text)} is no age", hint="give one such as 30m, 2h, 90d or 12w"
+            f"{flag} {_echo(text)} is not an age", hint="give one such as 30m, 2h, 90d or 12w"
         )
     return int(age[1]) * _UNITS_MS[age[2]]
 
@@ -50,7 +67,7 @@ def ago(ts_ms: int, *, now_ms: int) -> str:
     """Return how long ago a time is, as people say it; the day, if it is more than a month."""
     seconds = (now_ms - ts_ms) // 1_000
     if seconds < 0 or seconds >= _DAYS_AGO_MAX * 86_400:
-        return iso_time(ts_ms)[:10]
+        return clock(ts_ms)[:10]
     for unit, noun in ((86_400, "day"), (3_600, "h"), (60, "min")):
         if seconds >= unit:
             number = seconds // unit
@@ -67,17 +84,73 @@ def check_order(since: tuple[str | None, int | None], until: tuple[str | None, i
         )
 
 
-def _milliseconds(told: str, *, now_ms: int) -> int | None:
-    if age := _AGE.fullmatch(told.lower()):
+def milliseconds(text: str, *, now_ms: int) -> int | None:
+    """Return the milliseconds since 1970 of an age, a date, or a number; None for anything else."""
+    if age := _AGE.fullmatch(text.lower()):
         return now_ms - int(age[1]) * _UNITS_MS[age[2]]
-    if _MILLISECONDS.fullmatch(told):
-        return int(told)
+    if _MILLISECONDS.fullmatch(text):
+        return int(text)
     try:
-        moment = datetime.fromisoformat(told)
-    except ValueError:
+        moment = datetime.fromisoformat(text)
+        # A naive time is read in the zone of the machine, if no other is chosen.
+        zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=_zone())
+        return int(zoned.timestamp() * 1_000)
+    except (ValueError, OverflowError, OSError):
         return None
-    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return int(zoned.timestamp() * 1_000)
+
+
+def clock(ts_ms: int) -> str:
+    """Return a time to the second, in the zone of the command line."""
+    shown = _shown(ts_ms)
+    return utc_clock(ts_ms) if shown is None else shown.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def moment(ts_ms: int) -> str:
+    """Return the same, with the name of the zone."""
+    shown = _shown(ts_ms)
+    return f"{clock(ts_ms)} {'UTC' if shown is None else shown.tzname()}"
+
+
+def utc_clock(ts_ms: int) -> str:
+    """Return a time to the second, in UTC: for files, which are read in other zones."""
+    return iso_time(ts_ms)[:19].replace("T", " ")
+
+
+def zone_name() -> str:
+    """Return the name of the zone in which times are shown."""
+    zone = _zone()
+    if zone is not None:
+        return str(zone)
+    here = datetime.now().astimezone()
+    return "UTC" if here.tzname() == "UTC" else "local"
+
+
+def _shown(ts_ms: int) -> datetime | None:
+    """Return a time in the zone of the command line; None if a clock cannot show it there."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=ts_ms)).astimezone(_zone())
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _zone() -> tzinfo | None:
+    """Return the zone that was chosen; None for that of the machine."""
+    context = click.get_current_context(silent=True)
+    invocation = None if context is None else context.find_object(Invocation)
+    if invocation is not None and invocation.utc:
+        return UTC
+    name = os.environ.get(ZONE_VARIABLE, "").strip()
+    if not name:
+        return None
+    from zoneinfo import ZoneInfo  # noqa: PLC0415  (only where one is named)
+
+    try:
+        return UTC if name.upper() == "UTC" else ZoneInfo(name)
+    except (ValueError, OSError, KeyError) as error:
+        raise InvalidInput(
+            f"{ZONE_VARIABLE} {_echo(name)} is not a time zone",
+            hint="set a name such as Europe/Berlin or UTC, or unset it",
+        ) from error
 
 
 def _echo(text: str) -> str:

@@ -11,6 +11,7 @@ from treering.model.queries import Page
 from treering.model.tools import REASONS, STATUSES
 from treering.surfaces.cli.call_filters import CallFilters, read_filters
 from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
+from treering.surfaces.cli.completing import complete_run
 from treering.surfaces.cli.opening import (
     asking,
     catching_up,
@@ -46,7 +47,7 @@ _HERE: Final = "treering.surfaces.cli.tools"
 
 
 def _windowed(command: Callable[..., Any]) -> Callable[..., Any]:
-    tool = click.option("--tool", metavar="NAME", help="Of this tool only.")
+    tool = click.option("--tool", metavar="NAME", help="Only this tool.")
     return session_option(tool(span_options(command)))
 
 
@@ -69,10 +70,10 @@ def _windowed(command: Callable[..., Any]) -> Callable[..., Any]:
 @db_option
 @click.pass_context
 def tools(context: click.Context) -> None:
-    """List tool calls, measure tools, show one call.
+    """List tool calls, show one, and measure tools.
 
-    There is one record for each call, of every run, also of those that failed. Input and output are
-    private: they are shown only if that is asked for.
+    There is one record per call of every run, failed runs too. Inputs and outputs are private:
+    shown only on request.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -81,7 +82,7 @@ def tools(context: click.Context) -> None:
 @click.command(
     "list",
     cls=Command,
-    short_help="Show the latest tool calls of a scope.",
+    short_help="List the latest tool calls of a scope.",
     examples="""
     treering tools list --scope acme/app
     treering tools list --scope acme/app --tool git_log --slowest --limit 10
@@ -95,12 +96,14 @@ def tools(context: click.Context) -> None:
     "statuses",
     multiple=True,
     type=click.Choice(STATUSES),
-    help="With this outcome only; repeatable.",
+    help="Only this outcome; repeatable.",
 )
 @click.option("--failing", is_flag=True, help="Short for --status failed --status synthetic.")
-@click.option("--reason", type=click.Choice(REASONS), help="Synthetic for this reason only.")
-@click.option("--run", "run_id", metavar="ID", help="Of this run only; its beginning will do.")
-@click.option("--slowest", is_flag=True, help="The longest first, of those whose time is known.")
+@click.option(
+    "--reason", type=click.Choice(REASONS), help="Only synthetic results with this reason."
+)
+@click.option("--run", "run_id", metavar="ID", shell_complete=complete_run, help="Only this run.")
+@click.option("--slowest", is_flag=True, help="The slowest calls first.")
 @limit_option(LIST_ITEMS)
 @cursor_option
 @json_option
@@ -114,20 +117,31 @@ def list_(
     cursor: str | None,
     **narrowing: Any,
 ) -> None:
-    """Show the last tool calls of a scope, in order; --cursor continues with earlier ones.
+    """List the latest tool calls of a scope, in order; --cursor continues with earlier ones.
 
-    With --slowest, those that took longest come first.
+    --slowest lists the slowest calls first, of those whose duration is known.
     """
+    from treering.surfaces.cli.call_search import short_calls  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.sessions.search import short_sessions  # noqa: PLC0415
+
     name = find_scope(scope, is_global=is_global)
     asked = read_filters(**narrowing)
     page: Page[ToolRecord] = Page(items=[], has_more=False, next_cursor=None)
     with asking(open_to_ask) as ledger, catching_up() as progress:
         if ledger is not None:
-            asked = _with_whole_run(ledger, name, asked, progress)
+            asked = _with_whole_ids(ledger, name, asked, progress)
             order = _order(clamp(limit), slowest=slowest)
             page = ledger.tool_calls(
                 name, **asked.arguments(), **order, after=cursor, progress=progress
             )
+            calls, sessions = (
+                short_calls(ledger, name, progress=progress),
+                short_sessions(ledger, name),
+            )
+            items = [
+                sessions.within(calls.within(one, "call_id"), "session_id") for one in page.items
+            ]
+            page = msgspec.structs.replace(page, items=items)
         place = place_of(ledger)
     if invocation().as_json:
         filters = {**asked.filters(), "slowest": slowest, "limit": clamp(limit)}
@@ -161,7 +175,7 @@ def _print_page(scope: Scope, page: Page[ToolRecord], span: Span, *, with_sessio
 @click.command(
     "stats",
     cls=Command,
-    short_help="Show how each tool did.",
+    short_help="Measure each tool: calls, outcomes, durations.",
     examples="""
     treering tools stats --scope acme/app
     treering tools stats --scope acme/app --since 7d --tool git_log --json
@@ -172,15 +186,16 @@ def _print_page(scope: Scope, page: Page[ToolRecord], span: Span, *, with_sessio
 @json_option
 @db_option
 def stats(*, scope: str | None, is_global: bool, **narrowing: Any) -> None:
-    """Show for each tool how often it was called, how that ended and how long it took.
+    """Show for each tool how often it was called, the outcomes and the durations.
 
-    Percentiles are exact, by nearest rank, of the calls that the tool itself ended.
+    Percentiles are exact (nearest rank), of calls that the tool itself ended.
     """
     name = find_scope(scope, is_global=is_global)
     asked = read_filters(**narrowing)
     with asking(open_to_ask) as ledger, catching_up() as progress:
         found: list[ToolStatistics] = []
         if ledger is not None:
+            asked = _with_whole_ids(ledger, name, asked, progress)
             found = ledger.tool_statistics(name, **asked.window(), progress=progress)
         place = place_of(ledger)
     if invocation().as_json:
@@ -197,20 +212,22 @@ def stats(*, scope: str | None, is_global: bool, **narrowing: Any) -> None:
         say(f"{counted(len(found), 'tool')} of scope {name}")
 
 
-def _with_whole_run(
+def _with_whole_ids(
     ledger: Ledger, scope: Scope, asked: CallFilters, progress: Callable[[int], None] | None
 ) -> CallFilters:
-    """Return what is asked for with the whole id of its run, of which the beginning was given."""
-    if asked.run_id is None:
-        return asked
+    """Return the filters with the whole ids of their session and run."""
     from treering.surfaces.cli.call_search import run_named  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.sessions.search import narrow_to_session  # noqa: PLC0415
 
-    whole = run_named(ledger, scope, asked.run_id, session_id=asked.session_id, progress=progress)
-    return msgspec.structs.replace(asked, run_id=whole)
+    session = narrow_to_session(ledger, scope, asked.session_id)
+    run = asked.run_id and run_named(
+        ledger, scope, asked.run_id, session_id=session, progress=progress
+    )
+    return msgspec.structs.replace(asked, session_id=session, run_id=run)
 
 
 def _say_nothing(scope: Scope, *, is_filtered: bool, is_there: bool) -> None:
-    remark = " (redacted ones take no part)"
+    remark = " (redacted calls are not counted)"
     text = nothing_found(
         "tool calls", scope, is_filtered=is_filtered, is_there=is_there, remark=remark
     )

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
+from treering.surfaces.cli.completing import complete_run
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.opening import (
     asking,
@@ -66,8 +67,8 @@ _HERE: Final = "treering.surfaces.cli.trace"
 def trace(context: click.Context) -> None:
     """List runs, show how one went, export it as a file.
 
-    Every run is in the ledger, so each can be traced, whether or not a sink was listening. What
-    was said is private: it is exported only on request.
+    Every run is in the ledger, so each can be traced. Private content is exported only on
+    request.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -76,7 +77,7 @@ def trace(context: click.Context) -> None:
 @click.command(
     "list",
     cls=Command,
-    short_help="Show the newest runs of a scope.",
+    short_help="List the newest runs of a scope.",
     examples="""
     treering trace list --scope acme/app
     treering trace list --scope acme/app --session s1 --failing --since 7d
@@ -102,17 +103,28 @@ def list_(
     limit: int,
     cursor: str | None,
 ) -> None:
-    """Show the runs of a scope that started last, the newest first; --cursor continues."""
+    """List the runs of a scope, the newest first; --cursor continues with earlier ones."""
     from treering.surfaces.cli.run_outlines import RunList, recent_runs  # noqa: PLC0415
+    from treering.surfaces.cli.run_search import short_runs  # noqa: PLC0415
+    from treering.surfaces.cli.sessions.search import (  # noqa: PLC0415
+        narrow_to_session,
+        short_sessions,
+    )
 
     name = find_scope(scope, is_global=is_global)
-    session = None if session_id is None else require(session_id, "session")
     span = read_span(since, until)
+    session = session_id
     with asking(open_existing) as ledger:
         found = RunList(runs=[], has_more=False, next_cursor=None)
         if ledger is not None:
+            session = narrow_to_session(ledger, name, session_id)
             which: dict[str, Any] = {"session_id": session, "span": span, "only_failing": failing}
             found = recent_runs(ledger, name, **which, limit=clamp(limit), cursor=cursor)
+            runs, sessions = short_runs(ledger, name), short_sessions(ledger, name)
+            outlines = [
+                sessions.within(runs.within(one, "run_id"), "session_id") for one in found.runs
+            ]
+            found = msgspec.structs.replace(found, runs=outlines)
         place = place_of(ledger)
     filters = {"session_id": session, **msgspec.structs.asdict(span), "failing": failing}
     if invocation().as_json:
@@ -124,7 +136,12 @@ def list_(
             _print_list(name, span, found, with_session=session is None)
         else:
             is_filtered = any(filters.values()) or bool(cursor)
-            say(nothing_found("runs", name, is_filtered=is_filtered, is_there=bool(place)))
+            say(_nothing(name, is_filtered=is_filtered, is_there=bool(place)))
+
+
+def _nothing(scope: Scope, *, is_filtered: bool, is_there: bool) -> str:
+    remark = " (imported sessions have none)"
+    return nothing_found("runs", scope, is_filtered=is_filtered, is_there=is_there, remark=remark)
 
 
 def _print_list(scope: Scope, span: Span, found: RunList, *, with_session: bool) -> None:
@@ -145,7 +162,7 @@ def _print_list(scope: Scope, span: Span, found: RunList, *, with_session: bool)
     treering trace show 01a1dea1-d82d --scope acme/app --json
     """,
 )
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @project_scope_options
 @session_option
 @limit_option(SHOW_ITEMS)
@@ -157,15 +174,19 @@ def show_run(
 ) -> None:
     """Show what happened in RUN and when, and how its tools did.
 
-    RUN is an id, or its beginning if no other run begins like that. Of a long run the first and
-    the last events are shown. Payloads are left out.
+    RUN is an id or a short id. A long run is shown by its first and last events. Payloads are
+    left out.
     """
-    from treering.surfaces.cli.run_details import rundown  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.call_search import short_calls  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.run_details import rundown  # noqa: PLC0415
 
     name = find_scope(scope, is_global=is_global)
     with open_to_ask() as ledger, catching_up() as progress:
         started = find_named_run(ledger, name, run, session_id)
         shown = rundown(ledger, started, limit=clamp(limit), progress=progress)
+        short = short_calls(ledger, name, progress=progress)
+        calls = [short.within(one, "call_id") for one in shown.calls]
+        shown = msgspec.structs.replace(shown, calls=calls)
     if invocation().as_json:
         show(shown)
         return
@@ -178,7 +199,8 @@ def show_run(
 def find_named_run(ledger: Ledger, scope: Scope, run: str, session_id: str | None) -> Header:
     """Return the start of the run that a command line names."""
     from treering.surfaces.cli.run_search import find_run  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.sessions.search import narrow_to_session  # noqa: PLC0415
 
-    session = None if session_id is None else require(session_id, "session")
     text = require(run, "run", hint="name the run before the options").strip()
+    session = narrow_to_session(ledger, scope, session_id)
     return find_run(ledger, scope, text, session_id=session)

@@ -10,6 +10,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.completing import complete_run
 from treering.surfaces.cli.files import STANDARD, output_stream, refuse_folder
 from treering.surfaces.cli.ledgers import database_path, open_existing
 from treering.surfaces.cli.opening import session_option
@@ -50,19 +51,26 @@ class TraceReceipt(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(
     "export",
     cls=Command,
-    short_help="Write the trace of one run as a zip.",
+    short_help="Write the trace of one run to a zip file.",
     examples="""
     treering trace export 01a1dea1-d82d --scope acme/app --out trace.zip
-    treering trace export 01a1dea1-d82d --scope acme/app --out trace.zip --private --force
+    treering trace export 01a1dea1-d82d --scope acme/app --out trace.zip --payload --force
     """,
-    if_stopped="a file appears when it is whole; run it again",
+    if_stopped="a file appears when it is complete; run it again",
 )
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @project_scope_options
 @session_option
-@click.option("--out", required=True, metavar="FILE", help="The zip to write, for you alone.")
-@click.option("--private", is_flag=True, help="Include what was said and what tools took and gave.")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option(
+    "--out", required=True, metavar="FILE", help="The zip file to write, readable by you alone."
+)
+@click.option(
+    "--payload",
+    "private",
+    is_flag=True,
+    help="Include private content: messages, tool inputs and outputs.",
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @keys_option
 @json_option
 @db_option
@@ -76,10 +84,10 @@ def export(
     private: bool,
     force: bool,
 ) -> None:
-    """Write the trace of RUN as a zip of five files; the same run makes the same bytes.
+    """Write the trace of RUN to a zip of five files; the same run makes the same bytes.
 
-    Without --private it holds sizes, times, names and codes, and nothing that anybody said. With
-    it, secrets are masked.
+    It holds sizes, times, names and codes, but nothing that anybody said. --payload includes
+    that, with secrets masked.
     """
     name = find_scope(scope, is_global=is_global)
     _check_target(out, force=force)
@@ -115,28 +123,28 @@ def _check_target(out: str, *, force: bool) -> None:
     refuse_folder(out, example=_EXAMPLE)
     if os.path.lexists(out) and not force:
         raise InvalidInput(
-            f"{out} is there already", hint="name another file, or pass --force to write over it"
+            f"{out} already exists", hint="name another file, or pass --force to overwrite it"
         )
 
 
 def _told(receipt: TraceReceipt) -> list[str]:
-    """Return what people are told of an export."""
+    """Return the lines for people about an export."""
     untold = receipt.kept - receipt.events
     of_all = f"{receipt.events:,} of " if untold else ""
     counts = f"{counted(receipt.kept, 'event')}, {counted(receipt.tool_calls, 'tool call')}"
     lines = [f"exported run {receipt.run_id} to {receipt.out}: {of_all}{counts}"]
     if untold:
         lines.append(
-            "kinds that a trace has no place for, such as what users said, stay in the ledger"
+            "a trace has no place for some kinds, such as user messages; the ledger keeps them"
         )
     if receipt.visibility == "private":
-        lines.append("it holds private content, secrets masked: mind who gets it")
+        lines.append("it holds private content, secrets masked: be careful whom you give it to")
     else:
-        lines.append("private content is left out; --private includes it")
+        lines.append("private content is left out; --payload includes it")
     if not receipt.complete:
-        lines.append("the run is not over: export it again for the rest")
+        lines.append("the run is still open: export it again for the rest")
     if receipt.truncated:
-        lines.append("it was too large to be whole: redactions.json says what is cut")
+        lines.append("it was too large: redactions.json lists what was cut")
     return lines
 
 

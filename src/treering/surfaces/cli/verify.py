@@ -20,9 +20,11 @@ from treering.surfaces.cli.options import (
     keys_option,
     require,
     resolve_any_scope,
+    session_id_option,
 )
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.progress import counting
+from treering.surfaces.cli.sessions.search import session_or_text
 
 if TYPE_CHECKING:
     from treering.model.receipts import Broken
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 @click.command(
     "verify",
     cls=Command,
-    short_help="Prove that the ledger is as it was recorded.",
+    short_help="Prove that no recorded event was changed.",
     examples="""
     treering verify
     treering verify --anchor monday.anchor
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     """,
 )
 @any_scope_options
-@click.option("--session-id", metavar="ID", help="This session of the scope only.")
+@session_id_option
 @anchor_option
 @derived_option
 @keys_option
@@ -55,15 +57,15 @@ def verify(
     anchor_file: str | None,
     derived: bool,
 ) -> None:
-    """Prove that nothing was changed, removed, inserted or reordered since it was recorded.
+    """Prove that no event was changed, removed, inserted or reordered.
 
-    Without a scope the whole ledger is proved. Only an anchor that was kept elsewhere shows that
-    the newest events were cut off. The exit status is 1 if the proof fails.
+    Without a scope it verifies the whole ledger. Only an anchor that was kept elsewhere shows
+    that the newest events were cut off. The exit status is 1 if the proof fails.
     """
     name = resolve_any_scope(scope, is_global=is_global)
     if session_id is not None and name is None:
         raise InvalidInput(
-            "a session is verified within its scope", hint="add --scope, or drop --session-id"
+            "a session is verified within its scope", hint="add --scope, or drop --session"
         )
     session = None if session_id is None else require(session_id, "session_id")
     prove(name, session, anchor_file=anchor_file, derived=derived)
@@ -72,12 +74,12 @@ def verify(
 @click.command(
     "anchor",
     cls=Command,
-    short_help="Write down where every session ends.",
+    short_help="Write an anchor, to verify against later.",
     examples="""
     treering anchor --out monday.anchor
     treering verify --anchor monday.anchor
     """,
-    if_stopped="a file appears when it is whole; run it again",
+    if_stopped="a file appears when it is complete; run it again",
 )
 @click.option(
     "--out", required=True, metavar="FILE", help="The file to write; - is standard output."
@@ -85,7 +87,7 @@ def verify(
 @json_option
 @db_option
 def anchor(*, out: str) -> None:
-    """Write down where every session ends, for verify to compare with later.
+    """Write where every session ends to a file, for verify to compare with later.
 
     An anchor holds digests, no content. Keep it, or only its root, where nobody who can change
     the ledger can reach it.
@@ -114,6 +116,8 @@ def prove(
     """Verify, and print what was found; the exit status is 1 if something does not hold."""
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(open_existing())
+        if scope is not None and session_id is not None:
+            session_id = session_or_text(ledger, scope, session_id)
         kept = None if anchor_file is None else stack.enter_context(input_stream(anchor_file))
         advance = stack.enter_context(counting("proved", "events"))
         found = ledger.verify(
@@ -122,16 +126,16 @@ def prove(
     if found.first_broken is not None and found.first_broken.fault == "derived":
         fail(
             found,
-            f"the events hold, but not what is derived from them: {_place(found.first_broken)}",
+            f"the events are intact, but derived data is not: {_place(found.first_broken)}",
             code="broken",
-            hint="make it again from the events: treering rebuild",
+            hint="rebuild it from the events: treering rebuild",
         )
     if found.first_broken is not None and found.first_broken.fault == "incomplete":
         fail(
             found,
             f"a part of the ledger is not here yet: {_place(found.first_broken)}",
             code="broken",
-            hint="run the same copy or import again: it goes on where it was cut off",
+            hint="run the same copy or import again: it continues where it stopped",
         )
     if not found.intact:
         fail(
@@ -151,7 +155,7 @@ def prove(
         f"intact: {counted(found.events, 'event')}"
         f"{erased if found.redacted or found.expired else ''}"
         f" of {counted(found.sessions, 'session')}{against}",
-        *([f"not looked into: {sealed}, whose key is destroyed or not here"] * bool(found.sealed)),
+        *([f"not verified: {sealed}, whose key is destroyed or not here"] * bool(found.sealed)),
         f"checked: {', '.join(found.checked)}",
         *([f"derived rows compared: {_rows(found.derived_rows)}"] if found.derived_rows else []),
         *(f"not checked: {part} ({otherwise})" for part, otherwise in found.unchecked.items()),

@@ -1,9 +1,8 @@
-"""``treering watch``: the logs of agents, taken in while they are written."""
+"""``treering watch``: import the logs of agents while they are written."""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +12,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, fail, invocation, kind_of, show
+from treering.surfaces.cli.completing import complete_scope
 from treering.surfaces.cli.imports.page import keep_faults
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write, shown
 from treering.surfaces.cli.options import db_option, json_option, keys_option, resolve_scope
@@ -37,47 +37,48 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class WatchSummary(msgspec.Struct):
-    """What a watch came to."""
+    """The totals of a watch."""
 
     imports: int = 0
-    """Times that a log told something new."""
+    """Imports that found something new."""
     events: int = 0
     sessions: int = 0
     errors: int = 0
-    """Lines that could not be taken in."""
+    """Lines that could not be imported."""
     refused: int = 0
-    """Files that are no log."""
+    """Files that are not logs."""
     decisions: int = 0
     """Permissions asked for and denied, from hooks."""
     unread: int = 0
     """Lines of hooks that could not be recorded; treering doctor shows them."""
     failures: int = 0
-    """Times that something could not be taken in at all."""
+    """Imports that failed."""
 
 
 @click.command(
     "watch",
     cls=Command,
-    short_help="Import the logs of agents while they are written.",
+    short_help="Follow agents' logs, and import what is new.",
     examples="""
     treering watch
     treering watch --once
     treering watch ~/.claude/projects --scope acme/app
     treering watch /mnt/share/logs --poll --json
     """,
-    if_stopped="what was taken in is kept; run it again for the rest: nothing is doubled",
+    if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
 @click.option(
     "--scope",
     metavar="SCOPE",
+    shell_complete=complete_scope,
     help="Put all sessions here. Default: each by its project's git remote or folder.",
 )
 @click.option(
     "--global", "is_global", is_flag=True, help="Use the scope named global (not all scopes)."
 )
-@click.option("--poll", is_flag=True, help="Look every few seconds, as a network drive needs it.")
-@click.option("--once", is_flag=True, help="Import what exists, then end.")
+@click.option("--poll", is_flag=True, help="Poll every few seconds, for network drives.")
+@click.option("--once", is_flag=True, help="Import what is there, then exit.")
 @keys_option
 @json_option
 @db_option
@@ -86,9 +87,9 @@ def watch(
 ) -> None:
     """Follow the logs of all agents on this machine, or PATHs, and import what is new.
 
-    Hooks that treering install has put in say at once when a turn is over. It prints a line for
-    each import; Ctrl-C ends it and prints the totals. One watch per ledger is enough, and a
-    second one is refused.
+    Hooks that treering install has put in say at once when a turn is over. It prints a line
+    each time something was imported; Ctrl-C stops it and prints the totals. One watch for each
+    ledger is enough, and a second one says so.
     """
     from treering.capture.hooks.watching_locks import only_watcher  # noqa: PLC0415  (not for --help)
 
@@ -118,7 +119,7 @@ def _tell_missing(path: Path, *, once: bool) -> None:
     if once:
         raise InvalidInput(f"{path} is not there", hint="name a log, or a folder of logs")
     if not invocation().as_json:
-        note(f"{path} is not there yet; it is followed once it is")
+        note(f"{path} does not exist yet; it is followed once it does")
 
 
 class _Following:
@@ -145,22 +146,22 @@ class _Following:
         )
 
     def finish(self, *, is_whole: bool) -> None:
-        """Print what it came to, and fail if something is missing."""
-        told = self.summary
-        told.sessions = len(self._sessions)
+        """Print the totals, and fail if something is missing."""
+        totals = self.summary
+        totals.sessions = len(self._sessions)
         if not is_whole:
             fail(
-                told,
-                "not all logs could be taken in",
+                totals,
+                "not all logs could be imported",
                 code="busy",
-                hint="run it again: nothing is doubled",
+                hint="run it again: nothing is duplicated",
             )
-        decisions = f" and {counted(told.decisions, 'decision')}" if told.decisions else ""
+        decisions = f" and {counted(totals.decisions, 'decision')}" if totals.decisions else ""
         show(
-            told,
-            f"took in {counted(told.events, 'event')} of {counted(told.sessions, 'session')}"
+            totals,
+            f"imported {counted(totals.events, 'event')} of {counted(totals.sessions, 'session')}"
             f"{decisions}",
-            done="the logs are taken in",
+            done="the logs were imported",
         )
 
     def _take(self, paths: Sequence[Path]) -> Any:
@@ -194,7 +195,7 @@ class _Following:
             if done.is_final:
                 self._fail(str(done.paths[0]), done.error)
             elif not invocation().as_json:
-                note(f"{done.error}; it is tried again")
+                note(f"{done.error}; trying again")
             return
         self.summary.refused += done.receipt.files_refused
         keep_faults(done.receipt)
@@ -216,8 +217,11 @@ class _Following:
             errors = f", {counted(one.errors, 'line')} in error" if one.errors else ""
             session = one.sessions[-1][:_ID_CHARACTERS] if one.sessions else Path(one.file).name
             more = f" and {len(one.sessions) - 1} more" if len(one.sessions) > 1 else ""
-            clock = time.strftime("%H:%M:%S")
-            say(f"{clock} {one.format} {session}{more} +{counted(one.events, 'event')}{errors}")
+            from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+            from treering.surfaces.cli.times import clock  # noqa: PLC0415
+
+            at = clock(now_ms())[11:]
+            say(f"{at} {one.format} {session}{more} +{counted(one.events, 'event')}{errors}")
 
     def _fail(self, path: str, error: str) -> None:
         self.summary.failures += 1

@@ -8,7 +8,7 @@ from treering.surfaces.cli.masking import Mask
 
 
 class Checked:
-    """Writes a page piece by piece, each looked at once more as the text that it has become."""
+    """Writes a page piece by piece, and checks the final text of each."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 AHEAD_EVENTS_MAX: Final = 400
 AHEAD_BYTES_MAX: Final = 8_000_000
-"""Of payloads that are held while a result is looked for."""
+"""Payload bytes that are held while a result is searched."""
 
 Sort = Literal["user", "assistant", "thinking", "tool", "rule", "note", "more"]
 """Who speaks, or: a tool, a line across the page, a remark, what is only counted."""
@@ -64,7 +64,7 @@ class PageEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     sort: Sort
     event: Header
-    """What it is about: of a tool the call, or the result if there is no call."""
+    """What it is about: of a tool the call, or the result if the call is missing."""
     result: Header | None = None
     record: ToolRecord | None = None
     """What became of a call whose result is far away."""
@@ -103,15 +103,15 @@ def _paired(
     find: Callable[[Header, str], ToolRecord | None],
     fetch: Callable[[str], Header | None],
 ) -> Iterator[PageEntry]:
-    told: set[str] = set()
-    """Results that were told with their calls before they were reached."""
+    shown: set[str] = set()
+    """Results that were shown with their calls before they were reached."""
     while (event := ahead.take()) is not None:
-        if event.event_id in told:
-            told.discard(event.event_id)
+        if event.event_id in shown:
+            shown.discard(event.event_id)
         elif event.kind == "tool.call" and not event.redacted:
             entry = _call(event, ahead, find, fetch)
             if entry.result is not None:
-                told.add(entry.result.event_id)
+                shown.add(entry.result.event_id)
             yield entry
         elif event.kind == "tool.result" and not event.redacted:
             yield PageEntry(sort="tool", event=event, result=event)
@@ -138,7 +138,7 @@ def _call(
 
 
 def _sort(event: Header) -> Sort | None:
-    """Return how an event is told that is no tool's; None if it is not."""
+    """Return how an event that is not a tool's is shown; None if it is not."""
     kind = event.kind
     if kind in _SILENT:
         return None
@@ -160,7 +160,7 @@ def _name(event: Header) -> str:
 
 
 class _Ahead:
-    """Events that were read and not yet told, and the results among them."""
+    """Events that were read and not yet shown, and the results among them."""
 
     def __init__(self, events: Iterator[Header]) -> None:
         self._events = events
@@ -170,7 +170,7 @@ class _Ahead:
         """By call id; those without one are all in one place."""
 
     def take(self) -> Header | None:
-        """Return the next event; those behind it are held as far as there is room."""
+        """Return the next event; those after it are held while there is room."""
         while len(self._held) <= AHEAD_EVENTS_MAX and self._bytes <= AHEAD_BYTES_MAX:
             event = next(self._events, None)
             if event is None:
@@ -211,7 +211,7 @@ def _is_for(call: Header, result: Header, part: ToolReturned) -> bool:
         return False
     called = safe_part(call.kind, call.refs)
     tool = called.tool if isinstance(called, ToolCalled) else None
-    # Where there is no id, the tool has to tell.
+    # Without an id, the tool's name identifies the call.
     return bool(part.call_id) or part.tool is None or part.tool == tool
 
 

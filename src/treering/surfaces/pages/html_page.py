@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Final
 import msgspec
 
 from treering.surfaces.cli.output import counted
-from treering.surfaces.cli.tables import clock
+from treering.surfaces.cli.times import utc_clock
 from treering.surfaces.pages.checked import Checked
 from treering.surfaces.pages.markup import markdown, preformatted
 from treering.surfaces.pages.transcripts import PageCover, TurnHead
@@ -51,13 +51,13 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: int
     withheld: int
-    """Pieces that still looked like a secret when they were looked at as bytes."""
+    """Pieces whose bytes still looked like a secret."""
 
 
 def write_html(
     stream: IO[bytes],
     cover: PageCover,
-    told: Iterable[TurnHead | PageEntry],
+    parts: Iterable[TurnHead | PageEntry],
     mask: Mask,
     *,
     with_payloads: bool,
@@ -67,7 +67,7 @@ def write_html(
     title = escape(clean(cover.session.title or cover.session.session_id, mask))
     page.write(_opening(title, _facts(cover, mask)), instead=_opening(WITHHELD, []))
     count, in_turn = 0, False
-    for piece in told:
+    for piece in parts:
         if isinstance(piece, TurnHead):
             page.write("</section>\n" if in_turn else "")
             page.write(_turn(piece), instead='<section class="turn">')
@@ -83,14 +83,14 @@ def write_html(
     return Written(entries=count, withheld=page.withheld)
 
 
-def _opening(title: str, told: Iterable[tuple[str, str]]) -> str:
-    """Return all that stands before the first turn; ``title`` and what is ``told`` are HTML."""
+def _opening(title: str, parts: Iterable[tuple[str, str]]) -> str:
+    """Return everything before the first turn; ``title`` and ``parts`` are HTML."""
     style, script = _resource("page.css"), _resource("page.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}';"
         " base-uri 'none'; form-action 'none'"
     )
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{text}</dd>" for name, text in told)
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{text}</dd>" for name, text in parts)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -120,7 +120,7 @@ def _opening(title: str, told: Iterable[tuple[str, str]]) -> str:
 
 
 def _facts(cover: PageCover, mask: Mask) -> Iterator[tuple[str, str]]:
-    """Return what is told of the session on top, as HTML."""
+    """Return the facts about the session at the top, as HTML."""
     one, counts = cover.session, cover.counts
     named = (
         ("session", one.session_id),
@@ -135,7 +135,7 @@ def _facts(cover: PageCover, mask: Mask) -> Iterator[tuple[str, str]]:
             yield name, escape(clean(text, mask))
     if counts.first_ms is not None and counts.last_ms is not None:
         span = span_text(counts.last_ms - counts.first_ms)
-        yield "when", f"{clock(counts.first_ms)} to {clock(counts.last_ms)} UTC, {span}"
+        yield "when", f"{utc_clock(counts.first_ms)} to {utc_clock(counts.last_ms)} UTC, {span}"
     failing = f" ({cover.failing_calls:,} failing)" if cover.failing_calls else ""
     erased = f", {counts.erased:,} erased" if counts.erased else ""
     size = f"{counted(counts.turns, 'turn')}, {counted(counts.tool_calls, 'tool call')}{failing}"
@@ -153,14 +153,14 @@ def _facts(cover: PageCover, mask: Mask) -> Iterator[tuple[str, str]]:
 
 
 def _closing(mask: Mask, withheld: int, *, with_payloads: bool) -> str:
-    told = []
+    parts = []
     if not with_payloads:
-        told.append("Texts are told by their beginnings: payloads were withheld.")
+        parts.append("Texts are shortened: payloads were withheld.")
     if mask.masked:
-        told.append(f"{counted(mask.masked, 'text')} held secrets, masked here.")
+        parts.append(f"{counted(mask.masked, 'text')} held secrets, masked here.")
     if withheld:
-        told.append(f"{counted(withheld, 'entry').replace('entrys', 'entries')} withheld.")
-    lines = "".join(f"<p>{one}</p>" for one in told)
+        parts.append(f"{counted(withheld, 'entry').replace('entrys', 'entries')} withheld.")
+    lines = "".join(f"<p>{one}</p>" for one in parts)
     keys = (
         "<kbd>j</kbd> <kbd>k</kbd> next and previous · <kbd>/</kbd> search"
         " · <kbd>e</kbd> expand all · <kbd>t</kbd> theme"
@@ -259,8 +259,8 @@ def _tool(entry: PageEntry, cover: PageCover, mask: Mask) -> str:
 
 
 def _time(ts_ms: int) -> str:
-    told = clock(ts_ms)
-    return f'<time datetime="{told.replace(" ", "T")}Z">{told}</time>'
+    time = utc_clock(ts_ms)
+    return f'<time datetime="{time.replace(" ", "T")}Z">{time}</time>'
 
 
 def _resource(name: str) -> str:

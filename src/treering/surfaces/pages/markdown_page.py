@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from treering.capture.secret_values import MASK
 from treering.surfaces.cli.output import counted
-from treering.surfaces.cli.tables import clock
+from treering.surfaces.cli.times import utc_clock
 from treering.surfaces.pages.checked import Checked
 from treering.surfaces.pages.html_page import WITHHELD, Written
 from treering.surfaces.pages.markup import code_lines
@@ -43,13 +43,13 @@ _LIVE: Final = re.compile(
     r"(\\*)(<(?=[A-Za-z/!?])|!(?=\[)"
     r"|\[(?=[^\]\n]{0,500}\](?:\(|:)\s{0,9}<?\s{0,9}(?i:javascript|vbscript|data)\b))"
 )
-"""What is more than text to whoever shows Markdown: HTML, an image, a link that runs something."""
+"""What a Markdown viewer takes for more than text: HTML, an image, a link that runs something."""
 
 
 def write_markdown(
     stream: IO[bytes],
     cover: PageCover,
-    told: Iterable[TurnHead | PageEntry],
+    parts: Iterable[TurnHead | PageEntry],
     mask: Mask,
     *,
     with_payloads: bool,
@@ -58,14 +58,14 @@ def write_markdown(
     page = Checked(stream)
     page.write(_cover(cover, mask), instead=f"# {WITHHELD}\n")
     count = 0
-    for piece in told:
+    for piece in parts:
         if isinstance(piece, TurnHead):
             page.write(_turn(piece), instead="\n## Turn\n")
             continue
         count += 1
         page.write(_entry(piece, mask), instead=f"\n*{WITHHELD}*\n")
     if not with_payloads:
-        page.write("\n---\n\nTexts are told by their beginnings: payloads were withheld.\n")
+        page.write("\n---\n\nTexts are shortened: payloads were withheld.\n")
     if mask.masked:
         page.write(f"\n{counted(mask.masked, 'text')} held secrets, masked here.\n")
     return Written(entries=count, withheld=page.withheld)
@@ -87,14 +87,14 @@ def _cover(cover: PageCover, mask: Mask) -> str:
     ]  # fmt: skip
     if counts.first_ms is not None and counts.last_ms is not None:
         span = span_text(counts.last_ms - counts.first_ms)
-        facts.append(f"{clock(counts.first_ms)} to {clock(counts.last_ms)} UTC, {span}")
+        facts.append(f"{utc_clock(counts.first_ms)} to {utc_clock(counts.last_ms)} UTC, {span}")
     listed = "\n".join(f"- {_line(clean(fact, mask))}" for fact in facts if fact)
     return f"# {title}\n\n{listed}\n"
 
 
 def _turn(head: TurnHead) -> str:
     state = f", {state_of(head)}" if state_of(head) else ""
-    return f"\n## Turn {head.number}{state}\n\n{clock(head.turn.started_ms)} UTC\n"
+    return f"\n## Turn {head.number}{state}\n\n{utc_clock(head.turn.started_ms)} UTC\n"
 
 
 def _entry(entry: PageEntry, mask: Mask) -> str:

@@ -65,9 +65,9 @@ def _tame(tokens: Sequence[Token]) -> None:
 
 
 def _image(token: Token) -> str:
-    told = token.content or "no description"
+    text = token.content or "no description"
     address = str(token.attrs.get("src", ""))
-    return f'<span class="image">[image: {escape(told)} {escape(address[:200])}]</span>'
+    return f'<span class="image">[image: {escape(text)} {escape(address[:200])}]</span>'
 
 
 @cache

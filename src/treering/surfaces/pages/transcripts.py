@@ -1,4 +1,4 @@
-"""What is told of a session on a page: its cover, then turn by turn what happened."""
+"""A session on a page: its cover, then turn by turn what happened."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from treering.model.tool_records import ToolRecord
 
 LINKS_MAX: Final = 100
-"""Forks and subagents that are named on a cover, so many of each."""
+"""How many forks, and how many subagents, a cover names."""
 SPAWN_PAGES_MAX: Final = 20
-"""Pages of openings among which a session's subagents are looked for."""
+"""Pages of openings that are searched for a session's subagents."""
 BACKWARDS_EVENTS_MAX: Final = 5_000
 """So many are read from the end of a session at once; for more it is read from its beginning."""
 
 
 class PageCover(msgspec.Struct, frozen=True, kw_only=True):
-    """A session at a glance, as it stands on top of a page."""
+    """A session at a glance, at the top of a page."""
 
     scope: str
     session: SessionOutline
@@ -54,13 +54,13 @@ class TurnHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageExtent(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a session is told: from one seq to another, and the turns in it."""
+    """Which part of a session is shown: from one seq to another, and the turns in it."""
 
     first_seq: int = 1
     last_seq: int | None = None
     first_turn: int = 1
     turns: int | None = None
-    """The last so many of the session; all, if None."""
+    """How many of the last turns of the session; all, if None."""
 
 
 def read_cover(ledger: Ledger, session: Session) -> PageCover:
@@ -104,7 +104,7 @@ def one_turn(session: Session, cover: PageCover, number: int) -> PageExtent:
 
 
 def last_turns(session: Session, cover: PageCover, count: int) -> PageExtent:
-    """Return the last so many turns; all there is, if there are fewer."""
+    """Return the last turns; all of them, if there are fewer."""
     turn = next(session.turns(last=count), None)
     if turn is None or count >= cover.counts.turns:
         return whole()
@@ -181,7 +181,7 @@ def _spawned(ledger: Ledger, session: Session, counts: Counts) -> dict[str, str 
     """Return the sessions that were opened for its subagents since it began."""
     found: dict[str, str | None] = {}
     cursor = None
-    # A time that nobody can ask for, of an odd clock, bounds nothing.
+    # A time outside the valid range, from an odd clock, bounds nothing.
     first_ms = counts.first_ms or 0
     since = first_ms if MILLISECONDS_MIN <= first_ms <= TIME_MS_MAX else None
     for _ in range(SPAWN_PAGES_MAX):

@@ -1,4 +1,4 @@
-"""What stands on a page, in words: texts, tools in a line, marks, sizes and sums."""
+"""The wording of a page: texts, tools in a line, marks, sizes and sums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from treering.model.parts import (
 )
 from treering.spine.words import SUMMARY_CHARACTERS, shorten
 from treering.surfaces.cli.calls import duration
-from treering.surfaces.cli.output import printable
+from treering.surfaces.cli.output import counted, printable
 
 if TYPE_CHECKING:
     from treering.model.views import Spent
@@ -64,8 +64,8 @@ def text_of(event: Header, mask: Mask) -> str:
     if event.redacted:
         return erased_text(event)
     if not isinstance(event, Event):
-        told = "" if event.summary == "thinking" else shorten(event.summary, SUMMARY_CHARACTERS)
-        return clean(told, mask)
+        text = "" if event.summary == "thinking" else shorten(event.summary, SUMMARY_CHARACTERS)
+        return clean(text, mask)
     safe = _masked(event, mask)
     if event.kind == "ops.observation" and isinstance(safe.payload, dict):
         thought = safe.payload.get("thinking")
@@ -87,7 +87,7 @@ def clean(text: str, mask: Mask) -> str:
 
 
 def erased_text(event: Header) -> str:
-    """Return what stands in the place of an event that was erased."""
+    """Return the placeholder of an event that was erased."""
     return f"{REDACTED} (expired)" if event.expired else REDACTED
 
 
@@ -157,8 +157,8 @@ def body_of(event: Header, mask: Mask) -> str:
     """Return what a mark tells beside its title, such as a summary; nothing if not at hand."""
     if event.redacted or not isinstance(event, Event) or not isinstance(event.payload, dict):
         return ""
-    told = event.payload.get("summary" if event.kind == "context.compacted" else "content")
-    return clean(told, mask) if isinstance(told, str) and told != event.summary else ""
+    text = event.payload.get("summary" if event.kind == "context.compacted" else "content")
+    return clean(text, mask) if isinstance(text, str) and text != event.summary else ""
 
 
 def note_of(event: Header, mask: Mask) -> tuple[str, str]:
@@ -170,8 +170,8 @@ def note_of(event: Header, mask: Mask) -> tuple[str, str]:
     part = safe_part(event.kind, event.refs)
     if isinstance(part, ContextAssembled):
         number = part.repairs or 0
-        told = f"{number:,} {'repair' if number == 1 else 'repairs'} in what the model was shown"
-        return "repairs", told + _codes(event)
+        text = f"{number:,} {'repair' if number == 1 else 'repairs'} in what the model was shown"
+        return "repairs", text + _codes(event)
     return label, clean(shorten(event.summary), mask)
 
 
@@ -205,7 +205,7 @@ def spent_text(spent: Spent) -> str:
     if not spent.calls:
         return ""
     cost = "price not known" if spent.cost_usd is None else f"${spent.cost_usd:,.4f}"
-    return f"{spent.total_tokens:,} tokens, {cost}"
+    return f"{counted(spent.total_tokens, 'token')}, {cost}"
 
 
 def state_of(head: TurnHead) -> str:
@@ -253,13 +253,13 @@ def _hint(call: Header, tool: str, mask: Mask) -> str:
     """Return the beginning of what a tool was called with, as far as it is known."""
     if isinstance(call, Event) and call.payload is not None:
         given = mask.value(arguments_in(call.payload))
-        main = next((told for name in _TELLING if (told := _words(given.get(name)))), None)
+        main = next((text for name in _TELLING if (text := _words(given.get(name)))), None)
         if main:
             return shorten(main, HINT_CHARACTERS_MAX)
         if given:
             return shorten(" ".join(_pair(*item) for item in given.items()), HINT_CHARACTERS_MAX)
-    told = call.summary.removeprefix(tool).lstrip(": ")
-    return "" if told in {"", "called"} else shorten(told, HINT_CHARACTERS_MAX)
+    text = call.summary.removeprefix(tool).lstrip(": ")
+    return "" if text in {"", "called"} else shorten(text, HINT_CHARACTERS_MAX)
 
 
 def _words(value: Any) -> str:
@@ -279,7 +279,7 @@ def _compacted(event: Header, part: ContextCompacted) -> str:
         tokens += f" ({round(100 * (after - before) / before):+d} %)"
     elif before:
         tokens = f": {before:,} tokens before"
-    of = f", {part.messages:,} messages told in a summary" if part.messages else ""
+    of = f", {counted(part.messages, 'message')} summarised" if part.messages else ""
     return f"compacted{tokens}{of}" if tokens or of else f"compacted: {shorten(event.summary)}"
 
 

@@ -1,4 +1,4 @@
-"""``treering doctor``: everything is looked at, and whatever is amiss comes with its remedy."""
+"""``treering doctor``: check everything, and give a remedy for each problem."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from treering.app import now_ms
 from treering.errors import InvalidScope, NotFound, TreeringError
 from treering.surfaces.cli.commands import Command, invocation, kind_of
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.doctor.findings import DoctorFinding, counts, masked, safely
 from treering.surfaces.cli.ledgers import database_path, shown
 from treering.surfaces.cli.masking import Mask
@@ -30,26 +31,26 @@ if TYPE_CHECKING:
 @click.command(
     "doctor",
     cls=Command,
-    short_help="Say what is wrong, and what to do about it.",
+    short_help="Find problems, and say how to fix them.",
     examples="""
     treering doctor
     treering doctor --quick --json
     treering doctor main:telegram:jo --scope acme/app
     """,
 )
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=complete_session)
 @project_scope_options
-@click.option("--quick", is_flag=True, help="Do not prove the ledger: that reads all of it.")
+@click.option("--quick", is_flag=True, help="Skip the proof of the ledger, which reads all of it.")
 @keys_option
 @json_option
 @db_option
 def doctor(*, session: str | None, scope: str | None, is_global: bool, quick: bool) -> None:
-    """Look at the ledger, at the logs of agents on this machine and at what connects the two.
+    """Check the ledger, the logs of agents on this machine, and what connects them.
 
-    Each finding is ok, a warning or an error, and says what to do. With a SESSION, it reports
-    what has to be repaired in its contexts, and whether its log still exists. It changes
-    nothing, except that it closes the runs of dead processes. The exit status is 1 if there is
-    an error.
+    Each check is ok, a warning or an error, and says what to do. With a SESSION it checks what
+    has to be repaired in the context of its model, and whether its log still exists. Nothing is
+    changed, except that runs of dead processes are closed. The exit status is 1 if there is an
+    error.
     """
     name = _scope(scope, is_global=is_global)
     at_ms = now_ms()
@@ -103,7 +104,7 @@ def _open(stack: contextlib.ExitStack) -> tuple[Ledger | None, list[DoctorFindin
             DoctorFinding(
                 level="warning",
                 code="no_ledger",
-                message=f"there is no ledger at {shown(database_path())} yet",
+                message=f"no ledger at {shown(database_path())} yet",
                 fix="treering import",
             )
         ]
@@ -121,7 +122,7 @@ def _open(stack: contextlib.ExitStack) -> tuple[Ledger | None, list[DoctorFindin
 def _of_all(
     ledger: Ledger | None, scope: Scope | None, at_ms: int, *, quick: bool, is_named: bool
 ) -> Iterator[DoctorFinding]:
-    # Each is loaded when it is asked for.
+    # Each is loaded when it is needed.
     from treering.surfaces.cli.doctor import hooks, ledger_file, logs, past  # noqa: PLC0415
 
     if ledger is not None:
@@ -154,7 +155,7 @@ def _of_all(
 def _of_session(
     ledger: Ledger | None, scope: Scope | None, session: str, at_ms: int, found: list[DoctorFinding]
 ) -> Iterator[DoctorFinding]:
-    """Look at one session. Raises what there is to say if there is no such one."""
+    """Check one session. Raise NotFound if it does not exist."""
     if scope is None:
         raise InvalidScope("a scope is required", hint="name one, as in --scope acme/app")
     if ledger is None:

@@ -1,4 +1,4 @@
-"""Findings: one thing that was looked at, how it is, and what to do about it."""
+"""Findings: one thing that was checked, its state, and what to do about it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Level = Literal["ok", "warning", "error"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 ITEMS_MAX: Final = 5
-"""Of many things of one sort, so many are named."""
+"""How many of the same sort are listed."""
 
 
 class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):

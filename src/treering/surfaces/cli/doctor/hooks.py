@@ -38,7 +38,7 @@ def look() -> Iterator[DoctorFinding]:
             yield DoctorFinding(
                 level="warning",
                 code="settings_unclear",
-                message=f"{agent}: whether it has hooks cannot be told: {error}",
+                message=f"{agent}: cannot tell whether it has hooks: {error}",
                 fix=error.hint,
             )
             continue
@@ -58,13 +58,13 @@ def look_at_spool(at_ms: int) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             level="warning" if is_full or is_old else "ok",
             code="spool_full" if is_full else "spool_waiting",
-            message=f"{sized(size)} of what hooks told wait in {folder},"
+            message=f"{sized(size)} of hook notices wait in {folder},"
             f" the oldest since {ago(oldest_ms, now_ms=at_ms)}"
             f"{': it is full, and takes no more' if is_full else ''}",
             fix="treering watch --once",
         )
     else:
-        yield DoctorFinding(level="ok", code="spool", message="nothing waits in the spool")
+        yield DoctorFinding(level="ok", code="spool", message="the spool is empty")
     unread = folder / UNREAD
     if entries := read_quarantine(unread):
         yield _set_aside("spool_unread", "of hooks", unread, entries)
@@ -83,11 +83,11 @@ def _set_aside(code: str, whose: str, path: Path, entries: list[QuarantineEntry]
     for entry in entries:
         reasons[entry.reason] += entry.lines
     lines = counted(reasons.total(), "line")
-    told = "; ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common(3))
+    why = "; ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common(3))
     return DoctorFinding(
         level="warning",
         code=code,
-        message=f"{lines} {whose} could not be recorded: {told}",
+        message=f"{lines} {whose} could not be recorded: {why}",
         fix=f"look at {path}, then remove it",
     )
 
@@ -97,7 +97,7 @@ def _hooks(agent: str, plan: Plan) -> DoctorFinding:
         return DoctorFinding(
             level="ok",
             code="no_hooks",
-            message=f"{agent} has no hooks of ours; treering watch follows its logs without them",
+            message=f"{agent} has no Treering hooks; treering watch follows its logs without them",
             fix=f"treering install {agent}",
         )
     program = _program(agent, plan)
@@ -109,7 +109,7 @@ def _hooks(agent: str, plan: Plan) -> DoctorFinding:
             fix=f"treering install {agent}",
         )
     return DoctorFinding(
-        level="ok", code="hooks", message=f"{agent} has our hooks in {plan.settings}"
+        level="ok", code="hooks", message=f"{agent} has Treering hooks in {plan.settings}"
     )
 
 

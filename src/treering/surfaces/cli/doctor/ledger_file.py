@@ -25,7 +25,7 @@ FREE_BYTES_MIN: Final = 100 * 1024**2
 """With less, the next commit may not find room."""
 FREE_BYTES_LOW: Final = 1024**3
 LOG_BYTES_HIGH: Final = 256 * 1024**2
-"""A write-ahead log grows so long only if somebody keeps it from being folded in."""
+"""A write-ahead log grows this long only if a reader blocks its checkpoint."""
 HOLD_S: Final = 1.0
 """A commit takes less, unless very much is written at once."""
 
@@ -47,7 +47,7 @@ def look() -> Iterator[DoctorFinding]:
 
 
 def look_at_writers() -> Iterator[DoctorFinding]:
-    """Say who keeps all other writers out, if somebody does and writes nothing meanwhile."""
+    """Say which program holds the write lock without writing, if one does."""
     from treering.storage.sqlite.write_lock import find_holder  # noqa: PLC0415  (loaded by now)
 
     path = database_path()
@@ -68,7 +68,7 @@ def look_at_writers() -> Iterator[DoctorFinding]:
 
 def look_at_erasure(ledger: Ledger) -> Iterator[DoctorFinding]:
     """Say whether bytes of what was erased are still somewhere in the files."""
-    fix = "stop the other programs that have it open: whoever opens it next drives them out"
+    fix = "stop the other programs that have it open: the next one to open it removes them"
     if is_on_server():
         fix = "treering db scrub"
     if ledger.erasure_state() == "pending":
@@ -105,7 +105,7 @@ def look_at_id_key(ledger: Ledger) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             level="error",
             code="id_key",
-            message=f"ids.secret in the folder of keys is missing, or not the one that scope"
+            message=f"ids.secret in the key folder is missing, or not the one that scope"
             f" {strange[0]}{more} was used with: importing and erasing are refused there",
             fix="put back the right file; if it is lost for good: treering keys ids --accept",
         )
@@ -139,12 +139,12 @@ def _sampled(ledger: Ledger, scope: Scope | None) -> DoctorFinding:
     found = ledger.sample_derived(scope)
     if found.intact:
         rows = sum((found.derived_rows or {}).values())
-        message = f"what is derived agrees with the events: {counted(rows, 'row')} sampled"
+        message = f"derived data matches the events: {counted(rows, 'row')} sampled"
         return DoctorFinding(level="ok", code="derived", message=message)
     return DoctorFinding(
         level="error",
         code="derived_broken",
-        message=f"what is derived is not what the events say: {_place(found)}",
+        message=f"derived data does not match the events: {_place(found)}",
         fix="treering rebuild",
     )
 
@@ -162,12 +162,12 @@ def _file(path: Path) -> Iterator[DoctorFinding]:
     from treering.storage.sqlite.schema import migrations  # noqa: PLC0415  (loaded by now)
 
     sizes = {name: sum(_size(f"{path}{end}") for end in ends) for name, ends in _FILES}
-    told = ", ".join(f"{name} {sized(size)}" for name, size in sizes.items() if size)
+    parts = ", ".join(f"{name} {sized(size)}" for name, size in sizes.items() if size)
     # Whatever was older is brought up when it is opened; whatever is newer is refused.
     yield DoctorFinding(
         level="ok",
         code="ledger",
-        message=f"{path} opens, schema version {len(migrations())}: {told}",
+        message=f"{path} opens, schema version {len(migrations())}: {parts}",
     )
     if sizes["write-ahead log"] > LOG_BYTES_HIGH:
         yield DoctorFinding(

@@ -1,4 +1,4 @@
-"""The logs of agents on this machine: whether they are taken in, whole, and kept for long."""
+"""The logs of agents on this machine: whether they are imported, complete, and kept for long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treering.capture.health import (
 from treering.capture.log_folders import known_places
 from treering.surfaces.cli.doctor.findings import DoctorFinding, some
 from treering.surfaces.cli.imports.survey import Outline, deleted_soon
-from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.output import counted, days
 
 if TYPE_CHECKING:
     import os
@@ -86,8 +86,8 @@ def _agent(
         yield DoctorFinding(
             level="warning",
             code="damaged_logs",
-            message=f"{agent}: {counted(len(damaged), 'log')} damaged at the end; what stands"
-            " before it is taken in all the same",
+            message=f"{agent}: {counted(len(damaged), 'log')} damaged at the end; the part"
+            " before the damage is imported",
             fix=f"treering import {damaged[0].path} names line and byte{_export_of(agent)}",
             items=some((f"{one.path}: {one.damage}" for one in damaged), of=len(damaged)),
         )
@@ -142,7 +142,7 @@ def _kept(
     soon = deleted_soon(outline, at_ms=at_ms)
     if soon is None or keeping.days is None:
         span = "for as long as nobody deletes them" if keeping.days is None else (
-            f"for {keeping.days:g} days"
+            f"for {days(keeping.days)}"
         )  # fmt: skip
         message = f"{place.agent} keeps its logs {span} ({keeping.told_by})"
         return DoctorFinding(level="ok", code="log_retention", message=message, fix=keeping.remedy)

@@ -1,4 +1,4 @@
-"""One session: what has to be mended in what its model is shown, and where its log is."""
+"""One session: what has to be repaired in its context, and where its log is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 WINDOW_TOKENS: Final = 1_000_000
-"""So much of its end is looked at: no model is shown more."""
+"""How much of its end is checked: no model is shown more."""
 _CUTS: Final[frozenset[RepairCode]] = frozenset(
     {
         *("shortened_output", "restarted", "dropped_turn", "dropped_message"),
@@ -32,7 +32,7 @@ _CUTS: Final[frozenset[RepairCode]] = frozenset(
 
 
 def look(ledger: Ledger, scope: Scope, text: str, at_ms: int) -> Iterator[DoctorFinding]:
-    """Look at one session. Raises NotFound if there is no such one."""
+    """Check one session. Raise NotFound if it does not exist."""
     from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
 
     session = open_session(ledger, scope, text)
@@ -51,7 +51,7 @@ def _repairs(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorF
     report = session.context(WINDOW_TOKENS).report
     mended = explain(ledger, scope, [one for one in report if one.code not in _CUTS])
     if not mended:
-        message = "nothing has to be mended in what its model is shown"
+        message = "nothing to repair in what its model sees"
         yield DoctorFinding(level="ok", code="context", message=message)
         return
     for code in dict.fromkeys(one.code for one in mended):
@@ -68,8 +68,8 @@ def _repairs(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorF
 
 def _item(seq: int | None, event_id: str | None, summary: str | None, detail: str | None) -> str:
     place = "" if seq is None else f"seq {seq}, "
-    told = " ".join(filter(None, (summary, detail and f"({detail})")))
-    return f"{place}{event_id or '-'}: {told}"
+    what = " ".join(filter(None, (summary, detail and f"({detail})")))
+    return f"{place}{event_id or '-'}: {what}"
 
 
 def _calls(scope: Scope, session: Session, at_ms: int) -> Iterator[DoctorFinding]:
@@ -82,7 +82,7 @@ def _calls(scope: Scope, session: Session, at_ms: int) -> Iterator[DoctorFinding
         level="warning",
         code="open_calls",
         message=f"{counted(len(calls), 'tool call')} without a result;"
-        " in contexts a result stands in that says so",
+        " contexts have a synthetic result instead",
         fix=f"a log with results for all: treering export {name} {flag} --format claude-code",
         items=[
             f"{one.tool or 'a tool'} {one.call_id or ''}: {ago(one.at_ms, now_ms=at_ms)}"
@@ -111,7 +111,7 @@ def _chain(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFin
 def _log(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFinding]:
     origin = origin_of(ledger, scope, session.session_id)
     if origin is None:
-        message = "it was recorded here, and not taken from a log"
+        message = "it was recorded here, not imported from a log"
         yield DoctorFinding(level="ok", code="no_log", message=message)
         return
     parent = session.outline().spawned_by
@@ -120,8 +120,8 @@ def _log(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFindi
         yield DoctorFinding(
             level="warning",
             code="log_gone",
-            message=f"its log is not there any more: {origin.file or 'nobody knows where it was'};"
-            " the ledger has all that was imported of it",
+            message=f"its log no longer exists: {origin.file or 'nobody knows where it was'};"
+            " the ledger keeps what was imported",
             fix=remark,
         )
         return

@@ -10,6 +10,7 @@ from treering.ledger.erasure import AGENT
 from treering.model.kinds import RUN_ENDS
 from treering.model.retention import DAY_MS
 from treering.surfaces.cli.doctor.findings import ITEMS_MAX, DoctorFinding, some
+from treering.surfaces.cli.episodes.erase import days_kept
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.search_commands import scope_flag
 from treering.surfaces.cli.times import ago
@@ -26,9 +27,9 @@ CALLS_MAX: Final = 500
 RUNS_MAX: Final = 50
 RUNS_PAGE: Final = 1_000
 RUN_PAGES_MAX: Final = 20
-"""Of the newest so many runs it is looked whether they have ended."""
+"""How many of the newest runs are checked for their ends: pages of RUNS_PAGE."""
 LAG_HIGH: Final = 10_000
-"""A search that has so many events to catch up with takes seconds."""
+"""From this lag on, a search takes seconds to catch up."""
 SOON_DAYS: Final = 7
 CONTEXT_TOKENS: Final = 200_000
 """The window that commands are suggested with."""
@@ -46,7 +47,7 @@ def sessions(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding
             level="warning",
             code="scope_empty",
             message=f"nothing is recorded in scope {scope}",
-            fix="name another with --scope, or take logs in: treering import",
+            fix="name another with --scope, or import logs: treering import",
         )
 
 
@@ -70,7 +71,7 @@ def open_calls(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindi
         level="warning",
         code="open_calls",
         message=f"{calls} of {counted(len(found), 'session')} never got a result;"
-        " in contexts a result stands in that says so",
+        " contexts have a synthetic result instead",
         fix=f"treering context {session} {flag} --max-tokens {CONTEXT_TOKENS} --explain;"
         f" a log with results for all: treering export {session} {flag} --format claude-code",
         items=some(
@@ -91,7 +92,7 @@ def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindin
         yield DoctorFinding(
             level="ok",
             code="runs_closed",
-            message=f"{counted(len(closed), 'run')} of processes that are gone: closed just now",
+            message=f"{counted(len(closed), 'run')} of dead processes closed just now",
             items=some((one.session_id for one in closed), of=len(closed)),
         )
     stuck = [
@@ -105,7 +106,7 @@ def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindin
             code="open_runs",
             message=f"{counted(len(stuck), 'session')} with a run that is open and silent for more"
             " than an hour",
-            fix="end the program that carries it out: whoever opens the ledger next closes the run",
+            fix="stop the program that runs it: the next command closes the run",
             items=some(
                 (f"{session}: {ago(seen_ms, now_ms=at_ms)}" for session, seen_ms in stuck),
                 of=len(stuck),
@@ -116,7 +117,7 @@ def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindin
 
 
 def _running(ledger: Ledger, scope: Scope) -> list[str]:
-    """Return the sessions with a run that has not ended, as far as runs are looked at."""
+    """Return the sessions with an open run, among the newest runs."""
     begun: dict[tuple[str, str | None], None] = {}
     ended: set[tuple[str, str | None]] = set()
     cursor = None
@@ -144,14 +145,12 @@ def search_index(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFin
     del at_ms
     lag = ledger.search_lag(scope)
     if not lag:
-        yield DoctorFinding(
-            level="ok", code="index", message="the search index knows of all events"
-        )
+        yield DoctorFinding(level="ok", code="index", message="the search index is up to date")
         return
     yield DoctorFinding(
         level="warning" if lag >= LAG_HIGH else "ok",
         code="index_behind",
-        message=f"{counted(lag, 'event')} of scope {scope} are not in the search index yet:"
+        message=f"not yet in the search index of scope {scope}: {counted(lag, 'event')};"
         " the next search catches up",
         fix=f"treering search WORDS {scope_flag(scope)}",
     )
@@ -168,11 +167,11 @@ def retention(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindin
     yield DoctorFinding(
         level="warning",
         code="retention_soon",
-        message=f"{counted(soon.deleted_total, 'event')} of scope {scope} are past their retention"
-        " within a week; they go when treering episodes gc is run, not before",
-        fix=f"treering episodes gc {flag} --dry-run counts them; --policy KIND=forever keeps them",
+        message=f"past their retention within a week in scope {scope}:"
+        f" {counted(soon.deleted_total, 'event')}; treering gc removes them, nothing else does",
+        fix=f"treering gc {flag} --dry-run counts them; --policy KIND=forever keeps them",
         items=[
-            f"{kind}: {counted(count, 'event')} older than {soon.policy_days.get(kind)} days"
+            f"{kind}: {counted(count, 'event')} older than {days_kept(soon, kind)}"
             for kind, count in soon.deleted_by_type.items()
             if count
         ],
@@ -191,7 +190,7 @@ def users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
             level="warning",
             code="users_joined",
             message=f"{counted(len(joined), 'user')} of scope {scope} had main sessions on several"
-            " channels before handles were told apart, and may be several people",
+            " channels before handles were distinguished, and may be several people",
             fix=f"one person: treering users link {shlex.quote(user)} {channel} {handle} {flag};"
             f" two: the same with another name, as {shlex.quote(f'{handles[-1][0]}-{user}')}",
             items=some((_handles(one, at) for one, at in joined.items()), of=len(joined)),

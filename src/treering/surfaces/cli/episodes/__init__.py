@@ -19,6 +19,7 @@ _HERE: Final = "treering.surfaces.cli.episodes"
 @click.group(
     name="episodes",
     cls=LazyGroup,
+    short_help="Work with single events: the low-level door.",
     lazy={
         "append": f"{_HERE}.append:append",
         "query": f"{_HERE}.read:query",
@@ -44,10 +45,11 @@ _HERE: Final = "treering.surfaces.cli.episodes"
 @db_option
 @click.pass_context
 def episodes(context: click.Context) -> None:
-    """Record, query, replay, redact and expire single events.
+    """Append, query, replay and redact single events: the low-level door.
 
-    Every command names a scope, and sees nothing of any other. The group is also known as
-    episodic; TREERING_EPISODES=off (or disabled, false, no, 0) switches it off.
+    For everyday use see treering import, search, show and redact. Every command here names a
+    scope, and sees nothing of any other. The group is also known as episodic;
+    TREERING_EPISODES=off (or disabled, false, no, 0) switches it off.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

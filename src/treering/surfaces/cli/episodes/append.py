@@ -56,14 +56,24 @@ _OVERSIZE_HINT: Final = "pass --spill to keep it whole beside the event, or refe
 @click.option("--agent-id", metavar="ID", help="Who acts, such as lyria, worker or cron-lite.")
 @click.option("--type", "kind", metavar="TYPE", help="One of the seven types above.")
 @click.option("--summary", metavar="TEXT", help="What happened, in up to 1,000 characters.")
-@click.option("--payload-json", metavar="JSON", help="Private content, up to 8,192 bytes.")
+@click.option(
+    "--payload-json",
+    "--payload",
+    "payload_json",
+    metavar="JSON",
+    help="Private content, up to 8,192 bytes.",
+)
 @click.option("--payload-file", metavar="FILE", help="The same from a file; - is standard input.")
 @click.option("--refs-json", metavar="JSON", help="Links safe to show, up to 4,096 bytes.")
 @click.option("--refs-file", metavar="FILE", help="The same from a file; - is standard input.")
-@click.option("--event-id", metavar="ID", help="Its id; made for you if left out.")
-@click.option("--ts-ms", metavar="MS", help="When it happened, ms since 1970; now if left out.")
+@click.option("--event-id", metavar="ID", help="Its id. Default: a new one.")
+@click.option(
+    "--ts-ms", metavar="WHEN", help="When it happened: milliseconds, a date, or 3d. Default: now."
+)
 @click.option("--spill", is_flag=True, help="Accept a larger payload and keep it as a blob.")
-@click.option("--allow-sensitive", is_flag=True, help="Record it as it is, whatever it looks like.")
+@click.option(
+    "--allow-sensitive", is_flag=True, help="Record secrets and personal details as they are."
+)
 @click.option("--allow-tool-output", is_flag=True, hidden=True)
 @keys_option
 @json_option
@@ -88,11 +98,9 @@ def append(
 ) -> None:
     """Record one event. It is durable when the command returns.
 
-    The types are conversation.user, conversation.assistant, tool.call, tool.result, ops.decision,
-    ops.alert and ops.observation.
-
-    Secrets, e-mail addresses and phone numbers are refused, and so is an event id that is known
-    already: nothing is recorded then.
+    The types are conversation.user, conversation.assistant, tool.call, tool.result,
+    ops.decision, ops.alert and ops.observation. Secrets, e-mail addresses and phone numbers are
+    refused, and so is a known event id: then nothing is recorded.
     """
     from treering.model.fields import check_id, check_summary  # noqa: PLC0415  (not for --help)
 
@@ -160,7 +168,7 @@ def _refuse_sensitive(event: NewEvent) -> None:
         if rule is not None:
             raise SensitiveContent(
                 f"{field} appears to hold a secret or personal detail ({rule})",
-                hint="take it out, or pass --allow-sensitive to record it as it is",
+                hint="remove it, or pass --allow-sensitive to record it as it is",
             )
 
 

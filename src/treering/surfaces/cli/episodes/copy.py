@@ -17,9 +17,11 @@ from treering.surfaces.cli.options import (
     require,
     resolve_scope,
     scope_options,
+    session_id_option,
 )
 from treering.surfaces.cli.output import counted, note
 from treering.surfaces.cli.progress import counting, measuring
+from treering.surfaces.cli.sessions.search import session_or_text
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -36,15 +38,19 @@ if TYPE_CHECKING:
     treering episodes export --scope acme/app --include-payload --out acme.jsonl
     treering episodes export --scope acme/app --session-id s1 | jq .summary
     """,
-    if_stopped="a file appears when it is whole; run it again",
+    if_stopped="a file appears when it is complete; run it again",
 )
 @scope_options
-@click.option("--session-id", metavar="ID", help="This session only.")
+@session_id_option
 @click.option(
     "--out", default=STANDARD, metavar="FILE", help="The file to write. Default: standard output."
 )
 @click.option(
-    "--include-payload", is_flag=True, help="Include payloads; only then can it be imported."
+    "--include-payload",
+    "--payload",
+    "include_payload",
+    is_flag=True,
+    help="Include payloads; required for an import.",
 )
 @keys_option
 @json_option
@@ -59,8 +65,8 @@ def export(
 ) -> None:
     """Write a scope or a session as JSONL, with the chain that proves it.
 
-    A file appears under its name when it is whole, readable by you alone. When the export goes to
-    standard output, the receipt goes to standard error.
+    A file appears under its name when it is complete, readable by you alone. An export to
+    standard output puts its receipt on standard error.
     """
     name = resolve_scope(scope, is_global=is_global)
     session = None if session_id is None else require(session_id, "session_id")
@@ -69,6 +75,7 @@ def export(
         output_stream(out, database=database_path()) as stream,
         counting("exported", "events") as advance,
     ):
+        session = None if session is None else session_or_text(ledger, name, session)
         receipt = ledger.export(
             name,
             stream,
@@ -97,13 +104,13 @@ def export(
 @click.command(
     "import",
     cls=Command,
-    short_help="Restore an export, chain included.",
+    short_help="Import an export, with its chain.",
     examples=r"""
     treering episodes import acme.jsonl --scope acme/app
     ssh build treering episodes export --scope ci --include-payload \
       | treering episodes import - --scope ci
     """,
-    if_stopped="what was taken in is kept; run it again for the rest: nothing is doubled",
+    if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )
 @click.argument("file")
 @scope_options
@@ -111,19 +118,19 @@ def export(
 @json_option
 @db_option
 def import_(*, file: str, scope: str | None, is_global: bool) -> None:
-    """Restore an export and verify its chain on the way. FILE may be - for standard input.
+    """Import an export, and verify its chain. FILE may be - for standard input.
 
-    The scope has to be the one that was exported. What is here already is not doubled, so an
-    import can be repeated. Lines that cannot be taken are reported and do not stop the rest; the
-    exit status is then 1.
+    The scope must be the exported one. Events are never duplicated, so you can repeat an
+    import. Lines that cannot be imported are reported and do not stop the rest; the exit status
+    is then 1.
 
-    An import restores a ledger as it was: secrets are neither masked nor refused, for the chain
-    holds only over the bytes that were recorded.
+    An import restores a ledger as it was: secrets are neither masked nor refused, because the
+    chain is valid only for the recorded bytes.
     """
     from treering.surfaces.cli.episodes.scoped_export import of_scope  # noqa: PLC0415  (not for --help)
 
     name = resolve_scope(scope, is_global=is_global)
-    # The file is looked at first: what is no export must not leave a new ledger behind.
+    # The file is checked first: what is not an export must not create a ledger.
     with input_stream(file) as stream:
         export = of_scope(stream, name)
         with open_to_write() as ledger, _progress(file) as advance:
@@ -135,7 +142,7 @@ def import_(*, file: str, scope: str | None, is_global: bool) -> None:
     show(
         receipt,
         f"imported {counted(receipt.imported, 'event')} of {sessions}{duplicates}",
-        done="the export was taken in",
+        done="the export was imported",
     )
 
 
@@ -149,14 +156,14 @@ def _progress(file: str) -> AbstractContextManager[Advance]:
 def _fail_incomplete(receipt: ImportReceipt) -> None:
     taken = f"{counted(receipt.imported, 'event')} imported"
     if receipt.errors:
-        message = f"{counted(receipt.errors, 'line')} could not be taken; {taken}"
-        hint = "export again and repeat the import: nothing is doubled"
+        message = f"{counted(receipt.errors, 'line')} could not be imported; {taken}"
+        hint = "export again and repeat the import: nothing is duplicated"
     elif receipt.errors_sample:
-        message = f"what was imported does not prove itself; {taken}"
+        message = f"what was imported cannot be verified; {taken}"
         hint = "run treering verify, and import an unchanged export"
     else:
         message = f"the file ends before its closing line; {taken}"
-        hint = "get a whole copy and repeat the import: nothing is doubled"
+        hint = "get a whole copy and repeat the import: nothing is duplicated"
     for fault in receipt.errors_sample if not invocation().as_json else ():
         where = f"line {fault.line}, byte {fault.offset}: " if fault.line else ""
         note(f"{where}{fault.reason}")

@@ -1,4 +1,4 @@
-"""``treering episodes redact`` and ``gc``: content that leaves for good, and the receipt for it."""
+"""``treering redact`` and ``gc``, in ``episodes`` too: erase content for good, with a receipt."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from treering.app import now_ms as clock_ms
 from treering.errors import InvalidInput
 from treering.model.retention import parse_retention_entry
 from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.completing import complete_session
+from treering.surfaces.cli.event_search import find_event
 from treering.surfaces.cli.ledgers import (
     of_all_scopes,
     open_existing,
@@ -28,6 +30,7 @@ from treering.surfaces.cli.options import (
     scope_options,
 )
 from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.sessions.search import narrow_to_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,19 +44,26 @@ if TYPE_CHECKING:
     cls=Command,
     short_help="Erase the content of an event or a session.",
     examples="""
-    treering episodes redact --event-id 01a1de94-e936-74a9-a810-fb5b489effca --scope acme/app
-    treering episodes redact --session-id s1 --scope acme/app --replacement null
+    {command} --event-id 01a1de94-e936-74a9-a810-fb5b489effca --scope acme/app
+    {command} --session-id s1 --scope acme/app --replacement null
     """,
     if_stopped="what was erased stays erased; run it again for the rest",
 )
-@click.option("--event-id", metavar="ID", help="This event.")
-@click.option("--session-id", metavar="ID", help="Every event of this session.")
+@click.option("--event-id", "--event", "event_id", metavar="ID", help="Redact this event.")
+@click.option(
+    "--session-id",
+    "--session",
+    "session_id",
+    metavar="ID",
+    shell_complete=complete_session,
+    help="Redact every event of this session.",
+)
 @scope_options
 @click.option(
     "--replacement",
     type=click.Choice(["placeholder", "null"]),
     default="placeholder",
-    help='What a payload reads as afterwards: "[REDACTED]" (the default) or null.',
+    help='Replace payloads with "[REDACTED]" (the default) or with null.',
 )
 @keys_option
 @json_option
@@ -68,16 +78,19 @@ def redact(
 ) -> None:
     """Erase summary, refs and payload for good; the rows and the chain stay.
 
-    The bytes leave the file and its write-ahead log, or the server's tables. It cannot be undone.
+    The bytes leave the file and its write-ahead log, or the server's tables. You cannot undo it.
+    An id may be short, if no other id in the scope matches.
     """
     if (event_id is None) == (session_id is None):
         raise InvalidInput(
             "provide exactly one of --event-id or --session-id", hint="name what to redact"
         )
     name = resolve_scope(scope, is_global=is_global)
-    event = None if event_id is None else require(event_id, "event_id")
-    session = None if session_id is None else require(session_id, "session_id")
+    if session_id is not None:
+        require(session_id, "session_id")
     with open_existing("change") as ledger:
+        event = None if event_id is None else find_event(ledger, name, event_id)
+        session = narrow_to_session(ledger, name, session_id)
         receipt = ledger.redact(name, event_id=event, session_id=session, replacement=replacement)
     show(receipt, _redacted(receipt), done="the redaction was carried out")
 
@@ -87,25 +100,25 @@ def redact(
     cls=Command,
     short_help="Remove events past their retention.",
     examples="""
-    treering episodes gc --scope acme/app --dry-run
-    treering episodes gc --all
-    treering episodes gc --scope acme/app --policy tool.result=7 --policy ops.alert=forever
+    {command} --scope acme/app --dry-run
+    {command} --all
+    {command} --scope acme/app --policy tool.result=7 --policy ops.alert=forever
     """,
     if_stopped="what was removed stays removed; run it again for the rest",
 )
 @scope_options
-@click.option("--all", "is_all", is_flag=True, help="All scopes, each by its own retention.")
+@click.option("--all", "is_all", is_flag=True, help="Every scope, each with its own retention.")
 @click.option(
     "--policy",
     multiple=True,
     metavar="TYPE=DAYS",
-    help="Keep a type for DAYS days, or forever; repeatable.",
+    help="Keep a type for this many days, or forever; repeatable.",
 )
-@click.option("--now-ts-ms", metavar="MS", help="Count ages from this time instead of now.")
+@click.option("--now-ts-ms", metavar="WHEN", help="Count ages from this time instead of now.")
 @click.option(
-    "--trust-clock", is_flag=True, help="Go on though nothing was recorded for more than 90 days."
+    "--trust-clock", is_flag=True, help="Remove events even if nothing was recorded for 90 days."
 )
-@click.option("--dry-run", is_flag=True, help="Count what would be removed; remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Count what would be removed, and remove nothing.")
 @keys_option
 @json_option
 @db_option
@@ -122,12 +135,12 @@ def gc(
     """Remove events past their retention; the receipt has counts, never content.
 
     By default tool.call and tool.result are kept for 30 days, conversation.user for 60,
-    conversation.assistant and ops.alert for 90, everything else forever. Sessions with a run
-    that has not ended are left alone, and imported ones where only a default would expire them.
-    treering retention shows and sets what holds for a scope.
+    conversation.assistant and ops.alert for 90, everything else forever. Sessions with an open
+    run are skipped; so are imported sessions, unless you set a retention yourself. treering
+    retention shows and sets the retention of a scope.
 
-    A clock that is more than 90 days ahead of what was recorded last, or a day earlier, is not
-    trusted: nothing is removed without --trust-clock or --now-ts-ms.
+    If the clock is more than 90 days ahead of the last recorded event, or a day earlier,
+    nothing is removed without --trust-clock or --now-ts-ms.
     """
     if is_all and (scope is not None or is_global):
         raise InvalidInput("--all cannot be combined with a scope", hint="drop one of the two")
@@ -151,7 +164,7 @@ def gc(
         return
     total = sum(receipt.deleted_total for receipt in receipts)
     body = {"dry_run": dry_run, "deleted_total": total, "scopes": receipts}
-    show(body, *(lines or ["nothing to remove: there is no scope"]), done=done)
+    show(body, *(lines or ["nothing to remove: the ledger has no scopes"]), done=done)
 
 
 def policy_entry(entry: str) -> tuple[str, int | None]:
@@ -162,11 +175,17 @@ def policy_entry(entry: str) -> tuple[str, int | None]:
     return parse_retention_entry(entry)
 
 
+def days_kept(receipt: ExpireReceipt, kind: str) -> str:
+    """Return how long a kind is kept, as people say it."""
+    days = receipt.policy_days.get(kind)
+    return "its retention" if days is None else counted(days, "day")
+
+
 def _redacted(receipt: RedactReceipt) -> str:
     target = receipt.target
     what = f"event {target.event_id}" if target.event_id else f"session {target.session_id}"
     if not receipt.redacted_count:
-        return f"nothing to redact: {what} in scope {target.scope} is unknown or redacted already"
+        return f"nothing to redact: {what} in scope {target.scope} is already redacted or expired"
     if not target.event_id:
         what = f"{counted(receipt.redacted_count, 'event')} of {what}"
     return f"redacted {what} in scope {target.scope}; {physically(receipt.physical)}"
@@ -182,10 +201,10 @@ def _expired(receipt: ExpireReceipt) -> Iterator[str]:
         yield f"removed {count} of scope {receipt.scope}; {physically(receipt.physical)}"
     for kind, number in receipt.deleted_by_type.items():
         if number:
-            yield f"  {kind}: {number:,} older than {receipt.policy_days.get(kind)} days"
+            yield f"  {kind}: {number:,} older than {days_kept(receipt, kind)}"
     if receipt.sessions_kept_open:
         kept = counted(receipt.sessions_kept_open, "session")
-        yield f"left alone: {kept} with a run that has not ended"
+        yield f"skipped: {kept} with an open run"
     if receipt.sessions_kept_imported:
         kept = counted(receipt.sessions_kept_imported, "imported session")
-        yield f"kept: what is past a default only, of {kept}; --policy TYPE=DAYS reaches it, too"
+        yield f"kept: old events of {kept}; --policy TYPE=DAYS removes those, too"

@@ -29,13 +29,13 @@ StopReason = Literal["one_shot", "max_duration", "interrupted"]
 @click.command(
     "extract-sessions",
     cls=Command,
-    short_help="Bring what was said in OpenClaw's transcripts to a spool.",
+    short_help="Extract messages of OpenClaw's transcripts to a spool.",
     examples=r"""
     treering episodes extract-sessions --file spool.jsonl
     treering episodes extract-sessions --sessions-root ~/.openclaw/agents/main/sessions \
       --file spool.jsonl --follow --max-duration-seconds 3600 --json
     """,
-    if_stopped="what was brought over is kept; run it again for the rest: nothing is doubled",
+    if_stopped="what was brought over is kept; run it again for the rest: nothing is duplicated",
 )
 @click.option(
     "--sessions-root",
@@ -49,7 +49,7 @@ StopReason = Literal["one_shot", "max_duration", "interrupted"]
 @click.option(
     "--state",
     metavar="STATE",
-    help=f"Where it is kept how far each was read. Default: SPOOL{STATE_SUFFIX}.",
+    help=f"Where to store the read positions. Default: SPOOL{STATE_SUFFIX}.",
 )
 @click.option(
     "--scope",
@@ -65,16 +65,18 @@ StopReason = Literal["one_shot", "max_duration", "interrupted"]
     help="Characters of a summary, 40 to 400. Default: 220.",
 )
 @size_option("--payload-cap-bytes", "Cut larger payloads, 256 to 8192.", 4_096)
-@click.option("--follow", is_flag=True, help="Go on as the transcripts grow, until it is stopped.")
+@click.option(
+    "--follow", is_flag=True, help="Keep reading as the transcripts grow, until you stop it."
+)
 @click.option(
     "--poll-interval-ms", "--poll-ms", "poll_ms",
     type=int, default=1_000, metavar="MS",
-    help="With --follow: look so often, 100 at least. Default: 1000.",
+    help="With --follow: poll interval, at least 100. Default: 1000.",
 )  # fmt: skip
 @click.option(
     "--max-duration-seconds", "--max-duration", "max_duration",
     type=click.FloatRange(min=0), default=0.0, metavar="S",
-    help="With --follow: end after so long. Default: 0, never.",
+    help="With --follow: exit after S seconds. Default: 0, never.",
 )  # fmt: skip
 @json_option
 def extract_sessions(
@@ -90,11 +92,11 @@ def extract_sessions(
     poll_ms: int,
     max_duration: float,
 ) -> None:
-    """Write what users and agents said to a spool, for ingest.
+    """Extract the messages of users and agents to a spool, for ingest to import.
 
-    What a gateway put around it is left out; secrets and personal details are masked; what a
-    tool printed is withheld. Tool calls and all the rest stay in the transcripts: treering import
-    takes those in whole.
+    Gateway wrappers are left out; secrets and personal details are masked; tool output is
+    withheld. Tool calls and the rest stay in the transcripts: treering import reads those
+    completely.
     """
     if max_duration and not follow:
         raise InvalidInput("--max-duration-seconds needs --follow", hint="add it")
@@ -177,4 +179,4 @@ def _lines(done: Extracted, spool: Path) -> Iterator[str]:
         yield f"  {counted(done.invalid_json, 'line')} could not be read"
     yield from (f"    {fault}" for fault in done.errors_sample)
     if done.trailing_partial_bytes:
-        yield f"  {counted(done.trailing_partial_bytes, 'byte')} wait for the end of their line"
+        yield f"  waiting for the end of a line: {counted(done.trailing_partial_bytes, 'byte')}"

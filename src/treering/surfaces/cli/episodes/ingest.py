@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from treering.capture.episodes.ingest_receipts import FollowReceipt, IngestReceipt
 
 SPOOL: Final = "~/.openclaw/memory/openclaw-mem-episodes.jsonl"
-"""Where plugins of OpenClaw write to, if nobody says otherwise."""
+"""Where plugins of OpenClaw write to by default."""
 STATE_SUFFIX: Final = ".treering-state.json"
 
 
@@ -54,12 +54,12 @@ markers_option = click.option(
 @click.command(
     "ingest",
     cls=Command,
-    short_help="Ingest a spool of events.",
+    short_help="Import a spool of events.",
     examples=r"""
     treering episodes ingest --rotate
     treering episodes ingest --file spool.jsonl --follow --idle-exit-seconds 60 --json
     """,
-    if_stopped="what was taken in is kept; run it again for the rest: nothing is doubled",
+    if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )
 @click.option(
     "--file", "--spool", "spool",
@@ -68,7 +68,7 @@ markers_option = click.option(
 @click.option(
     "--state",
     metavar="STATE",
-    help=f"Where it is kept how far the spool was read. Default: SPOOL{STATE_SUFFIX}.",
+    help=f"Where to store the read position. Default: SPOOL{STATE_SUFFIX}.",
 )
 @click.option(
     "--scope",
@@ -76,25 +76,25 @@ markers_option = click.option(
     help="Put all lines here. Default: what each line's scope field says, else global.",
 )
 @markers_option
-@click.option("--follow", is_flag=True, help="Go on as the spool grows, until it is stopped.")
+@click.option("--follow", is_flag=True, help="Keep reading as the spool grows, until you stop it.")
 @click.option(
     "--poll-interval-ms", "--poll-ms", "poll_ms",
     type=int, default=1_000, metavar="MS",
-    help="With --follow: look so often, 100 at least. Default: 1000.",
+    help="With --follow: poll interval, at least 100. Default: 1000.",
 )  # fmt: skip
 @click.option(
     "--idle-exit-seconds", "--idle-exit", "idle_exit",
     type=click.FloatRange(min=0), default=0.0, metavar="S",
-    help="With --follow: end when nothing came for so long. Default: 0, never.",
+    help="With --follow: exit after S idle seconds. Default: 0, never.",
 )  # fmt: skip
 @click.option(
     "--rotate-on-idle-seconds", "--rotate-on-idle", "rotate_on_idle",
     type=click.FloatRange(min=0), default=0.0, metavar="S",
-    help="With --follow: put the spool aside when nothing came for so long. Default: 0, never.",
+    help="With --follow: rotate the spool after S idle seconds. Default: 0, never.",
 )  # fmt: skip
 @size_option("--rotate-min-bytes", "With --follow: put no smaller spool aside.", 1_048_576)
-@click.option("--truncate", is_flag=True, help="Empty the spool once all of it is ingested.")
-@click.option("--rotate", is_flag=True, help="Put it aside under another name instead.")
+@click.option("--truncate", is_flag=True, help="Empty the spool once all of it is imported.")
+@click.option("--rotate", is_flag=True, help="Rename it instead.")
 @size_option("--payload-cap-bytes", "Cut larger payloads, 256 to 8192.", 8_192)
 @size_option("--conversation-payload-cap-bytes", "The same for what was said.", 4_096)
 @size_option("--refs-cap-bytes", "Cut larger refs, 128 to 4096.", 4_096)
@@ -118,11 +118,11 @@ def ingest(
     conversation_payload_cap_bytes: int,
     refs_cap_bytes: int,
 ) -> None:
-    """Ingest a spool: one JSON object a line, as plugins and extract-sessions write it.
+    """Import a spool: one JSON object per line, as plugins and extract-sessions write it.
 
-    It continues where the last pass ended. It counts and skips known events and masks secrets
-    and personal details; a last line without a newline waits for it. Lines that are not events
-    are counted, and reported by their offset.
+    It continues where the last pass ended. Known events are counted and skipped; secrets and
+    personal details are masked; a last line without a newline waits for it. Lines that are not
+    events are counted, and shown by their beginnings.
     """
     if truncate and rotate:
         raise InvalidInput("--truncate cannot be combined with --rotate", hint="drop one of them")
@@ -143,14 +143,14 @@ def ingest(
     where = Path(state).expanduser() if state else path.with_name(path.name + STATE_SUFFIX)
     if path.is_dir():
         raise InvalidInput(f"{path} is a folder", hint="name the spool in it")
-    # Looked for first: a name that is misspelt must not leave a new ledger behind.
+    # Checked first: a misspelt name must not create a ledger.
     if not follow and not path.exists() and not where.exists():
-        raise NotFound(f"there is no spool at {path}", hint="name it with --file")
+        raise NotFound(f"no spool at {path}", hint="name it with --file")
     with open_to_write() as ledger:
         work = _ingest(ledger, path, where, scope, caps, allows_markers=allows_markers)
         if not follow:
             receipt = work.once("truncate" if truncate else "rotate" if rotate else "none")
-            show(receipt, *_lines(receipt), done="the spool was taken in")
+            show(receipt, *_lines(receipt), done="the spool was imported")
             return
         plan = FollowPlan(
             poll_ms=poll_ms,
@@ -160,8 +160,8 @@ def ingest(
         )
         following = Follow(work, plan)
         following.run()
-        told = following.receipt()
-    show(told, *_followed(told), done="the spool was taken in")
+        totals = following.receipt()
+    show(totals, *_followed(totals), done="the spool was imported")
 
 
 def _ingest(
@@ -204,13 +204,14 @@ def _were(number: int) -> str:
 
 def _lines(receipt: IngestReceipt) -> Iterator[str]:
     counts, source = receipt.lines, receipt.source
-    yield f"took in {counted(receipt.inserted, 'event')} of {source.file}"
+    yield f"imported {counted(receipt.inserted, 'event')} of {source.file}"
     if source.offset_recovery:
         yield f"  read from its beginning: {source.offset_recovery}"
     if counts.duplicates:
         yield f"  {counts.duplicates:,} {_were(counts.duplicates)} here already"
     if counts.invalid_json or counts.invalid_event:
-        yield f"  {counted(counts.invalid_json + counts.invalid_event, 'line')} could not be taken"
+        lines = counted(counts.invalid_json + counts.invalid_event, "line")
+        yield f"  {lines} could not be imported"
         yield from (f"    {fault}" for fault in receipt.errors_sample)
     if counts.mended:
         yield f"  {counted(counts.mended, 'line')} not sound, and mended"
@@ -228,11 +229,12 @@ def _lines(receipt: IngestReceipt) -> Iterator[str]:
 
 def _followed(receipt: FollowReceipt) -> Iterator[str]:
     total, counts = receipt.aggregate, receipt.aggregate.lines
-    yield f"took in {counted(total.inserted, 'event')} of {receipt.source.file}"
+    yield f"imported {counted(total.inserted, 'event')} of {receipt.source.file}"
     if counts.duplicates:
         yield f"  {counts.duplicates:,} {_were(counts.duplicates)} here already"
     if counts.invalid_json or counts.invalid_event:
-        yield f"  {counted(counts.invalid_json + counts.invalid_event, 'line')} could not be taken"
+        lines = counted(counts.invalid_json + counts.invalid_event, "line")
+        yield f"  {lines} could not be imported"
     if receipt.rotate_on_idle.rotated:
         yield f"  put aside {counted(receipt.rotate_on_idle.rotated, 'time')}"
     yield f"  stopped: {receipt.follow.stop_reason}"

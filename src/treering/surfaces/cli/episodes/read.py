@@ -9,6 +9,7 @@ import click
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.episodes.items import item
 from treering.surfaces.cli.ledgers import open_if_there
 from treering.surfaces.cli.options import (
@@ -24,8 +25,10 @@ from treering.surfaces.cli.options import (
     require,
     resolve_scope,
     scope_options,
+    session_id_option,
 )
 from treering.surfaces.cli.output import counted, say
+from treering.surfaces.cli.sessions.search import session_or_text
 from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
@@ -50,11 +53,17 @@ REPLAY_ITEMS: Final = 200
     """,
 )
 @scope_options
-@click.option("--session-id", metavar="ID", help="Of this session only.")
-@click.option("--turn", metavar="ID", help="Of this turn only.")
-@click.option("--types", multiple=True, metavar="TYPE,…", help="Of these types only; repeatable.")
-@click.option("--from-ts-ms", metavar="MS", help="From this time on, inclusive.")
-@click.option("--to-ts-ms", metavar="MS", help="Up to this time, inclusive.")
+@session_id_option
+@click.option("--turn", metavar="ID", help="Only this turn.")
+@click.option("--types", multiple=True, metavar="TYPE,…", help="Only these types; repeatable.")
+@click.option(
+    "--from-ts-ms",
+    "--since",
+    "from_ts_ms",
+    metavar="WHEN",
+    help="Since then, inclusive: 3d, a date, or milliseconds.",
+)
+@click.option("--to-ts-ms", "--until", "to_ts_ms", metavar="WHEN", help="Until then, inclusive.")
 @limit_option(QUERY_ITEMS)
 @cursor_option
 @include_payload_option
@@ -82,7 +91,7 @@ def query(
         raise InvalidInput("from_ts_ms must be <= to_ts_ms", hint="swap the two times")
     kinds = parse_kinds(types)
     turn = None if turn is None else require(turn, "turn")
-    page = _read(
+    session, page = _read(
         name,
         session,
         turn=turn,
@@ -121,14 +130,14 @@ def query(
     treering episodes replay s1 --scope acme/app --include-payload --json
     """,
 )
-@click.argument("session_id")
+@click.argument("session_id", shell_complete=complete_session)
 @scope_options
 @click.option(
     "--by",
     "order",
     type=click.Choice(["time", "seq"]),
     default="time",
-    help="Order by when it happened (the default), or as it was recorded.",
+    help="Order by event time (the default) or by recording order.",
 )
 @limit_option(REPLAY_ITEMS)
 @cursor_option
@@ -148,20 +157,22 @@ def replay(
 ) -> None:
     """Show one session as it went, oldest event first, each with its number in the session.
 
-    Events that arrived late are shown where they happened; --by seq shows the order of
-    recording.
+    Late events are shown where they happened; --by seq shows the order of recording.
     """
     name = resolve_scope(scope, is_global=is_global)
     session = require(session_id, "session_id", hint="name the session before the options")
+    whole: str | None
     if order == "seq":
-        page = _read_by_seq(name, session, clamp(limit), cursor, include_payload=include_payload)
+        whole, page = _read_by_seq(
+            name, session, clamp(limit), cursor, include_payload=include_payload
+        )
     else:
-        page = _read(
+        whole, page = _read(
             name, session, limit=clamp(limit), cursor=cursor, include_payload=include_payload
         )
     body = {
         "scope": name,
-        "session_id": session,
+        "session_id": whole,
         "order": order,
         "count": len(page.items),
         "limit": clamp(limit),
@@ -173,10 +184,11 @@ def replay(
 
 def _read_by_seq(
     scope: Scope, session_id: str, limit: int, cursor: str | None, *, include_payload: bool
-) -> Page[Header] | Page[Event]:
+) -> tuple[str, Page[Header] | Page[Event]]:
     with open_if_there() as ledger:
         ask = ledger.replay_events if include_payload else ledger.replay
-        return ask(scope, session_id, first=limit, after=cursor)
+        whole = session_or_text(ledger, scope, session_id)
+        return whole, ask(scope, whole, first=limit, after=cursor)
 
 
 def _read(
@@ -190,12 +202,14 @@ def _read(
     kinds: Sequence[str] = (),
     since: int | None = None,
     until: int | None = None,
-) -> Page[Header] | Page[Event]:
+) -> tuple[str | None, Page[Header] | Page[Event]]:
+    """Return the whole id of the session that was named, and a page of events."""
     with open_if_there() as ledger:
         ask = ledger.events if include_payload else ledger.query
-        return ask(
+        whole = None if session_id is None else session_or_text(ledger, scope, session_id)
+        return whole, ask(
             scope,
-            session_id=session_id,
+            session_id=whole,
             turn_id=turn,
             kinds=kinds,
             since=since,
@@ -240,7 +254,7 @@ def _print_page(
     shown = counted(len(page.items), "event")
     late = sum(one.seq > other.seq for one, other in pairwise(page.items)) if with_seq else 0
     if late:
-        say("recorded in another order than it happened; --by seq shows that")
+        say("recorded in another order; --by seq shows it")
     if page.has_more:
         say(f"{shown}, and more: run it again with --cursor {page.next_cursor}")
     else:

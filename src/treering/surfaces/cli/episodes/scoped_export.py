@@ -28,7 +28,7 @@ def of_scope(stream: IO[bytes], scope: Scope) -> IO[bytes]:
     opening = _opening(first)
     if opening is None:
         raise InvalidInput(
-            "the file does not start as an export does",
+            "the file does not start like an export",
             hint="import what treering episodes export --include-payload wrote",
         )
     if opening.scope != scope:
@@ -77,7 +77,7 @@ def _opening(line: bytes) -> OpeningLine | None:
 
 
 def _flag(scope: str) -> str:
-    """Return how the command line names ``scope``. Raises InvalidScope if there is no such one."""
+    """Return how the command line names ``scope``. Raise InvalidScope if it is not one."""
     if parse_scope(scope) != scope:
         raise InvalidScope("the export names no scope", hint="import the file as it was exported")
     return "--global" if scope == GLOBAL else f"--scope {scope}"

@@ -20,7 +20,8 @@ from treering.surfaces.cli.options import (
     resolve_scope,
     scope_options,
 )
-from treering.surfaces.cli.output import counted, iso_time
+from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.times import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ FUSION_K: Final = 60
 @click.command(
     "search",
     cls=Command,
-    short_help="Find sessions by what was said and done in them.",
+    short_help="Search sessions by what was said and done.",
     examples="""
     treering episodes search "storage deploy" --scope acme/app
     treering episodes search 'kind:tool.call "no such table" after:7d' --scope acme/app --json
@@ -62,17 +63,17 @@ FUSION_K: Final = 60
 @click.option(
     "--per-session-limit", "--per-session", "per_session",
     type=int, default=ITEMS, metavar="N",
-    help=f"Events to show of each, 1 to {ITEMS_MAX}. Default: {ITEMS}.",
+    help=f"Events to show per session, 1 to {ITEMS_MAX}. Default: {ITEMS}.",
 )  # fmt: skip
 @click.option(
     "--search-limit",
     type=int,
     default=HITS,
     metavar="N",
-    help=f"Events to look at, 1 to {HITS_MAX}. Default: {HITS}.",
+    help=f"Events to rank, 1 to {HITS_MAX}. Default: {HITS}.",
 )
 @include_payload_option
-@click.option("--trace", is_flag=True, help="With --json: say which events were ranked, and how.")
+@click.option("--trace", is_flag=True, help="With --json: show how events were ranked.")
 @keys_option
 @json_option
 @db_option
@@ -87,14 +88,14 @@ def search(
     include_payload: bool,
     trace: bool,
 ) -> None:
-    """Find events by their words, grouped by session; the best session comes first.
+    """Search events by their words, grouped by session; the best session comes first.
 
-    All words have to be there. Quotes make a phrase, a star ends a beginning, - leaves out, and
-    kind: agent: session: tool: file: after: before: narrow it.
+    Every word must match. "two words": phrase. deploy*: prefix. -draft: exclude. kind: agent:
+    session: tool: file: after: before: are filters.
     """
     name = resolve_scope(scope, is_global=is_global)
     if not text.strip():
-        raise InvalidInput("there is nothing to look for", hint="give some words")
+        raise InvalidInput("no words to search for", hint="give some words")
     with open_if_there() as ledger:
         found = ledger.search(text, scope=name, limit=_within(search_limit, HITS_MAX))
         ranks = {hit.event_id: rank for rank, hit in enumerate(found.hits, start=1)}
@@ -201,7 +202,7 @@ def _lines(found: SearchResult, sessions: list[dict[str, Any]]) -> Iterator[str]
         yield f"nothing in scope {found.scope} matches: use fewer words, or check the scope"
         return
     for one in sessions:
-        latest = iso_time(one["latest_ts_ms"])[:16].replace("T", " ")
+        latest = clock(one["latest_ts_ms"])[:16]
         yield f"{one['session_id']}  {latest}  {counted(one['hit_count'], 'hit')}: {one['summary']}"
         for matched in one["matched_items"]:
             yield f"  {matched['type']}  {matched['match']['snippet']}"
@@ -209,4 +210,4 @@ def _lines(found: SearchResult, sessions: list[dict[str, Any]]) -> Iterator[str]
     more = "at least " if found.at_least else ""
     yield f"{more}{counted(found.total, 'event')} found, {counted(len(sessions), 'session')} shown"
     if found.widened:
-        yield f"as written, the words are nowhere: shown is what matches {' '.join(found.widened)}"
+        yield f"no exact match; showing results for {' '.join(found.widened)}"

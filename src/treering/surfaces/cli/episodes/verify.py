@@ -14,6 +14,7 @@ from treering.surfaces.cli.options import (
     require,
     resolve_scope,
     scope_options,
+    session_id_option,
 )
 from treering.surfaces.cli.verify import prove
 
@@ -21,7 +22,7 @@ from treering.surfaces.cli.verify import prove
 @click.command(
     "verify",
     cls=Command,
-    short_help="Prove that a scope is as it was recorded.",
+    short_help="Prove that no event of a scope was changed.",
     examples="""
     treering episodes verify --scope acme/app
     treering episodes verify --scope acme/app --session-id s1 --json
@@ -29,7 +30,7 @@ from treering.surfaces.cli.verify import prove
     """,
 )
 @scope_options
-@click.option("--session-id", metavar="ID", help="This session only.")
+@session_id_option
 @anchor_option
 @derived_option
 @keys_option
@@ -43,11 +44,11 @@ def verify(
     anchor_file: str | None,
     derived: bool,
 ) -> None:
-    """Prove that nothing of a scope was changed, removed, inserted or reordered.
+    """Prove that no event of a scope was changed, removed, inserted or reordered.
 
-    Only an anchor that was kept elsewhere shows that the newest events were cut off; of it, only
-    the sessions of the scope are compared. The exit status is 1 if the proof fails. To prove the
-    whole ledger, see treering verify.
+    Only an anchor that was kept elsewhere shows that the newest events were cut off; only the
+    sessions of the scope are compared with it. The exit status is 1 if the proof fails.
+    treering verify proves the whole ledger.
     """
     prove(
         resolve_scope(scope, is_global=is_global),

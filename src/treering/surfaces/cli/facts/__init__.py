@@ -1,4 +1,4 @@
-"""``treering facts``: what is remembered in a scope, looked at, told, believed and rejected."""
+"""``treering facts``: list, add, accept and reject the facts of a scope."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _HERE: Final = "treering.surfaces.cli.facts"
 @db_option
 @click.pass_context
 def facts(context: click.Context) -> None:
-    """List, show, add, accept and reject facts; see how they came about, and how sound they are.
+    """List, add, accept and reject facts.
 
-    A fact may be named by the beginning of its id, if no other begins like that. Every change of
-    one is an event; treering recall asks what is known of something.
+    FACT is an id or a short id. Every change of a fact is an event. treering recall answers
+    questions from facts and episodes.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

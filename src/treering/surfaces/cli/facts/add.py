@@ -1,4 +1,4 @@
-"""``treering facts add``: a fact goes through the gate, and it is told what became of it."""
+"""``treering facts add``: send a fact through the gate, and report what became of it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from treering.model.memories import (
     Fact,
 )
 from treering.surfaces.cli.commands import Command, fail, show
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.facts.masking import masked
 from treering.surfaces.cli.facts.reasons import in_words
 from treering.surfaces.cli.ledgers import open_to_write
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.memories import Learned
     from treering.model.scopes import Scope
+    from treering.surfaces.cli.short_ids import ShortIds
 
 _LASTING: Final = frozenset({"secret", "evidence_erased", "erased_before", "empty", "too_long"})
 """Reasons that accepting it would not undo."""
 
 
 class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a fact that was to be learnt."""
+    """What became of a fact that was to be learned."""
 
     scope: str
     outcome: str
@@ -63,7 +65,7 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.argument("words", nargs=-1, metavar="TEXT")
 @project_scope_options
-@click.option("--user", metavar="USER", help="Whom it is about. Default: all of the scope.")
+@click.option("--user", metavar="USER", help="The person it is about. Default: the whole scope.")
 @click.option(
     "--category",
     type=click.Choice(CATEGORIES),
@@ -74,14 +76,14 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
     type=click.IntRange(1, 10),
     default=IMPORTANCE_DEFAULT,
     metavar="N",
-    help=f"From 1 to 10. Default: {IMPORTANCE_DEFAULT}.",
+    help=f"Importance, 1 to 10. Default: {IMPORTANCE_DEFAULT}.",
 )
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 1),
     default=CONFIDENCE_DEFAULT,
     metavar="X",
-    help=f"From 0 to 1. Default: {CONFIDENCE_DEFAULT}.",
+    help=f"Confidence, 0 to 1. Default: {CONFIDENCE_DEFAULT}.",
 )
 @click.option(
     "--evidence",
@@ -90,34 +92,40 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
     help="The id of an event that says so; repeatable.",
 )
 @click.option(
-    "--session", metavar="ID", help="Learned in this session; a group keeps it to itself."
+    "--session",
+    metavar="ID",
+    shell_complete=complete_session,
+    help="Learned in this session; a group keeps its facts private.",
 )
-@click.option("--valid-from", metavar="TIME", help="So since then: 3d, a date, or milliseconds.")
-@click.option("--valid-to", metavar="TIME", help="So until then.")
+@click.option("--valid-from", metavar="WHEN", help="True since then: 3d, a date, or milliseconds.")
+@click.option("--valid-to", metavar="WHEN", help="True until then.")
 @keys_option
 @json_option
 @db_option
 def add(*, words: Sequence[str], scope: str | None, is_global: bool, **details: Any) -> None:
-    """Have TEXT remembered, if it is worth it; say what became of it, and why.
+    """Add the fact TEXT if it is worth remembering; report the outcome and the reason.
 
-    What is known already gathers its evidence, what it contradicts is superseded. Questions,
-    fragments and secrets are refused, orders to the reader are kept apart until somebody accepts
-    them; the exit status is 1 then.
+    A known fact gains evidence; a contradicted one is superseded. Questions, fragments and
+    secrets are refused, and instructions to the reader are quarantined until somebody accepts
+    them; the exit status is then 1.
     """
     name = find_scope(scope, is_global=is_global)
     text = " ".join(words).strip()
     if not text:
         raise InvalidInput(
-            "there is nothing to remember",
+            "no fact to add",
             hint='state it, as in treering facts add "Prefers tabs over spaces"',
         )
+    from treering.surfaces.cli.facts.search import short_facts  # noqa: PLC0415  (not for --help)
+
     stated = _stated(**details)
     with open_to_write() as ledger:
         learned, receipt = _learn(ledger, name, text, stated)
+        short = short_facts(ledger.memory(name))
     if learned.taken:
-        show(receipt, *_lines(receipt), done=f"fact {receipt.fact_id} was learnt")
+        show(receipt, *_lines(receipt, short), done=f"fact {receipt.fact_id} was learned")
         return
-    verb = "was not learnt" if learned.outcome == "refused" else "is kept apart, not believed"
+    verb = "was not stored" if learned.outcome == "refused" else "is quarantined"
     fail(
         receipt,
         f"it {verb}: {in_words(learned.reason)} ({learned.reason})",
@@ -162,29 +170,30 @@ def _learn(
     )
 
 
-def _lines(receipt: AddReceipt) -> Iterator[str]:
-    named, text = f"fact {receipt.fact_id} of scope {receipt.scope}", one_line(receipt.text)
+def _lines(receipt: AddReceipt, short: ShortIds) -> Iterator[str]:
+    named = f"fact {short.shown(receipt.fact_id)} of scope {receipt.scope}"
+    text = one_line(receipt.text)
     cited = f", said by {counted(receipt.evidence, 'event')}" if receipt.evidence else ""
     match receipt.outcome:
         case "known":
-            yield f"{named} is known already, and nothing is new{cited}: {text}"
+            yield f"{named} is already known; nothing new{cited}: {text}"
         case "revised":
-            yield f"{named} was known, and is told anew{cited}: {text}"
+            yield f"{named} was known; updated{cited}: {text}"
         case _:
-            yield f"learnt {named}{cited}: {text}"
+            yield f"learned {named}{cited}: {text}"
     for fact in receipt.superseded:
         if fact.id == receipt.fact_id:
-            yield "  it was so before: what is known of later times stands"
+            yield "  stored as past; a later fact stays current"
         else:
-            yield f"  {fact.id} no longer holds because of it: {one_line(fact.text)}"
+            yield f"  {short.shown(fact.id)} is superseded by it: {one_line(fact.text)}"
 
 
 def _hint(learned: Learned, scope: Scope) -> str:
     named = f"{learned.fact_id} {scope_flag(scope)}"
     if learned.outcome == "quarantined":
-        return f"if it is meant: treering facts accept {named}"
+        return f"if you mean it: treering facts accept {named}"
     hint = (learned.hint or "state it in other words").rstrip(".")
     hint = hint[:1].lower() + hint[1:]
     if learned.reason in _LASTING:
         return hint
-    return f"{hint}; to believe it anyway: treering facts accept {named}"
+    return f"{hint}; to accept it anyway: treering facts accept {named}"

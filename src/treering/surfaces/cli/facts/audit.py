@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command(
     "audit",
     cls=Command,
-    short_help="Show how sound what is remembered is.",
+    short_help="Find doubtful facts.",
     examples="""
     treering facts audit --scope acme/app
     treering facts audit --scope acme/app --json
@@ -33,37 +33,42 @@ if TYPE_CHECKING:
 @json_option
 @db_option
 def audit(*, scope: str | None, is_global: bool) -> None:
-    """Show how many facts there are, which of them are doubtful, and what to do about each.
+    """Count the facts, list the doubtful ones, and say what to do about each.
 
-    Doubtful are those without evidence, those whose evidence is gone, and those that say nearly the
-    same as another. Nothing is changed.
+    A fact is doubtful if it has no evidence, if its evidence is gone, or if it nearly repeats
+    another. Nothing is changed.
     """
     import msgspec  # noqa: PLC0415  (not for --help)
+
+    from treering.surfaces.cli.facts.search import short_facts  # noqa: PLC0415
+    from treering.surfaces.cli.short_ids import ShortIds  # noqa: PLC0415
 
     name = find_scope(scope, is_global=is_global)
     found: FactAudit | None = None
     texts: dict[str, str] = {}
+    short = ShortIds(())
     with asking(open_to_ask) as ledger:
         if ledger is not None:
             memory = ledger.memory(name)
             found = memory.audit()
             texts = {} if invocation().as_json else _texts(memory, found)
+            short = short_facts(memory)
         place = place_of(ledger)
     if invocation().as_json:
-        told = {} if found is None else msgspec.structs.asdict(found)
-        show({"scope": name, "ledger": place, **told})
+        fields = {} if found is None else msgspec.structs.asdict(found)
+        show({"scope": name, "ledger": place, **fields})
         return
     from treering.surfaces.cli.facts.audit_page import print_audit  # noqa: PLC0415  (for people)
 
     with writing_output():
         if found is None:
-            say(f"nothing is remembered in scope {name}")
+            say(f"no facts in scope {name}")
         else:
-            print_audit(found, texts)
+            print_audit(found, texts, short)
 
 
 def _texts(memory: Memory, found: FactAudit) -> dict[str, str]:
-    """Return what the facts say that are to be named."""
+    """Return the texts of the facts that are named."""
     from treering.surfaces.cli.facts.audit_page import named_in  # noqa: PLC0415  (for people)
 
     mask = Mask()

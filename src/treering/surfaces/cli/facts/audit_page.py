@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from treering.model.memories import FactAudit
+    from treering.surfaces.cli.short_ids import ShortIds
 
 NAMED_MAX: Final = 5
 """Facts of one sort that are named; --json names more."""
 
 
 class AuditRemark(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is to be looked at, and what to do about it."""
+    """A problem, and what to do about it."""
 
     message: str
     next: str
@@ -33,18 +34,18 @@ def named_in(audit: FactAudit) -> list[str]:
     return list(dict.fromkeys(one for remark in _remarks(audit) for one in remark.facts))
 
 
-def print_audit(audit: FactAudit, texts: Mapping[str, str]) -> None:
+def print_audit(audit: FactAudit, texts: Mapping[str, str], short: ShortIds) -> None:
     """Print how sound the facts are; ``texts`` are what those say that are named."""
     if not any(audit.by_state.values()):
-        say(f"nothing is remembered in scope {audit.scope}")
-        say(f"  have conversations read: treering facts extract {scope_flag(Scope(audit.scope))}")
+        say(f"no facts in scope {audit.scope}")
+        say(f"  learn from conversations: treering facts extract {scope_flag(Scope(audit.scope))}")
         return
-    share = f": nothing is to be said against {audit.score:.0%} of them" if audit.facts else ""
+    share = f": {audit.score:.0%} of them have no issues" if audit.facts else ""
     current = counted(audit.facts, "current fact")
     say_painted(painted(f"{current} of scope {audit.scope}{share}", bold=True))
-    for title, counts in (("by sort", audit.by_category), ("others", _others(audit))):
-        if told := ", ".join(f"{name} {count:,}" for name, count in counts.items() if count):
-            say(f"  {title}: {told}")
+    for title, counts in (("by category", audit.by_category), ("others", _others(audit))):
+        if listed := ", ".join(f"{name} {count:,}" for name, count in counts.items() if count):
+            say(f"  {title}: {listed}")
     if audit.facts:
         say(f"  {audit.unconfirmed:,} not confirmed yet, {audit.never_used:,} never used")
     remarks = list(_remarks(audit))
@@ -52,10 +53,11 @@ def print_audit(audit: FactAudit, texts: Mapping[str, str]) -> None:
         say("")
         say(remark.message)
         for one in remark.facts:
-            say_painted(painted(f"  {printable(one)}  {one_line(texts.get(one, ''))}", dim=True))
+            text = one_line(texts.get(one, ""))
+            say_painted(painted(f"  {printable(short.shown(one))}  {text}", dim=True))
         say_painted(f"  → {printable(remark.next)}")
     if not remarks:
-        say("nothing is to be done")
+        say("nothing to do")
 
 
 def _others(audit: FactAudit) -> dict[str, int]:
@@ -73,7 +75,7 @@ def _remarks(audit: FactAudit) -> Iterator[AuditRemark]:
     if audit.without_evidence:
         yield AuditRemark(
             message=f"{_counted(audit.without_evidence)} without an event that says so",
-            next=f"tell it again with one: treering facts add TEXT --evidence EVENT {flag}",
+            next=f"add it again with one: treering facts add TEXT --evidence EVENT {flag}",
             facts=tuple(audit.without_evidence[:NAMED_MAX]),
         )
     if audit.evidence_gone:
@@ -102,12 +104,12 @@ def _remarks(audit: FactAudit) -> Iterator[AuditRemark]:
             next="treering rebuild --vectors",
         )
     if audit.refused_by_reason:
-        told = "; ".join(
+        listed = "; ".join(
             f"{count:,} because {in_words(reason)}"
             for reason, count in audit.refused_by_reason.items()
         )
         yield AuditRemark(
-            message=f"not believed: {told}",
+            message=f"not believed: {listed}",
             next=f"treering facts list {flag} --state refused --state quarantined",
         )
 

@@ -1,4 +1,4 @@
-"""``treering facts accept`` and ``reject``: what somebody decides about a fact."""
+"""``treering facts accept`` and ``reject``: decide about a fact."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treering.surfaces.cli.search_commands import scope_flag
 @click.command(
     "accept",
     cls=Command,
-    short_help="Believe a fact.",
+    short_help="Accept a fact.",
     examples="""
     treering facts list --scope acme/app --state quarantined
     treering facts accept 01a1e1c6-f097 --scope acme/app
@@ -30,7 +30,7 @@ from treering.surfaces.cli.search_commands import scope_flag
 @json_option
 @db_option
 def accept(*, fact: str, scope: str | None, is_global: bool) -> None:
-    """Believe FACT, which was quarantined, refused or archived; confirm it, if it is current."""
+    """Accept FACT if it was quarantined, refused or archived; confirm it if it is current."""
     from treering.surfaces.cli.facts.search import find_fact  # noqa: PLC0415  (not for --help)
 
     name = find_scope(scope, is_global=is_global)
@@ -39,7 +39,7 @@ def accept(*, fact: str, scope: str | None, is_global: bool) -> None:
         before = find_fact(memory, fact)
         after = masked(memory.accept(before.id), Mask())
     known = before.state == "current"
-    how = "is confirmed" if known else f"was {before.state}, and is believed from now on"
+    how = "is confirmed" if known else f"was {before.state}, and is current now"
     show(
         {"scope": name, "before": before.state, "fact": after},
         f"fact {after.id} {how}: {one_line(after.text)}",
@@ -64,9 +64,9 @@ def accept(*, fact: str, scope: str | None, is_global: bool) -> None:
 @json_option
 @db_option
 def reject(*, fact: str, scope: str | None, is_global: bool, reason: str | None) -> None:
-    """Never recall FACT again. What was recorded of it stays in the ledger.
+    """Never recall FACT again; its events stay in the ledger.
 
-    To erase it: treering episodes redact with the id of its event, which facts history shows.
+    To erase it, run treering redact with the id of its event: facts history shows it.
     """
     from treering.surfaces.cli.facts.search import find_fact  # noqa: PLC0415  (not for --help)
 
@@ -77,13 +77,13 @@ def reject(*, fact: str, scope: str | None, is_global: bool, reason: str | None)
         after = masked(memory.reject(before.id, reason=reason), Mask())
     flag = scope_flag(name)
     erase = (
-        f"treering facts history {after.id} {flag} names its events, for treering episodes redact"
+        f"treering facts history {after.id} {flag} names its events, for treering redact"
         if after.revisions
-        else f"treering episodes redact --event-id {after.event_id} {flag}"
+        else f"treering redact --event {after.event_id} {flag}"
     )
     show(
         {"scope": name, "before": before.state, "fact": after},
-        f"fact {after.id} is never recalled again: {one_line(after.text)}",
-        f"what was recorded of it stays; to erase that, too: {erase}",
+        f"fact {after.id} will not be recalled again: {one_line(after.text)}",
+        f"its events stay; to erase them, too: {erase}",
         done=f"fact {after.id} was rejected",
     )

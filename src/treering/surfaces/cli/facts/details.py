@@ -1,4 +1,4 @@
-"""All that is told of one fact: what it says, how it stands, and the events that say so."""
+"""Everything about one fact: what it says, its state, and its evidence."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
@@ -30,29 +31,29 @@ KEY_VARIABLE: Final = "TREERING_EXTRACTOR_KEY"
 @click.command(
     "extract",
     cls=Command,
-    short_help="Read conversations for facts.",
+    short_help="Learn facts from conversations.",
     examples="""
     treering facts extract --scope acme/app
     treering facts extract main:telegram:jo --scope acme/app --again
     treering facts extract --scope acme/app --model qwen3 --url http://localhost:8080/v1
     """,
-    if_stopped="what was learnt stays; run it again for the rest",
+    if_stopped="what was learned stays; run it again for the rest",
 )
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=complete_session)
 @project_scope_options
-@click.option("--again", is_flag=True, help="Read all of it, not only what is new.")
+@click.option("--again", is_flag=True, help="Read everything again, not only what is new.")
 @click.option("--model", metavar="NAME", help="Ask this model instead of rules; needs --url.")
 @click.option(
     "--url",
     metavar="URL",
-    help=f"Where it answers chat completions. Its key, if any, is in {KEY_VARIABLE}.",
+    help=f"Its chat completions endpoint. Its key, if any, is in {KEY_VARIABLE}.",
 )
 @click.option(
     "--budget-tokens",
     type=click.IntRange(min=0),
     default=BUDGET_TOKENS,
     metavar="N",
-    help=f"Tokens that the model may use in a month. Default: {BUDGET_TOKENS}.",
+    help=f"Tokens the model may use per month. Default: {BUDGET_TOKENS}.",
 )
 @keys_option
 @json_option
@@ -67,12 +68,13 @@ def extract(
     url: str | None,
     budget_tokens: int,
 ) -> None:
-    """Read what was said in SESSION, or in every session of the scope, and learn facts from it.
+    """Learn facts from what was said in SESSION, or in every session of the scope.
 
-    Rules do it, and nothing leaves the machine, unless a model is named. Only what is new is read.
-    Each fact cites the events that say so and goes through the gate, so reading twice is harmless.
+    Rules do it, and nothing leaves the machine, unless you name a model. Only new events are
+    read. Each fact cites its evidence and goes through the gate, so reading twice is harmless.
     """
-    from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.facts.search import short_facts  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.progress import counting  # noqa: PLC0415
     from treering.surfaces.cli.sessions.search import find_session  # noqa: PLC0415
 
     name = find_scope(scope, is_global=is_global)
@@ -85,7 +87,9 @@ def extract(
             again=again,
             progress=progress,
         )
-    receipt = _masked(receipt)
+        short = short_facts(ledger.memory(name))
+    learned = [short.within(one, "fact_id") for one in receipt.learned]
+    receipt = _masked(msgspec.structs.replace(receipt, learned=learned))
     if invocation().as_json:
         show(receipt, done="the conversations were read")
         return
@@ -99,7 +103,7 @@ def _extractor(model: str | None, url: str | None) -> Extractor | None:
         return None
     if model is None or url is None:
         raise InvalidInput(
-            "a model is asked by its name and its address",
+            "a model needs its name and its address",
             hint="give both, as in --model qwen3 --url http://localhost:8080/v1",
         )
     import os  # noqa: PLC0415  (not for --help)
@@ -121,25 +125,25 @@ def _print(receipt: ExtractReceipt, scope: Scope) -> None:
     from treering.surfaces.cli.facts.tables import print_learned  # noqa: PLC0415  (for people)
 
     flag = scope_flag(scope)
-    told = [one for one in receipt.learned if one.outcome != "known"]
-    if told:
-        print_learned(told)
+    news = [one for one in receipt.learned if one.outcome != "known"]
+    if news:
+        print_learned(news)
     read = f"read {counted(receipt.messages, 'message')} of {counted(receipt.sessions, 'session')}"
     spent = (
-        f", {counted(receipt.calls, 'call')} and {receipt.spent_tokens:,} tokens"
+        f", {counted(receipt.calls, 'call')} and {counted(receipt.spent_tokens, 'token')}"
         if receipt.calls
         else ""
     )
     believed = sum(one.taken and one.outcome != "known" for one in receipt.learned)
     known = sum(one.outcome == "known" for one in receipt.learned)
     say(f"{read} of scope {scope} (by {receipt.by}{spent}):"
-        f" {counted(believed, 'fact')} learnt, {known:,} known already,"
-        f" {len(told) - believed:,} not believed")  # fmt: skip
+        f" {counted(believed, 'fact')} learned, {known:,} known already,"
+        f" {len(news) - believed:,} not believed")  # fmt: skip
     if receipt.stopped is not None:
         say(f"not all was read ({receipt.stopped}): raise --budget-tokens, or run it again later")
     elif not receipt.messages:
-        say("  there was nothing new: --again reads all of it")
+        say("  nothing new: --again reads everything")
     if receipt.calls and not receipt.spent_tokens:
-        say(f"  {receipt.by} did not answer, so rules stood in: check --url and its key")
+        say(f"  {receipt.by} did not answer, so rules were used: check --url and its key")
     if any(one.outcome == "quarantined" for one in receipt.learned):
-        say(f"  decide about those kept apart: treering facts list {flag} --state quarantined")
+        say(f"  decide about quarantined facts: treering facts list {flag} --state quarantined")

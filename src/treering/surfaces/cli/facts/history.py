@@ -17,7 +17,7 @@ from treering.surfaces.cli.streams import writing_output
 @click.command(
     "history",
     cls=Command,
-    short_help="Show all that happened to a fact.",
+    short_help="Show the history of a fact.",
     examples="""
     treering facts history 01a1e1c6-f07f --scope acme/app
     """,
@@ -28,9 +28,9 @@ from treering.surfaces.cli.streams import writing_output
 @json_option
 @db_option
 def history(*, fact: str, scope: str | None, is_global: bool) -> None:
-    """Show what happened to FACT, in order: each change is an event of the ledger.
+    """Show every change of FACT, in order: each is an event of the ledger.
 
-    What was erased meanwhile is no longer shown.
+    Erased changes are not shown.
     """
     from treering.surfaces.cli.facts.search import find_fact  # noqa: PLC0415  (not for --help)
 

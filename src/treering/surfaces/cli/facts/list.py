@@ -14,7 +14,14 @@ from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.facts.masking import masked
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.opening import asking, open_to_ask, place_of
-from treering.surfaces.cli.options import clamp, db_option, json_option, keys_option, limit_option
+from treering.surfaces.cli.options import (
+    clamp,
+    cursor_option,
+    db_option,
+    json_option,
+    keys_option,
+    limit_option,
+)
 from treering.surfaces.cli.output import counted, say
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.search_commands import scope_flag
@@ -32,7 +39,7 @@ CURRENT: Final = ("current",)
 
 
 class FactFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which facts are asked for."""
+    """Which facts to list."""
 
     user: str | None
     states: tuple[str, ...]
@@ -49,7 +56,7 @@ class FactFilter(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(
     "list",
     cls=Command,
-    short_help="Show what is remembered in a scope.",
+    short_help="List the facts of a scope.",
     examples="""
     treering facts list --scope acme/app
     treering facts list --scope acme/app --user jo --category preference
@@ -57,32 +64,34 @@ class FactFilter(msgspec.Struct, frozen=True, kw_only=True):
     """,
 )
 @project_scope_options
-@click.option("--user", metavar="USER", help="Of this person only.")
+@click.option("--user", metavar="USER", help="Only facts about this person.")
 @click.option(
     "--state",
     "states",
     multiple=True,
     type=click.Choice([*FACT_STATES, ALL]),
-    help="In this state only; repeatable. Current ones, if none is named.",
+    help="Only this state; repeatable. Default: current.",
 )
-@click.option("--category", type=click.Choice(CATEGORIES), help="Of this sort only.")
-@click.option("--as-of", metavar="TIME", help="State of knowledge at this time: 3d, a date, or ms.")
-@click.option("--valid-at", metavar="TIME", help="What held then, whatever has become of it since.")
-@limit_option(LIST_ITEMS)
+@click.option("--category", type=click.Choice(CATEGORIES), help="Only this category.")
 @click.option(
-    "--after", "--cursor", "cursor", metavar="CURSOR", help="Go on from a page's next_cursor."
+    "--as-of", metavar="WHEN", help="State of knowledge at this time: 3d, a date, or milliseconds."
 )
+@click.option("--valid-at", metavar="WHEN", help="Facts that were true at this time.")
+@limit_option(LIST_ITEMS)
+@cursor_option
 @keys_option
 @json_option
 @db_option
 def list_(
     *, scope: str | None, is_global: bool, limit: int, cursor: str | None, **narrowing: Any
 ) -> None:
-    """Show the facts of a scope, the latest first; --after continues with earlier ones.
+    """List the facts of a scope, the newest first.
 
-    --as-of shows what the ledger knew at a time, --valid-at what was true at a time: a fact may
-    be learned long after it became true.
+    --as-of asks what was believed at a time, --valid-at what was true at a time: a fact may be
+    learned long after it became true.
     """
+    from treering.surfaces.cli.facts.search import short_facts  # noqa: PLC0415  (not for --help)
+
     name = find_scope(scope, is_global=is_global)
     asked = _asked(**narrowing)
     page: Page[Fact] = Page(items=[], has_more=False, next_cursor=None)
@@ -94,6 +103,10 @@ def list_(
                 user=asked.user, state=states, category=category, as_of=asked.as_of_ms,
                 valid_at=asked.valid_at_ms, first=clamp(limit), after=cursor,
             )  # fmt: skip
+            short = short_facts(ledger.memory(name))
+            page = msgspec.structs.replace(
+                page, items=[short.within(one, "id") for one in page.items]
+            )
         place = place_of(ledger)
     mask = Mask()
     page = msgspec.structs.replace(page, items=[masked(fact, mask) for fact in page.items])
@@ -123,7 +136,7 @@ def _asked(
 
     if states and valid_at is not None:
         raise InvalidInput(
-            "--valid-at asks for all that held then, whatever its state is now",
+            "--valid-at and --state exclude each other",
             hint="drop --state, or --valid-at",
         )
     now = now_ms()
@@ -149,7 +162,7 @@ def _more(page: Page[Fact], asked: FactFilter) -> str:
         return ""
     times = (("--as-of", asked.as_of_ms), ("--valid-at", asked.valid_at_ms))
     stated = "".join(f"{flag} {ms} " for flag, ms in times if ms is not None)
-    return f", and more: run it again with {stated}--after {page.next_cursor}"
+    return f", and more: run it again with {stated}--cursor {page.next_cursor}"
 
 
 def _say_nothing(scope: Scope, asked: FactFilter, *, is_going_on: bool) -> None:
@@ -160,7 +173,7 @@ def _say_nothing(scope: Scope, asked: FactFilter, *, is_going_on: bool) -> None:
     if asked.is_narrow or is_going_on:
         say("  drop a filter, or check the names")
     if asked.states != FACT_STATES:
-        say(f"  those in any state: treering facts list {flag} --state all")
+        say(f"  in any state: treering facts list {flag} --state all")
     if not asked.is_narrow:
-        say(f'  tell one: treering facts add "Prefers tabs over spaces" {flag} --user jo')
-        say(f"  have conversations read for them: treering facts extract {flag}")
+        say(f'  add one: treering facts add "Prefers tabs over spaces" {flag} --user jo')
+        say(f"  learn from conversations: treering facts extract {flag}")

@@ -10,14 +10,15 @@ from treering.surfaces.cli.facts.tables import STATE_COLOURS
 from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
 from treering.surfaces.cli.search_commands import scope_flag
 from treering.surfaces.cli.sessions.tables import NONE
-from treering.surfaces.cli.tables import Column, clock, print_table
-from treering.surfaces.cli.times import ago
+from treering.surfaces.cli.tables import Column, print_table
+from treering.surfaces.cli.times import ago, clock, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.model.memories import Fact
     from treering.surfaces.cli.facts.details import FactSheet, Witness
+    from treering.surfaces.cli.short_ids import ShortIds
 
 _TRAITS: Final = (Column("", is_dim=True), Column("", is_prose=True))
 _EVIDENCE: Final = (
@@ -36,8 +37,8 @@ _NEXT: Final = {
 _DEEDS: Final = {"accept": "believe it", "reject": "never recall it again"}
 
 
-def print_sheet(sheet: FactSheet) -> None:
-    """Print all that is told of one fact."""
+def print_sheet(sheet: FactSheet, short: ShortIds) -> None:
+    """Print everything about one fact."""
     fact, scope = sheet.fact, Scope(sheet.scope)
     state = painted(fact.state, STATE_COLOURS.get(fact.state))
     confirmed = ", confirmed" if fact.confirmed and fact.state == "current" else ""
@@ -47,31 +48,31 @@ def print_sheet(sheet: FactSheet) -> None:
     print_table(_TRAITS, [[f"  {name}", text] for name, text in _traits(sheet)])
     say("")
     _print_evidence(sheet.evidence)
-    named = f"{printable(fact.id)} {scope_flag(scope)}"
+    named = f"{printable(short.shown(fact.id))} {scope_flag(scope)}"
     for deed in _NEXT.get(fact.state, ()):
         say(f"{_DEEDS[deed]}: treering facts {deed} {named}")
-    say(f"what happened to it: treering facts history {named}")
+    say(f"history: treering facts history {named}")
 
 
 def _traits(sheet: FactSheet) -> Iterator[tuple[str, str]]:
     fact = sheet.fact
     yield "scope", sheet.scope
-    common = "nobody in particular: it holds for all of the scope"
-    unnamed = "nobody is named: it is recalled in its session alone"
+    common = "nobody in particular: it is about the whole scope"
+    unnamed = "nobody is named: it is recalled only in its session"
     yield "user", printable(fact.user or (unnamed if fact.session_only else common))
     yield "category", fact.category
     yield "importance", f"{fact.importance} of 10"
     yield "confidence", f"{fact.confidence:.2f}, of which {fact.faded:.2f} is left ({_used(fact)})"
     yield "valid", _validity(fact)
-    told = f", told anew {counted(fact.revisions, 'time')} since" if fact.revisions else ""
-    yield "learnt", f"{clock(fact.recorded_ms)} UTC{told}"
+    updated = f", updated {counted(fact.revisions, 'time')} since" if fact.revisions else ""
+    yield "learned", f"{moment(fact.recorded_ms)}{updated}"
     if fact.source_session is not None:
         walled = ", a group: it stays there" if fact.group else ""
         yield "session", f"{printable(fact.source_session)}{walled}"
     if fact.reason is not None:
         yield "because", one_line(fact.reason)
     if fact.superseded_ms is not None:
-        yield "superseded", f"{clock(fact.superseded_ms)} UTC{_by(sheet)}"
+        yield "superseded", f"{moment(fact.superseded_ms)}{_by(sheet)}"
 
 
 def _used(fact: Fact) -> str:
@@ -82,8 +83,8 @@ def _used(fact: Fact) -> str:
 
 
 def _validity(fact: Fact) -> str:
-    until = "" if fact.valid_to_ms is None else f" until {clock(fact.valid_to_ms)} UTC"
-    return f"since {clock(fact.valid_from_ms)} UTC{until}"
+    until = "" if fact.valid_to_ms is None else f" until {moment(fact.valid_to_ms)}"
+    return f"since {moment(fact.valid_from_ms)}{until}"
 
 
 def _by(sheet: FactSheet) -> str:
@@ -94,7 +95,7 @@ def _by(sheet: FactSheet) -> str:
 
 def _print_evidence(evidence: Sequence[Witness]) -> None:
     if not evidence:
-        say("evidence: no event says so; it was told without any")
+        say("evidence: none")
         return
     say_painted(painted("evidence", bold=True))
     rows = [

@@ -1,16 +1,17 @@
-"""One fact, found by its id or by how its id begins."""
+"""One fact, found by its id or a short id."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import InvalidInput, NotFound
+from treering.errors import NotFound
+from treering.model.fields import COUNT_MAX
 from treering.model.memories import FACT_STATES
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.surfaces.cli.options import require
-from treering.surfaces.cli.run_search import PREFIX_CHARACTERS_MIN, some_of
 from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.cli.short_ids import TYPED_CHARACTERS_MIN, ShortIds, for_people
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,32 +21,29 @@ if TYPE_CHECKING:
     from treering.model.memories import Fact
 
 PAGES_MAX: Final = 20
-"""Pages of facts that are looked through for one whose id begins so: the newest 20,000."""
+"""Pages of facts that are read: the newest 20,000 facts."""
 
 _ALL: Final[Any] = FACT_STATES
 
 
 def find_fact(memory: Memory, text: str) -> Fact:
-    """Return the fact with this id, or the only one whose id begins like this.
-
-    Raises NotFound if there is none, and InvalidInput if there are several.
-    """
+    """Return the fact with this id or short id. Raise NotFound if none, or several, match."""
     name = require(text, "fact", hint="name the fact before the options")
     with contextlib.suppress(NotFound):
         return memory.fact(name)
-    begun = memory.fact_ids(name) if len(name) >= PREFIX_CHARACTERS_MIN else []
-    if len(begun) > 1:
-        raise InvalidInput(
-            f"{len(begun)} facts begin with {name}",
-            hint=f"write more of the id: {some_of(begun)}",
-        )
-    if not begun:
+    whole = ShortIds(_every_id(memory)).find(name, "fact")
+    if whole is None:
         raise NotFound(
             f"no fact {name} in scope {memory.scope}",
             hint=f"treering facts list {scope_flag(memory.scope)} --state all shows them;"
-            f" an id may be cut to {PREFIX_CHARACTERS_MIN} characters or more",
+            f" {TYPED_CHARACTERS_MIN} characters of an id are enough if no other fact matches",
         )
-    return memory.fact(begun[0])
+    return memory.fact(whole)
+
+
+def short_facts(memory: Memory) -> ShortIds:
+    """Return the ids of all facts of a scope, to show them to people."""
+    return for_people(lambda: _every_id(memory))
 
 
 def every_fact(memory: Memory, *, pages_max: int = PAGES_MAX) -> Iterator[Fact]:
@@ -57,3 +55,7 @@ def every_fact(memory: Memory, *, pages_max: int = PAGES_MAX) -> Iterator[Fact]:
         cursor = page.next_cursor
         if cursor is None:
             break
+
+
+def _every_id(memory: Memory) -> list[str]:
+    return memory.fact_ids("", limit=COUNT_MAX)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from treering.app import now_ms
 from treering.surfaces.cli.output import one_line, printable
 from treering.surfaces.cli.sessions.tables import NONE, print_filled
-from treering.surfaces.cli.tables import Column, clock
-from treering.surfaces.cli.times import ago
+from treering.surfaces.cli.tables import TIME, Column
+from treering.surfaces.cli.times import ago, clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,13 +36,13 @@ _STANDING: Final = (Column("state", colours=STATE_COLOURS), Column("why", leaves
 _FACTS: Final = (
     Column("fact"),
     Column("user", leaves=5),
-    Column("sort", leaves=4),
+    Column("category", leaves=4),
     Column("importance", leaves=2),
-    Column("learnt", leaves=3),
+    Column("learned", leaves=3),
     Column("says", is_prose=True),
 )
 _CHANGES: Final = (
-    Column("time (UTC)"),
+    Column(TIME),
     Column("what", colours=STATE_COLOURS),
     Column("why", leaves=2),
     Column("event", leaves=1, is_dim=True),
@@ -57,7 +57,7 @@ _LEARNED: Final = (
 
 
 def print_facts(facts: Sequence[Fact], *, with_state: bool) -> None:
-    """Print ``facts``, one a row; all of them are current unless their state is told."""
+    """Print ``facts``, one per row; all of them are current unless ``with_state``."""
     now = now_ms()
     rows = [
         [
@@ -90,7 +90,7 @@ def print_changes(changes: Sequence[FactChange]) -> None:
 
 
 def print_learned(learned: Sequence[Learned]) -> None:
-    """Print what became of facts that were to be learnt, one a row."""
+    """Print what became of facts that were to be learned, one a row."""
     rows = [
         [one.outcome, one_line(one.reason or NONE), printable(one.fact_id), one_line(one.text)]
         for one in learned

@@ -1,4 +1,4 @@
-"""``treering import``: the logs of agents, found and taken in."""
+"""``treering import``: find and import the logs of agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``treering import``: the logs that agents have written, taken in before they are deleted."""
+"""``treering import``: import the logs that agents have written, before they are deleted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from treering.app import now_ms
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.completing import complete_scope
 from treering.surfaces.cli.imports.page import keep_faults, report, warn
 from treering.surfaces.cli.imports.survey import outline, print_outlines
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write
@@ -35,23 +36,24 @@ if TYPE_CHECKING:
     treering import ~/.claude/projects ~/.codex/sessions
     treering import session.jsonl --scope acme/app
     """,
-    if_stopped="what was taken in is kept; run it again for the rest: nothing is doubled",
+    if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
 @click.option(
     "--scope",
     metavar="SCOPE",
+    shell_complete=complete_scope,
     help="Put all sessions here. Default: each by its project's git remote or folder.",
 )
 @click.option(
     "--global", "is_global", is_flag=True, help="Use the scope named global (not all scopes)."
 )
 @click.option(
-    "--since", metavar="TIME", help="Only files that were written since: 7d, 2026-03-05, …"
+    "--since", metavar="WHEN", help="Only files changed since then: 3d, a date, or milliseconds."
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be imported; write nothing.")
-@click.option("--again", is_flag=True, help="Read files again that did not change.")
-@click.option("--no-index", is_flag=True, help="Leave the search index for the first search.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported, and write nothing.")
+@click.option("--again", is_flag=True, help="Read unchanged files again, too.")
+@click.option("--no-index", is_flag=True, help="Do not index now; the first search does it.")
 @keys_option
 @json_option
 @db_option
@@ -67,13 +69,14 @@ def import_(
 ) -> None:
     """Import the logs of Claude Code, Codex, OpenClaw, pi, Gemini CLI and others.
 
-    Without a PATH, it searches all places where these agents keep their logs. A PATH is a file
-    or a folder of any format; the content decides which one it is.
+    Without a PATH, it searches all the places where these agents keep their logs. A PATH is a
+    file or a folder; the format is detected from the content.
 
-    It imports nothing twice, however often it runs, and reads a log that has grown from where it
-    stopped. Secrets are masked. Logs are only read, never changed. Every line is accounted for:
-    imported, known already, skipped for a reason, or in error with its file, line and offset.
-    What is imported is kept, whatever the agent deletes later.
+    Importing again never duplicates events; a log that has grown is read from where the last
+    import stopped. Secrets are masked. Logs are only read, never changed.
+
+    Every line is accounted for: imported, known already, skipped for a reason, or in error with
+    its file, line and offset. Imported events stay when the agent deletes its log.
     """
     at_ms = now_ms()
     since_ms = parse_moment(since, now_ms=at_ms, flag="--since")
@@ -93,7 +96,7 @@ def import_(
                     ledger.index(one, progress=progress)
     keep_faults(receipt)
     warn(receipt)
-    show(receipt, *report(receipt), done="the logs are taken in")
+    show(receipt, *report(receipt), done="the logs were imported")
     if receipt.unreadable:
         click.get_current_context().exit(1)
 
@@ -124,7 +127,7 @@ def _take(
 
 @contextlib.contextmanager
 def _ledger(*, dry_run: bool) -> Iterator[Ledger]:
-    """Open the ledger; for a dry run, one that is not there is not made."""
+    """Open the ledger; a dry run does not create one."""
     path = database_path()
     missing = "://" not in path and path != MEMORY and not Path(path).exists()
     if dry_run and missing:

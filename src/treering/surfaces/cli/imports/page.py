@@ -1,4 +1,4 @@
-"""What an import came to, as people read it."""
+"""The outcome of an import, for people."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def keep_faults(receipt: IntakeReceipt) -> None:
     from treering.app import new_guard  # noqa: PLC0415
     from treering.capture.quarantine import note_faults  # noqa: PLC0415  (not for --help)
 
-    # The receipt stands, whatever becomes of the note.
+    # The receipt is valid even if the note cannot be written.
     with contextlib.suppress(OSError):
         note_faults(receipt.sources, new_guard())
 
 
 def warn(receipt: IntakeReceipt) -> None:
-    """Tell of what could not be taken in, where it does not mix with the output."""
+    """Report what could not be imported, on standard error."""
     if invocation().as_json:
         return
     for fault in receipt.faults[:FAULTS_SHOWN]:
@@ -58,7 +58,7 @@ def warn(receipt: IntakeReceipt) -> None:
 
 
 def report(receipt: IntakeReceipt) -> Iterator[str]:
-    """Return the lines that tell what was taken in, and what to do next."""
+    """Return the lines that report what was imported, and what to do next."""
     verb = "would import" if receipt.dry_run else "imported"
     sessions = counted(receipt.sessions, "session")
     subagents = f" and {counted(receipt.subagents, 'subagent')}" if receipt.subagents else ""
@@ -75,7 +75,7 @@ def report(receipt: IntakeReceipt) -> Iterator[str]:
     for what, count in receipt.mended.items():
         yield f"  mended {count:,}: {what}"
     if receipt.files_unchanged:
-        yield f"files that did not change and were not read: {receipt.files_unchanged:,}"
+        yield f"unchanged files, not read again: {receipt.files_unchanged:,}"
     yield from _left_out(receipt)
     scopes = sorted(receipt.by_scope.items(), key=lambda one: -one[1])
     for scope, count in scopes[:SCOPES_SHOWN]:
@@ -84,12 +84,12 @@ def report(receipt: IntakeReceipt) -> Iterator[str]:
         yield f"  … and {counted(len(scopes) - SCOPES_SHOWN, 'more scope')}"
     if scopes and not receipt.dry_run:
         first = scopes[0][0]
-        yield f"look at them: treering sessions list --scope {first}"
-        yield f"find something: treering search WORDS --scope {first}"
+        yield f"list them: treering sessions list --scope {first}"
+        yield f"search them: treering search WORDS --scope {first}"
 
 
 def _left_out(receipt: IntakeReceipt) -> Iterator[str]:
-    """Return the lines on files that only repeat others, or are no logs, as their names say."""
+    """Return the lines on files that repeat others, or are not logs by their names."""
     reasons = Counter(
         one.reason
         for one in receipt.sources
@@ -97,12 +97,12 @@ def _left_out(receipt: IntakeReceipt) -> Iterator[str]:
     )
     if reasons:
         sorts = (f"{reason} ({count:,})" for reason, count in reasons.most_common())
-        yield f"files left out, which only repeat others: {', '.join(sorts)}"
+        yield f"files left out, because they repeat others: {', '.join(sorts)}"
     if receipt.others:
         endings = [f"{ending} ({count:,})" for ending, count in receipt.others.items()]
         more = ["…"] if len(endings) > ENDINGS_SHOWN else []
-        told = ", ".join([*endings[:ENDINGS_SHOWN], *more])
-        yield f"files skipped, which are no logs by their names: {told}"
+        listed = ", ".join([*endings[:ENDINGS_SHOWN], *more])
+        yield f"files skipped, not logs by their names: {listed}"
         yield f"  such as {receipt.others_named[0]}; --json names {_so_many(receipt)}"
 
 

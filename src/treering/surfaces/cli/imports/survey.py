@@ -8,7 +8,7 @@ import msgspec
 
 from treering.capture.intake.log_search import find_files
 from treering.capture.log_folders import LogFolder, known_places
-from treering.surfaces.cli.output import counted, note, say
+from treering.surfaces.cli.output import counted, days, note, say
 from treering.surfaces.cli.tables import Column, print_table
 from treering.surfaces.cli.times import ago
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SOON_DAYS: Final = 7
-"""A log that is deleted within so many days is warned of."""
+"""Warn of a log that will be deleted within this many days."""
 _DAY_MS: Final = 86_400_000
 
 
@@ -47,11 +47,11 @@ def print_outlines(outlines: Sequence[Outline], *, at_ms: int) -> None:
             Column("size"),
             Column("oldest", leaves=2),
             Column("newest", leaves=1),
-            Column("kept for"),
+            Column("kept"),
             Column("folder", is_dim=True),
         ),
         [_row(one, at_ms) for one in outlines],
-        # Numbers that are about to be told of sessions are of logs here.
+        # Other tables count sessions; these numbers are of logs.
         is_titled=True,
     )
     for one in outlines:
@@ -71,7 +71,7 @@ def deleted_soon(one: Outline, *, at_ms: int) -> str | None:
     when = "at any moment" if left < 1 else f"in {counted(int(left), 'day')}"
     remedy = f"; to prevent it, {keeping.remedy}" if keeping.remedy else ""
     return (
-        f"{one.place.agent} keeps its logs for {keeping.days:g} days ({keeping.told_by}) and"
+        f"{one.place.agent} keeps its logs for {days(keeping.days)} ({keeping.told_by}) and"
         f" deletes the oldest {when}{remedy}"
     )
 
@@ -116,6 +116,6 @@ def _row(one: Outline, at_ms: int) -> list[str]:
         size(one.bytes),
         "" if one.oldest_ms is None else ago(one.oldest_ms, now_ms=at_ms),
         "" if one.newest_ms is None else ago(one.newest_ms, now_ms=at_ms),
-        "ever" if keeping.days is None else f"{keeping.days:g} days",
+        "forever" if keeping.days is None else days(keeping.days),
         str(one.place.root),
     ]

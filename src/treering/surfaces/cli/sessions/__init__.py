@@ -1,4 +1,4 @@
-"""``treering sessions``: the sessions of a scope, looked at, forked, turned back and put away."""
+"""``treering sessions``: list, show, fork, undo, close and prune the sessions of a scope."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _HERE: Final = "treering.surfaces.cli.sessions"
 def sessions(context: click.Context) -> None:
     """List, show, fork, undo, close and prune sessions.
 
-    A session may be named by the beginning of its id, if no other begins like that. Nothing that
-    is done to a session rewrites its past: a fork, an undo and a title are events as well.
+    SESSION is an id or a short id. No command rewrites the past of a session: a fork, an undo
+    and a title are events as well.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

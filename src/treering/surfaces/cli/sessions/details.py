@@ -1,4 +1,4 @@
-"""All that is told of one session: what it is, its last turns, what is in force, what it cost."""
+"""Everything about one session: what it is, its last turns, what is in force, its cost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SessionSheet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sheet_of(ledger: Ledger, session: Session, *, last: int, mask: Mask) -> SessionSheet:
-    """Read a session, with its ``last`` so many turns."""
+    """Read a session, with its ``last`` turns."""
     counts = session.summary()
     turns = list(session.turns(last=last))
     before = max(counts.turns - len(turns), 0)

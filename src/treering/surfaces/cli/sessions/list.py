@@ -13,7 +13,14 @@ from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.opening import Span, asking, nothing_found, place_of, read_span
-from treering.surfaces.cli.options import clamp, db_option, json_option, keys_option, limit_option
+from treering.surfaces.cli.options import (
+    clamp,
+    cursor_option,
+    db_option,
+    json_option,
+    keys_option,
+    limit_option,
+)
 from treering.surfaces.cli.output import counted, say
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
@@ -31,7 +38,7 @@ LIST_ITEMS: Final = 20
 @click.command(
     "list",
     cls=Command,
-    short_help="Show the sessions of a scope.",
+    short_help="List the sessions of a scope.",
     examples="""
     treering sessions list --scope acme/app
     treering sessions list --scope acme/app --state open --state idle --agent lyria --since 7d
@@ -39,24 +46,22 @@ LIST_ITEMS: Final = 20
     """,
 )
 @project_scope_options
-@click.option("--agent", metavar="NAME", help="Of this agent only.")
+@click.option("--agent", metavar="NAME", help="Only sessions of this agent.")
 @click.option(
     "--state",
     "states",
     multiple=True,
     type=click.Choice(SESSION_STATES),
-    help="In this state only; repeatable. All but pruned ones, if none is named.",
+    help="Only this state; repeatable. Default: all except pruned.",
 )
 @click.option(
-    "--since", metavar="WHEN", help="Written to since then: 30m, 2h, 7d, a date, or milliseconds."
+    "--since", metavar="WHEN", help="Last written since then: 3d, a date, or milliseconds."
 )
-@click.option("--until", metavar="WHEN", help="Last written to until then, inclusive.")
-@click.option("--text", metavar="WORDS", help="With this in the title or the id.")
+@click.option("--until", metavar="WHEN", help="Last written until then, inclusive.")
+@click.option("--text", metavar="WORDS", help="Only sessions with this in the title or id.")
 @click.option("--subagents", is_flag=True, help="Include subagent sessions.")
 @limit_option(LIST_ITEMS)
-@click.option(
-    "--after", "--cursor", "cursor", metavar="CURSOR", help="Go on from a page's next_cursor."
-)
+@cursor_option
 @keys_option
 @json_option
 @db_option
@@ -73,10 +78,12 @@ def list_(
     limit: int,
     cursor: str | None,
 ) -> None:
-    """Show the sessions of a scope, the latest first; --after continues with earlier ones.
+    """List the sessions of a scope, the one written to last first.
 
-    A title is the one that was given, else the beginning of what the user said first.
+    A title is the one that was given, or else the beginning of the first prompt.
     """
+    from treering.surfaces.cli.sessions.search import short_sessions  # noqa: PLC0415  (not for --help)
+
     name = find_scope(scope, is_global=is_global)
     span = read_span(since, until)
     page: Page[SessionOutline] = Page(items=[], has_more=False, next_cursor=None)
@@ -86,6 +93,9 @@ def list_(
                 name, agent=agent, since=span.since_ms, until=span.until_ms, state=states,
                 text=text, subagents=subagents, first=clamp(limit), after=cursor,
             )  # fmt: skip
+            short = short_sessions(ledger, name)
+            items = [short.within(one, "session_id", "parent") for one in page.items]
+            page = msgspec.structs.replace(page, items=items)
         place = place_of(ledger)
     mask = Mask()
     page = msgspec.structs.replace(page, items=[masked(one, mask) for one in page.items])
@@ -124,7 +134,7 @@ def _more(page: Page[SessionOutline], span: Span) -> str:
         return ""
     times = (("--since", span.since_ms), ("--until", span.until_ms))
     stated = "".join(f"{flag} {ms} " for flag, ms in times if ms is not None)
-    return f", and more: run it again with {stated}--after {page.next_cursor}"
+    return f", and more: run it again with {stated}--cursor {page.next_cursor}"
 
 
 def _say_nothing(
@@ -134,4 +144,4 @@ def _say_nothing(
     remark = "" if has_states else " (pruned ones are left out)"
     say(nothing_found("sessions", scope, is_filtered=is_filtered, is_there=is_there, remark=remark))
     if not is_filtered:
-        say(f'an agent begins one by recording in it: ledger.session("s1", scope="{scope}", …)')
+        say(f'an agent starts one by recording in it: ledger.session("s1", scope="{scope}", …)')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import one_line
@@ -20,7 +21,7 @@ from treering.surfaces.cli.projects import find_scope, project_scope_options
     """,
     if_stopped="see treering sessions list for its title",
 )
-@click.argument("session")
+@click.argument("session", shell_complete=complete_session)
 @click.argument("title")
 @project_scope_options
 @keys_option
@@ -53,7 +54,7 @@ def rename(*, session: str, title: str, scope: str | None, is_global: bool) -> N
     """,
     if_stopped="see treering sessions list for its state",
 )
-@click.argument("session")
+@click.argument("session", shell_complete=complete_session)
 @project_scope_options
 @click.option("--reason", metavar="TEXT", default="closed", help="Why, in a few words.")
 @keys_option

@@ -14,8 +14,8 @@ from treering.surfaces.cli.sessions.tables import (
     print_filled,
     title_of,
 )
-from treering.surfaces.cli.tables import Column, clock
-from treering.surfaces.cli.times import ago
+from treering.surfaces.cli.tables import TIME, Column, say_folded
+from treering.surfaces.cli.times import ago, clock, moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +33,9 @@ _TURN_COLOURS: Final = {
 _TURNS: Final = (
     Column("  turn"),
     Column("state", colours=_TURN_COLOURS),
-    Column("time (UTC)", leaves=1, is_dim=True),
-    Column("tools", leaves=2),
-    Column("tokens", leaves=3),
+    Column(TIME, leaves=1, is_dim=True),
+    Column("tools", leaves=2, noun="tool"),
+    Column("tokens", leaves=3, noun="token"),
     Column("asked", is_prose=True),
 )
 _GOALS: Final = (
@@ -46,15 +46,15 @@ _GOALS: Final = (
 _SCHEDULES: Final = (
     Column("  schedule"),
     Column("sort", leaves=2),
-    Column("fired", leaves=1),
+    Column("fired", leaves=1, noun="time"),
     Column("what", is_prose=True),
 )
 _USAGE: Final = (
     Column("  model"),
-    Column("calls", leaves=1),
-    Column("input", leaves=3),
-    Column("cached", leaves=2),
-    Column("output", leaves=4),
+    Column("calls", leaves=1, noun="call"),
+    Column("input", leaves=3, suffix="in"),
+    Column("cached", leaves=2, suffix="cached"),
+    Column("output", leaves=4, suffix="out"),
     Column("cost"),
 )
 _FORKS: Final = (
@@ -66,7 +66,7 @@ _FORKS: Final = (
 
 
 def print_sheet(sheet: SessionSheet) -> None:
-    """Print a session: what it is, then what there is of turns, goals, schedules, usage, forks."""
+    """Print a session: an overview, then its turns, goals, schedules, usage and forks."""
     _print_outline(sheet)
     _print_turns(sheet.turns, sheet.turns_left_out)
     _print_goals(sheet.goals)
@@ -86,13 +86,13 @@ def _print_outline(sheet: SessionSheet) -> None:
     one, counts = sheet.session, sheet.counts
     title = title_of(one)
     state = painted(one.state, STATE_COLOURS.get(one.state))
-    say_painted(f"session {printable(one.session_id)} {state}{f': {title}' if title else ''}")
+    say_folded(f"session {printable(one.session_id)} {state}{f': {title}' if title else ''}")
     about = (("agent", one.agent), ("user", one.user), ("model", one.model), ("mode", one.mode))
     say(f"scope {sheet.scope}" + "".join(f", {name} {value}" for name, value in about if value))
     if one.parent is not None:
         say_painted(f"forked from {forked_from(one)}")
     written = ago(one.updated_ms, now_ms=now_ms())
-    say(f"opened {clock(one.created_ms)} UTC, last written to {clock(one.updated_ms)} ({written})")
+    say(f"opened {moment(one.created_ms)}, last written to {clock(one.updated_ms)} ({written})")
     parts = [counted(counts.turns, "turn"), counted(counts.tool_calls, "tool call")]
     if counts.open_runs:
         parts.append(counted(counts.open_runs, "open run"))
@@ -114,7 +114,7 @@ def _print_turns(turns: Sequence[NumberedTurn], left_out: int) -> None:
             f"  {one.number:,}",
             _state(one.turn),
             clock(one.turn.started_ms),
-            counted(one.turn.tool_calls, "tool") if one.turn.tool_calls else "",
+            f"{one.turn.tool_calls:,}" if one.turn.tool_calls else "",
             _tokens(one.turn),
             one_line(one.turn.prompt),
         ]
@@ -129,7 +129,7 @@ def _state(turn: Turn) -> str:
 
 def _tokens(turn: Turn) -> str:
     total = sum(one.total_tokens for one in turn.usage)
-    return counted(total, "token") if total else ""
+    return f"{total:,}" if total else ""
 
 
 def _print_goals(goals: Sequence[Goal]) -> None:
@@ -156,7 +156,7 @@ def _print_schedules(schedules: Sequence[Schedule]) -> None:
         [
             f"  {printable(one.id)}",
             printable(one.schedule_type or NONE),
-            counted(one.fired, "time") if one.fired else "",
+            f"{one.fired:,}" if one.fired else "",
             _when(one),
         ]
         for one in schedules
@@ -166,8 +166,8 @@ def _print_schedules(schedules: Sequence[Schedule]) -> None:
 
 def _when(schedule: Schedule) -> str:
     spec = schedule.spec
-    told = "" if spec is None else f" ({one_line(encode(spec).decode())})"
-    return f"{one_line(schedule.prompt or '')}{told}".strip()
+    details = "" if spec is None else f" ({one_line(encode(spec).decode())})"
+    return f"{one_line(schedule.prompt or '')}{details}".strip()
 
 
 def _print_usage(sheet: SessionSheet) -> None:
@@ -186,10 +186,10 @@ def _print_usage(sheet: SessionSheet) -> None:
 def _spent(name: str, spent: Spent) -> list[str]:
     return [
         f"  {name}",
-        counted(spent.calls, "call"),
-        f"{spent.input_tokens:,} in",
-        f"{spent.cached_tokens:,} cached" if spent.cached_tokens else "",
-        f"{spent.output_tokens:,} out",
+        f"{spent.calls:,}",
+        f"{spent.input_tokens:,}",
+        f"{spent.cached_tokens:,}" if spent.cached_tokens else "",
+        f"{spent.output_tokens:,}",
         "price not known" if spent.cost_usd is None else f"${spent.cost_usd:,.4f}",
     ]
 

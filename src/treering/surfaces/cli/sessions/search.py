@@ -1,51 +1,55 @@
-"""One session, found by its id or by how its id begins."""
+"""One session, found by its id or a short id."""
 
 from __future__ import annotations
 
 import difflib
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.errors import InvalidInput, NotFound
+from treering.errors import NotFound
 from treering.ledger.erasure import AGENT
 from treering.model.sessions import SESSION_STATES
 from treering.surfaces.cli.options import require
-from treering.surfaces.cli.run_search import PREFIX_CHARACTERS_MIN, some_of
+from treering.surfaces.cli.short_ids import ShortIds, for_people
 
 if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.scopes import Scope
 
-PAGES_MAX: Final = 20
-"""Pages of sessions with the text in their title or id that are looked through."""
 NEAR_AMONG: Final = 500
-"""Sessions among which one is suggested: those that were last written to."""
+"""Sessions among which one is suggested: those written to last."""
 
 _ALL: Final[Any] = SESSION_STATES
 
 
 def find_session(ledger: Ledger, scope: Scope, text: str) -> str:
-    """Return the id of the session that ``text`` is, or of the only one that begins like this.
+    """Return the id of the session that ``text`` is, or is short for.
 
-    Raises NotFound if there is none, and InvalidInput if there are several.
+    Raise NotFound if there is none, or if several match.
     """
     name = require(text, "session", hint="name the session before the options")
-    if ledger.query(scope, session_id=name, last=1).items:
-        return name
-    begun: list[str] = []
-    if len(name) >= PREFIX_CHARACTERS_MIN:
-        # The ids of subagents' sessions may begin with those of the sessions they were begun in.
-        begun = _beginning_with(ledger, scope, name) or _beginning_with(
-            ledger, scope, name, subagents=True
-        )
-    if len(begun) > 1:
-        raise InvalidInput(
-            f"{len(begun)} sessions begin with {name}",
-            hint=f"write more of the id: {some_of(begun)}",
-        )
-    if not begun:
+    whole = _whole(ledger, scope, name)
+    if whole is None:
         raise _unknown(ledger, scope, name)
-    return begun[0]
+    return whole
+
+
+def narrow_to_session(ledger: Ledger, scope: Scope, text: str | None) -> str | None:
+    """Return the same for an option; None if it was not given."""
+    return None if text is None else find_session(ledger, scope, text)
+
+
+def session_or_text(ledger: Ledger, scope: Scope, text: str) -> str:
+    """Return the same, but ``text`` itself if there is no such session.
+
+    The episodes commands have nothing to say of an unknown session, and say so without an error.
+    """
+    return _whole(ledger, scope, text) or text
+
+
+def short_sessions(ledger: Ledger, scope: Scope) -> ShortIds:
+    """Return the ids of the sessions of a scope, to show them to people."""
+    return for_people(lambda: ledger.session_ids(scope))
 
 
 def open_session(ledger: Ledger, scope: Scope, text: str) -> Session:
@@ -55,20 +59,10 @@ def open_session(ledger: Ledger, scope: Scope, text: str) -> Session:
     return ledger.session(name, scope=scope, agent=outline.agent or AGENT, user=outline.user)
 
 
-def _beginning_with(
-    ledger: Ledger, scope: Scope, text: str, *, subagents: bool = False
-) -> list[str]:
-    found: list[str] = []
-    cursor = None
-    for _ in range(PAGES_MAX):
-        page = ledger.sessions(
-            scope, prefix=text, state=_ALL, subagents=subagents, first=NEAR_AMONG, after=cursor
-        )
-        found += [one.session_id for one in page.items]
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    return found
+def _whole(ledger: Ledger, scope: Scope, name: str) -> str | None:
+    if ledger.query(scope, session_id=name, last=1).items:
+        return name
+    return ShortIds(ledger.session_ids(scope)).find(name, "session")
 
 
 def _unknown(ledger: Ledger, scope: Scope, text: str) -> NotFound:

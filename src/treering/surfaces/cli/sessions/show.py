@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import PAGE_ITEMS_MAX, db_option, json_option, keys_option
@@ -26,7 +27,7 @@ LAST_TURNS: Final = 5
     treering sessions show main:tele --scope acme/app --last 20 --json
     """,
 )
-@click.argument("session")
+@click.argument("session", shell_complete=complete_session)
 @project_scope_options
 @click.option(
     "--last",
@@ -39,17 +40,23 @@ LAST_TURNS: Final = 5
 @json_option
 @db_option
 def show_session(*, session: str, scope: str | None, is_global: bool, last: int) -> None:
-    """Show what SESSION is, its last turns, what is in force in it, what it cost, and its forks.
+    """Show SESSION at a glance: state, last turns, goals, schedules, cost and forks.
 
-    It shows the summaries of turns: treering show reads them one by one, treering context shows
-    what a model sees. Failed and undone ones are marked; the model does not see them.
+    Turns are shortened: treering show reads them in full, treering context shows what a model
+    sees. Failed and undone turns are marked; the model does not see them.
     """
     name = find_scope(scope, is_global=is_global)
     with open_existing() as ledger:
         from treering.surfaces.cli.sessions.details import sheet_of  # noqa: PLC0415
-        from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
+        from treering.surfaces.cli.sessions.search import (  # noqa: PLC0415
+            open_session,
+            short_sessions,
+        )
 
         sheet = sheet_of(ledger, open_session(ledger, name, session), last=last, mask=Mask())
+        short = short_sessions(ledger, name)
+        forks = [short.within(one, "session_id") for one in sheet.forks]
+        sheet = msgspec.structs.replace(sheet, forks=forks)
     if invocation().as_json:
         turns = [{"number": one.number, **msgspec.structs.asdict(one.turn)} for one in sheet.turns]
         show({**msgspec.structs.asdict(sheet), "turns": turns})

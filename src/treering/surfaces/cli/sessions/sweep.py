@@ -1,4 +1,4 @@
-"""``treering sessions prune`` and ``sweep``: old sessions told in an episode, idle ones closed."""
+"""``treering sessions prune`` and ``sweep``: summarise and remove old sessions, close idle ones."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ _WHY: Final = {
 }
 
 imported_option = click.option(
-    "--include-imported", is_flag=True, help="Imported sessions, too; they are left alone if not."
+    "--include-imported", is_flag=True, help="Include imported sessions; by default they are kept."
 )
 
 now_option = click.option(
-    "--now-ts-ms", metavar="MS", help="Count ages from this time instead of now."
+    "--now-ts-ms", metavar="WHEN", help="Count ages from this time instead of now."
 )
 trust_option = click.option(
-    "--trust-clock", is_flag=True, help="Go on though nothing was recorded for more than 90 days."
+    "--trust-clock", is_flag=True, help="Prune even if nothing was recorded for 90 days."
 )
 
 
 @click.command(
     "prune",
     cls=Command,
-    short_help="Remove old sessions, but for what is remembered of them.",
+    short_help="Remove old sessions; keep what was learned.",
     examples="""
     treering sessions prune --scope acme/app --older-than 90d --dry-run
     treering sessions prune --scope acme/app --older-than 90d --yes
@@ -63,10 +63,10 @@ trust_option = click.option(
     "--older-than",
     required=True,
     metavar="AGE",
-    help="Sessions that nobody has written to for so long: 90d, 12w.",
+    help="Prune sessions not written to for this long: 90d, 12w.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be pruned; prune nothing.")
-@click.option("--yes", is_flag=True, help="Do it. It cannot be undone.")
+@click.option("--dry-run", is_flag=True, help="Show what would be pruned, and prune nothing.")
+@click.option("--yes", is_flag=True, help="Prune without asking. You cannot undo it.")
 @imported_option
 @now_option
 @trust_option
@@ -86,11 +86,11 @@ def prune(
 ) -> None:
     """Write an episode of every old session, close it, then remove its events.
 
-    Left alone are sessions with a turn under way, with unread messages, those that a session
-    was forked from which stays, and those that were imported.
+    It keeps sessions with an open turn or unread messages, imported sessions, and those that a
+    remaining session was forked from.
 
-    A clock that is more than 90 days ahead of what was recorded last, or a day earlier, is not
-    trusted: nothing is pruned without --trust-clock or --now-ts-ms.
+    If the clock is more than 90 days ahead of the last recorded event, or a day earlier,
+    nothing is pruned without --trust-clock or --now-ts-ms.
     """
     name = find_scope(scope, is_global=is_global)
     days = parse_age(older_than, flag="--older-than") / _DAY_MS
@@ -141,15 +141,15 @@ def prune(
     "--idle",
     default="30m",
     metavar="AGE",
-    help="Close sessions that nobody has written to for so long, or never. Default: 30m.",
+    help="Close sessions not written to for this long, or never. Default: 30m.",
 )
 @click.option(
     "--prune-after",
     default="90d",
     metavar="AGE",
-    help="Prune, for good, those that nobody has written to for so long, or never. Default: 90d.",
+    help="Prune sessions not written to for this long, or never. Default: 90d.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done; do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @imported_option
 @now_option
 @trust_option
@@ -167,11 +167,12 @@ def sweep(
     now_ts_ms: str | None,
     trust_clock: bool,
 ) -> None:
-    """Close the sessions that are idle, and prune the old ones; to be run now and then.
+    """Close idle sessions and prune old ones, without asking; for a cron job.
 
-    It does not ask before it prunes: --dry-run says what would go. A clock that is more than 90
-    days ahead of what was recorded last, or a day earlier, is not trusted: nothing is pruned
-    without --trust-clock or --now-ts-ms.
+    --dry-run shows what would be removed.
+
+    If the clock is more than 90 days ahead of the last recorded event, or a day earlier,
+    nothing is pruned without --trust-clock or --now-ts-ms.
     """
     name = find_scope(scope, is_global=is_global)
     idle_ms, prune_ms = _age(idle, "--idle"), _age(prune_after, "--prune-after")
@@ -216,7 +217,7 @@ def _lines(receipt: SweepReceipt) -> Iterator[str]:
         yield f"{verb} {counted(len(receipt.pruned), 'old session')} of scope {scope}{gone}{done}"
         yield from _named(receipt.pruned)
     if not receipt.closed and not receipt.pruned:
-        yield f"nothing to do: no session of scope {scope} may go that was left alone for so long"
+        yield f"nothing to do: no session of scope {scope} is old enough"
     if receipt.kept:
         yield f"{counted(len(receipt.kept), 'session')} kept"
         yield from _named([f"{one}: {_WHY.get(why, why)}" for one, why in receipt.kept.items()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.app import now_ms
-from treering.surfaces.cli.output import counted, one_line, printable
+from treering.surfaces.cli.output import one_line, printable
 from treering.surfaces.cli.tables import Column, print_table
 from treering.surfaces.cli.times import ago
 
@@ -29,7 +29,7 @@ _COLUMNS: Final = (
     Column("written to", leaves=5),
     Column("agent", leaves=4),
     Column("model", leaves=1),
-    Column("events", leaves=2),
+    Column("events", leaves=2, noun="event"),
     Column("forked from", leaves=3),
     Column("title", is_prose=True),
 )
@@ -45,7 +45,7 @@ def print_sessions(sessions: Sequence[SessionOutline]) -> None:
             ago(one.updated_ms, now_ms=now),
             printable(one.agent or NONE),
             printable(one.model or NONE),
-            counted(one.event_count, "event"),
+            f"{one.event_count:,}",
             forked_from(one) or NONE,
             title_of(one) or NONE,
         ]
@@ -54,7 +54,9 @@ def print_sessions(sessions: Sequence[SessionOutline]) -> None:
     print_filled(_COLUMNS, rows)
 
 
-def print_filled(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def print_filled(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], *, is_titled: bool = False
+) -> None:
     """Print ``rows`` without the columns, but the first and the last, that say nothing."""
     ends = {0, len(columns) - 1}
     kept = [
@@ -62,7 +64,11 @@ def print_filled(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> No
         for at in range(len(columns))
         if at in ends or any(row[at] not in {"", NONE} for row in rows)
     ]
-    print_table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows])
+    print_table(
+        [columns[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+        is_titled=is_titled,
+    )
 
 
 def forked_from(outline: SessionOutline) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from treering.model.sessions import SessionOutline
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.opening import asking, place_of
@@ -47,31 +48,38 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(
     "tree",
     cls=Command,
-    short_help="Show what was forked from what.",
+    short_help="Show which sessions were forked from which.",
     examples="""
     treering sessions tree --scope acme/app
     treering sessions tree main:telegram:jo --scope acme/app --json
     """,
 )
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=complete_session)
 @project_scope_options
 @keys_option
 @json_option
 @db_option
 def tree(*, session: str | None, scope: str | None, is_global: bool) -> None:
-    """Show the whole family of SESSION, or every family of the scope that has forks.
+    """Show all forks of the family of SESSION, or every family of the scope with forks.
 
-    A session may be named by the beginning of its id.
+    SESSION is an id or a short id.
     """
     name = find_scope(scope, is_global=is_global)
     found: list[Member] = []
     is_cut = False
     opening: AbstractContextManager[Ledger | None]
-    # Whoever names a session takes the ledger to be there.
+    # Naming a session implies that the ledger exists.
     opening = asking(open_existing) if session is None else open_existing()
     with opening as ledger:
         if ledger is not None:
+            from treering.surfaces.cli.sessions.search import short_sessions  # noqa: PLC0415
+
             found, is_cut = _asked(ledger, name, session)
+            short = short_sessions(ledger, name)
+            found = [
+                msgspec.structs.replace(one, session=short.within(one.session, "session_id"))
+                for one in found
+            ]
         place = place_of(ledger)
     mask = Mask()
     members = [msgspec.structs.replace(one, session=masked(one.session, mask)) for one in found]
@@ -96,7 +104,7 @@ def members_of(family: Family) -> Iterator[Member]:
 
 
 def _asked(ledger: Ledger, scope: Scope, session: str | None) -> tuple[list[Member], bool]:
-    """Return the families that were asked for, and whether there are others."""
+    """Return the families to show, and whether there are more."""
     if session is None:
         page = ledger.families(scope, first=FAMILIES_MAX)
         return [member for one in page.items for member in members_of(one)], page.has_more
@@ -108,7 +116,7 @@ def _asked(ledger: Ledger, scope: Scope, session: str | None) -> tuple[list[Memb
 
 def _print(scope: Scope, members: Sequence[Member], *, is_cut: bool) -> None:
     if not members:
-        say(f"no session of scope {scope} was forked: treering sessions fork SESSION does it")
+        say(f"scope {scope} has no forks; treering sessions fork SESSION makes one")
         return
     branch, corner, line, blank = _DRAWN if is_terminal() else _PLAIN
     rails: list[str] = []
@@ -123,7 +131,7 @@ def _print(scope: Scope, members: Sequence[Member], *, is_cut: bool) -> None:
     nouns = "family" if families == 1 else "families"
     say(f"{counted(len(members), 'session')} of {families:,} {nouns} of scope {scope}")
     if is_cut:
-        say("only the families that were last written to are drawn: name a session to see its own")
+        say("only the families written to last are shown: name a session to see its own")
 
 
 def _told(member: Member) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.options import db_option, json_option, keys_option, require
 from treering.surfaces.cli.output import counted, one_line
@@ -26,19 +27,19 @@ _UNSEEN_BETWEEN_MAX: Final = 50
 @click.command(
     "fork",
     cls=Command,
-    short_help="Go on from a turn in a session of its own.",
+    short_help="Fork a session at a turn.",
     examples="""
     treering sessions fork main:telegram:jo --scope acme/app --title "Try it without the lock"
     treering sessions fork s1 --scope acme/app --at 01a1de94-e936-74a9-a810-fb5b489effca --id s1-b
     """,
     if_stopped="see treering sessions tree for whether it was forked",
 )
-@click.argument("session")
+@click.argument("session", shell_complete=complete_session)
 @project_scope_options
 @click.option(
     "--at", metavar="EVENT", help="Share the past up to the end of this event's turn. Default: all."
 )
-@click.option("--id", "new_id", metavar="ID", help="The id of the fork; made if left out.")
+@click.option("--id", "new_id", metavar="ID", help="The id of the fork. Default: a new one.")
 @click.option("--title", metavar="TEXT", help="The title of the fork.")
 @keys_option
 @json_option
@@ -52,22 +53,26 @@ def fork(
     new_id: str | None,
     title: str | None,
 ) -> None:
-    """Make a session that shares the past of SESSION, up to the end of a turn.
+    """Create a session that shares the past of SESSION, up to the end of a turn.
 
-    Nothing is copied, and SESSION does not change. What is erased of the shared past is erased
+    Nothing is copied, and SESSION does not change. Erasing a part of the shared past erases it
     for both.
     """
     name = find_scope(scope, is_global=is_global)
     named = None if new_id is None else require(new_id, "id")
     with open_existing("change") as ledger:
+        from treering.surfaces.cli.event_search import find_event  # noqa: PLC0415  (not for --help)
+
         parent = _named(ledger, name, session)
-        made = parent.fork(named, at=at, title=title)
+        event = None if at is None else find_event(ledger, name, at)
+        made = parent.fork(named, at=event, title=title)
         outline = made.outline()
     show(
         {"scope": name, "session_id": made.session_id, "parent": outline.parent,
          "forked_seq": outline.forked_seq, "title": outline.title, "agent": made.agent},
         f"forked session {parent.session_id} at seq {outline.forked_seq} as {made.session_id}",
-        f'go on in it: ledger.session("{made.session_id}", scope="{name}", agent="{made.agent}")',
+        f'continue in it: ledger.session("{made.session_id}", scope="{name}",'
+        f' agent="{made.agent}")',
         f"what its model sees: treering context {made.session_id} --scope {name} --max-tokens 8000",
         done=f"the session was forked as {made.session_id}",
     )  # fmt: skip
@@ -76,29 +81,29 @@ def fork(
 @click.command(
     "undo",
     cls=Command,
-    short_help="Take back the last turns of a conversation.",
+    short_help="Hide the last turns from the model.",
     examples="""
     treering sessions undo main:telegram:jo --scope acme/app
     treering sessions undo main:telegram:jo --scope acme/app --turns 2
     """,
     if_stopped="see treering sessions show for whether it was undone",
 )
-@click.argument("session")
+@click.argument("session", shell_complete=complete_session)
 @project_scope_options
 @click.option(
     "--turns",
     type=int,
     default=1,
     metavar="N",
-    help="How many turns; a run with several questions counts as one. Default: 1.",
+    help="Undo N turns; a run with several prompts counts as one. Default: 1.",
 )
 @keys_option
 @json_option
 @db_option
 def undo(*, session: str, scope: str | None, is_global: bool, turns: int) -> None:
-    """Hide the last turns of SESSION from its model, until redo shows them again.
+    """Hide the last turns of SESSION from its model, until redo restores them.
 
-    The conversation moves back; files, and whatever else tools changed, do not. Nothing is
+    Only the conversation moves back; files and other effects of tools do not. Nothing is
     deleted.
     """
     name = find_scope(scope, is_global=is_global)
@@ -113,13 +118,13 @@ def undo(*, session: str, scope: str | None, is_global: bool, turns: int) -> Non
         {"scope": name, "session_id": found.session_id, "turns": hidden, "from_seq": from_seq,
          "event_id": header.event_id, "seq": header.seq},
         f"undid {counted(hidden, 'turn')} of session {found.session_id}:"
-        " the model sees them no more"
+        " the model no longer sees them"
         if hidden > 1
-        else f"undid the last turn of session {found.session_id}: the model sees it no more",
+        else f"undid the last turn of session {found.session_id}: the model no longer sees it",
         *(f"  {one_line(prompt)}" for prompt in prompts[:_PROMPTS_MAX]),
         *([f"  and {counted(more, 'more turn')}"] if more > 0 else []),
-        "the conversation moved back; files, and what else tools changed, did not",
-        f"to take it back before anything is said: treering sessions redo {found.session_id}"
+        "only the conversation moved back; files and other effects of tools did not",
+        f"to restore it before anything is said: treering sessions redo {found.session_id}"
         f" --scope {name}",
         done=f"session {found.session_id} was undone, by {counted(hidden, 'turn')}",
     )  # fmt: skip
@@ -128,19 +133,19 @@ def undo(*, session: str, scope: str | None, is_global: bool, turns: int) -> Non
 @click.command(
     "redo",
     cls=Command,
-    short_help="Show again what was undone last.",
+    short_help="Restore the turns that were undone last.",
     examples="""
     treering sessions redo main:telegram:jo --scope acme/app
     """,
     if_stopped="see treering sessions show for whether it was redone",
 )
-@click.argument("session")
+@click.argument("session", shell_complete=complete_session)
 @project_scope_options
 @keys_option
 @json_option
 @db_option
 def redo(*, session: str, scope: str | None, is_global: bool) -> None:
-    """Show the model of SESSION again what was undone last, if nothing was said since."""
+    """Restore what was undone last in SESSION, if nothing was said since."""
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
         found = _named(ledger, name, session)
@@ -150,7 +155,7 @@ def redo(*, session: str, scope: str | None, is_global: bool) -> None:
         {"scope": name, "session_id": found.session_id, "turns": turns, "undone_seq": undone_seq,
          "event_id": header.event_id, "seq": header.seq},
         f"redid {counted(turns, 'turn')} of session {found.session_id}",
-        "the conversation moved on again; files, and what else tools changed, did not",
+        "only the conversation moved forward again; files and other effects of tools did not",
         done=f"session {found.session_id} was redone",
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ _HERE: Final = "treering.surfaces.cli.users"
         "unmerge": f"{_HERE}.merging:unmerge",
     },
     invoke_without_command=True,
-    short_help="Say who is who, on every channel.",
+    short_help="Link handles to people, and merge people.",
     examples="""
     treering users list --scope acme/app
     treering users link jo telegram @jo_lisbon --scope acme/app
@@ -35,10 +35,10 @@ _HERE: Final = "treering.surfaces.cli.users"
 @db_option
 @click.pass_context
 def users(context: click.Context) -> None:
-    """Say who is who: handles on channels belong to users, and two users may be one person.
+    """Link handles on channels to users, and merge users who are one person.
 
-    What is known of a user is recalled whichever channel they write on, inside of one scope.
-    Everything here is an event, and can be taken back.
+    What is known of a user is recalled on every channel, within one scope. Every change is an
+    event, and can be undone.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

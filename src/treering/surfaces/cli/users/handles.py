@@ -38,9 +38,9 @@ def _handled(command: Decorated) -> Decorated:
 )
 @_handled
 def resolve(*, channel: str, handle: str, scope: str | None, is_global: bool) -> None:
-    """Print the user who is called HANDLE on CHANNEL; somebody new, if nobody is yet.
+    """Print the user of HANDLE on CHANNEL; a new user if there is none yet.
 
-    Of users that were merged it is the one that was kept.
+    For merged users it prints the one that was kept.
     """
     name = find_scope(scope, is_global=is_global)
     with open_to_write() as ledger:
@@ -61,7 +61,7 @@ def resolve(*, channel: str, handle: str, scope: str | None, is_global: bool) ->
 @click.command(
     "link",
     cls=Command,
-    short_help="Have a handle belong to a user.",
+    short_help="Link a handle to a user.",
     examples="""
     treering users link jo telegram @jo_lisbon --scope acme/app
     """,
@@ -70,7 +70,7 @@ def resolve(*, channel: str, handle: str, scope: str | None, is_global: bool) ->
 @click.argument("user")
 @_handled
 def link(*, user: str, channel: str, handle: str, scope: str | None, is_global: bool) -> None:
-    """Have HANDLE on CHANNEL belong to USER. Refused if it is somebody else's."""
+    """Link HANDLE on CHANNEL to USER. Refused if it belongs to somebody else."""
     name = find_scope(scope, is_global=is_global)
     with open_to_write() as ledger:
         linked = ledger.memory(name).link(user, channel, handle)
@@ -78,7 +78,7 @@ def link(*, user: str, channel: str, handle: str, scope: str | None, is_global: 
     show(
         {"scope": name, "user": linked.user, "channel": linked.channel, "handle": linked.handle},
         f"{linked.handle} on {linked.channel} is {linked.user} in scope {name}",
-        f"to take it back: treering users unlink {pair} {scope_flag(name)}",
+        f"to undo it: treering users unlink {pair} {scope_flag(name)}",
         done="the handle was linked",
     )
 
@@ -86,7 +86,7 @@ def link(*, user: str, channel: str, handle: str, scope: str | None, is_global: 
 @click.command(
     "unlink",
     cls=Command,
-    short_help="Take a handle from its user.",
+    short_help="Unlink a handle from its user.",
     examples="""
     treering users unlink telegram @jo_lisbon --scope acme/app
     """,
@@ -94,7 +94,7 @@ def link(*, user: str, channel: str, handle: str, scope: str | None, is_global: 
 )
 @_handled
 def unlink(*, channel: str, handle: str, scope: str | None, is_global: bool) -> None:
-    """Take HANDLE on CHANNEL from its user; what is known of them stays."""
+    """Unlink HANDLE on CHANNEL from its user; facts about them stay."""
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
         user = ledger.memory(name).unlink(channel, handle)

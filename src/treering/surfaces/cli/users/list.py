@@ -33,19 +33,19 @@ class ListedUser(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(
     "list",
     cls=Command,
-    short_help="Show who is known in a scope.",
+    short_help="List the people of a scope.",
     examples="""
     treering users list --scope acme/app
     treering users list --scope acme/app --user jo --json
     """,
 )
 @project_scope_options
-@click.option("--user", metavar="USER", help="This person only.")
+@click.option("--user", metavar="USER", help="Only this person.")
 @keys_option
 @json_option
 @db_option
 def list_(*, scope: str | None, is_global: bool, user: str | None) -> None:
-    """Show the people of a scope that have a handle or of whom something is remembered."""
+    """List the people of a scope who have a handle or about whom there are facts."""
     name = find_scope(scope, is_global=is_global)
     people: list[ListedUser] = []
     with asking(open_to_ask) as ledger:

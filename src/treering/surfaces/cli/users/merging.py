@@ -29,7 +29,7 @@ def _of_two(command: Decorated) -> Decorated:
 @click.command(
     "merge",
     cls=Command,
-    short_help="Say that two users are one person.",
+    short_help="Merge two users who are one person.",
     examples="""
     treering users merge jo 01a1e1c6-f0aa-749e-8cac-e760ec9864b2 --scope acme/app
     """,
@@ -37,9 +37,9 @@ def _of_two(command: Decorated) -> Decorated:
 )
 @_of_two
 def merge(*, user: str, other: str, scope: str | None, is_global: bool) -> None:
-    """Say that USER and OTHER are the same person: what is known of one is known of both.
+    """Merge USER and OTHER: facts about one are then about both.
 
-    Nothing is rewritten, so that it can be undone.
+    Nothing is rewritten, so you can undo it.
     """
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
@@ -49,7 +49,7 @@ def merge(*, user: str, other: str, scope: str | None, is_global: bool) -> None:
         receipt,
         f"{user} and {other} are the same person in scope {name} from now on:"
         f" {counted(receipt.facts, 'fact')} of {other} count as {user}'s",
-        f"to take it back: treering users unmerge {pair} {scope_flag(name)}",
+        f"to undo it: treering users unmerge {pair} {scope_flag(name)}",
         done="the users were merged",
     )
 
@@ -57,7 +57,7 @@ def merge(*, user: str, other: str, scope: str | None, is_global: bool) -> None:
 @click.command(
     "unmerge",
     cls=Command,
-    short_help="Separate two merged users.",
+    short_help="Undo a merge.",
     examples="""
     treering users unmerge jo 01a1e1c6-f0aa-749e-8cac-e760ec9864b2 --scope acme/app
     """,
@@ -65,12 +65,12 @@ def merge(*, user: str, other: str, scope: str | None, is_global: bool) -> None:
 )
 @_of_two
 def unmerge(*, user: str, other: str, scope: str | None, is_global: bool) -> None:
-    """Undo a merger, with USER and OTHER in the order in which they were merged."""
+    """Undo a merge; name USER and OTHER in the same order as then."""
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
         receipt = ledger.memory(name).unmerge(user, other)
     show(
         receipt,
-        f"{user} and {other} are two people again in scope {name}: each has what is their own",
-        done="the users were told apart",
+        f"{user} and {other} are two people again in scope {name}: each has their own facts",
+        done="the merge was undone",
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = (
     Column("user"),
-    Column("facts", leaves=2),
+    Column("facts", leaves=2, noun="fact"),
     Column("also known as", leaves=1),
     Column("handles", is_prose=True),
 )
@@ -28,7 +28,7 @@ def print_people(scope: Scope, people: Sequence[ListedUser]) -> None:
     rows = [
         [
             printable(one.user),
-            counted(one.facts, "fact"),
+            f"{one.facts:,}",
             printable(", ".join(one.also)) or NONE,
             printable(", ".join(f"{each.handle} on {each.channel}" for each in one.handles))
             or NONE,
@@ -40,12 +40,12 @@ def print_people(scope: Scope, people: Sequence[ListedUser]) -> None:
 
 
 def print_nobody(scope: Scope, user: str | None) -> None:
-    """Say that nobody is known, and what may help."""
+    """Say that there are no users, and what may help."""
     flag = scope_flag(scope)
     if user is not None:
         say(f"nothing is known of a user {printable(user)} in scope {scope}")
-        say(f"  who is known: treering users list {flag}")
+        say(f"  all users: treering users list {flag}")
         return
-    say(f"nobody is known in scope {scope}")
-    say(f"  name somebody: treering users link jo telegram @jo {flag}")
-    say(f'  or tell something of them: treering facts add "Lives in Porto" --user jo {flag}')
+    say(f"no users in scope {scope}")
+    say(f"  link a handle: treering users link jo telegram @jo {flag}")
+    say(f'  or add a fact: treering facts add "Lives in Porto" --user jo {flag}')

@@ -1,0 +1,98 @@
+"""What a shell offers where a scope, a session or a run is typed: those of the ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.errors import TreeringError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import click
+    from click.shell_completion import CompletionItem
+
+    from treering.ledger.ledger import Ledger
+
+    Names = Callable[[Ledger, click.Context], Iterator[tuple[str, str, str]]]
+    """Gives what may be typed: the short id, the whole one, and what it is."""
+
+COMPLETION_VARIABLE: Final = "_TREERING_COMPLETE"
+"""Set by a shell that asks for completions."""
+ITEMS_MAX: Final = 50
+"""Sessions or runs that are offered: the latest."""
+_HELP_CHARACTERS_MAX: Final = 60
+
+
+def complete_scope(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the scopes that begin like this."""
+    return _offer(context, incomplete, _scopes)
+
+
+def complete_session(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the latest sessions whose ids begin like this, with their titles."""
+    return _offer(context, incomplete, _sessions)
+
+
+def complete_run(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the latest runs whose ids begin like this, with how they ended."""
+    return _offer(context, incomplete, _runs)
+
+
+def _offer(context: click.Context, incomplete: str, names: Names) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem  # noqa: PLC0415  (only for a shell's Tab)
+
+    from treering.surfaces.cli.ledgers import open_existing  # noqa: PLC0415
+    from treering.surfaces.cli.output import one_line  # noqa: PLC0415
+
+    try:
+        with context.scope(cleanup=False), open_existing() as ledger:
+            found = list(names(ledger, context))
+    except (TreeringError, OSError):
+        return []  # A shell has nowhere to show an error.
+    # The short id is offered, or the whole one to somebody who types that.
+    offered = (
+        (short if short.startswith(incomplete) else whole, text) for short, whole, text in found
+    )
+    return [
+        CompletionItem(name, help=one_line(text)[:_HELP_CHARACTERS_MAX] or None)
+        for name, text in offered
+        if name.startswith(incomplete)
+    ]
+
+
+def _scopes(ledger: Ledger, _: click.Context) -> Iterator[tuple[str, str, str]]:
+    for one in ledger.scopes():
+        yield one, one, ""
+
+
+def _sessions(ledger: Ledger, context: click.Context) -> Iterator[tuple[str, str, str]]:
+    from treering.surfaces.cli.projects import find_scope  # noqa: PLC0415  (it offers scopes)
+    from treering.surfaces.cli.sessions.search import short_sessions  # noqa: PLC0415
+
+    scope = find_scope(context.params.get("scope"), is_global=_is_global(context))
+    short = short_sessions(ledger, scope)
+    for one in ledger.sessions(scope, subagents=True, first=ITEMS_MAX).items:
+        yield short.shown(one.session_id), one.session_id, one.title or ""
+
+
+def _runs(ledger: Ledger, context: click.Context) -> Iterator[tuple[str, str, str]]:
+    from treering.surfaces.cli.opening import Span  # noqa: PLC0415
+    from treering.surfaces.cli.projects import find_scope  # noqa: PLC0415
+    from treering.surfaces.cli.run_outlines import recent_runs  # noqa: PLC0415
+    from treering.surfaces.cli.run_search import short_runs  # noqa: PLC0415
+
+    scope = find_scope(context.params.get("scope"), is_global=_is_global(context))
+    short = short_runs(ledger, scope)
+    for one in recent_runs(ledger, scope, span=Span(), limit=ITEMS_MAX).runs:
+        yield short.shown(one.run_id), one.run_id, f"{one.state}, {one.agent_id}"
+
+
+def _is_global(context: click.Context) -> bool:
+    return bool(context.params.get("is_global"))

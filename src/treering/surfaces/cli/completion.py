@@ -1,0 +1,50 @@
+"""``treering completion``: let a shell complete commands, scopes, sessions and runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+from typing import Final
+
+import click
+from click.shell_completion import get_completion_class
+
+from treering.errors import InvalidInput
+from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.completing import COMPLETION_VARIABLE
+from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.streams import writing_output
+
+SHELLS: Final = ("bash", "zsh", "fish")
+
+
+@click.command(
+    "completion",
+    cls=Command,
+    short_help="Print the completion script for your shell.",
+    examples="""
+    eval "$(treering completion bash)"
+    treering completion zsh > ~/.zfunc/_treering
+    treering completion fish > ~/.config/fish/completions/treering.fish
+    """,
+)
+@click.argument("shell", required=False, type=click.Choice(SHELLS))
+@keys_option
+@json_option
+@db_option
+def completion(*, shell: str | None) -> None:
+    """Print the script that completes commands, options, scopes, sessions and runs.
+
+    Put the line for your shell into its start file. Without a SHELL it uses that of $SHELL.
+    """
+    name = shell or PurePath(os.environ.get("SHELL", "")).name
+    kind = get_completion_class(name) if name in SHELLS else None
+    if kind is None:
+        raise InvalidInput("name your shell", hint=f"one of {', '.join(SHELLS)}")
+    root = click.get_current_context().find_root()
+    script = kind(root.command, {}, root.info_name or "", COMPLETION_VARIABLE).source()
+    if invocation().as_json:
+        show({"shell": name, "script": script})
+        return
+    with writing_output():
+        click.echo(script)
