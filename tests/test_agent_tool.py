@@ -155,7 +155,7 @@ def test_a_bound_tool_knows_one_scope_only(told: Ledger) -> None:
     assert ask(limit="many")["error"]["message"] == "limit is no number"
     assert "scope" not in ask.definition["parameters"]["properties"]
     assert "scope" in MEMORY_EPISODES_QUERY["parameters"]["properties"]
-    with pytest.raises(treering.InvalidScope):
+    with pytest.raises(treering.errors.InvalidScope):
         tools.bind(told, "a@b")
 
 

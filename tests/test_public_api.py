@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -16,8 +16,21 @@ from treering import Ledger, Memory, Run, Session, ToolCall, TreeringError
 from treering.errors import Disabled
 from treering.version import __version__
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 PAGE: Final = (Path(__file__).parents[1] / "docs" / "python.md").read_text()
 NAMES: Final = list(treering.__all__)
+ROOMS: Final = (
+    treering.context,
+    treering.memory,
+    treering.receipts,
+    treering.sinks,
+    treering.views,
+)
+IN_ROOMS: Final = [(room, name) for room in ROOMS for name in room.__all__]
+SINKS: Final = {name for name in treering.sinks.__all__ if "ook" in name or name.endswith("Sink")}
+"""Sinks and hooks that have pages of their own."""
 SUBJECTS: Final = {
     "ledger": Ledger,
     "session": Session,
@@ -36,8 +49,21 @@ def errors(parent: type[TreeringError] = TreeringError) -> list[type[TreeringErr
     return children + [error for child in children for error in errors(child)]
 
 
-def test_the_public_names_are_sorted_and_unique() -> None:
+def test_the_public_names_are_sorted_and_unique_and_few_are_at_the_top() -> None:
     assert sorted(set(NAMES)) == NAMES
+    assert len(NAMES) <= 30
+    for room in ROOMS:
+        assert sorted(set(room.__all__)) == room.__all__
+    assert len({name for _, name in IN_ROOMS}) == len(IN_ROOMS)
+    assert {name for _, name in IN_ROOMS}.isdisjoint(NAMES)
+
+
+@pytest.mark.parametrize(("room", "name"), IN_ROOMS, ids=[name for _, name in IN_ROOMS])
+def test_every_name_in_a_room_can_be_imported_and_is_in_the_docs(
+    room: ModuleType, name: str
+) -> None:
+    assert inspect.getdoc(getattr(room, name))
+    assert name in SINKS or f"`{room.__name__}.{name}`" in PAGE
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,7 +81,7 @@ def test_every_public_name_is_in_the_docs(name: str) -> None:
 def test_what_the_docs_call_public_is_public() -> None:
     named = set(re.findall(r"\btreering\.(\w+)", PAGE)) - {"example"}
 
-    assert {name for name in named if name not in NAMES} == set()
+    assert {name for name in named if name not in dir(treering)} == set()
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -94,7 +120,7 @@ def _is_mentioned(subject: str, name: str) -> bool:
     ids=lambda error: error.code,
 )
 def test_every_error_is_public_and_has_its_row(error: type[TreeringError]) -> None:
-    assert error.__name__ in NAMES
+    assert getattr(treering.errors, error.__name__) is error
     assert f"| `{error.__name__}` | `{error.code}` |" in PAGE
 
 

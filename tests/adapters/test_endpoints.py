@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from effort import PATIENCE_S
-from treering import InvalidInput, Ledger, Session, Unavailable
+from treering import InvalidInput, Ledger, Session
 from treering.adapters.endpoints import EndpointSummariser
+from treering.errors import Unavailable
 from treering.model.messages import UserMessage
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import treering
-from treering import InvalidInput, Ledger, Unavailable
+from treering import InvalidInput, Ledger
 from treering.adapters.extractors import (
     CUE,
     EXAMPLE,
@@ -23,6 +23,7 @@ from treering.context.budgets import MESSAGE_TOKENS
 from treering.context.tokens import estimate
 from treering.derive.fact_extraction import Utterance
 from treering.derive.fact_support import is_supported
+from treering.errors import Unavailable
 from treering.memory.allowance import ANSWER_TOKENS_MAX, PROMPT_TOKENS
 from web_endpoint import completion, endpoint
 

@@ -21,7 +21,8 @@ from broken.damaged_pages import (
     with_swapped,
 )
 from broken.ledgers import said
-from treering import Corrupt, TreeringError
+from treering import TreeringError
+from treering.errors import Corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -444,7 +444,7 @@ def test_two_passes_over_one_spool_exclude_each_other(
     monkeypatch.setattr(ingest, "LOCK_PATIENCE_S", 0.0)
     spool.write_bytes(line())
 
-    with locked(spool, patience_s=0), pytest.raises(treering.Busy, match="holds"):
+    with locked(spool, patience_s=0), pytest.raises(treering.errors.Busy, match="holds"):
         work.once()
 
 

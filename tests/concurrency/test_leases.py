@@ -361,7 +361,7 @@ def open_files(path: Path) -> int:
 def test_a_folder_that_takes_no_file_is_named(path: Path, own: EventStore) -> None:
     leases(path).mkdir()
 
-    with pytest.raises(treering.StorageError) as refused:
+    with pytest.raises(treering.errors.StorageError) as refused:
         own.owner()
 
     assert refused.value.hint

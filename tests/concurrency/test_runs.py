@@ -157,7 +157,7 @@ def test_a_living_process_keeps_its_run_when_the_file_of_leases_was_removed(tmp_
         assert author.hear() == "at work"
         Path(f"{location}.leases").unlink()
 
-        with treering.open(location) as ledger, pytest.raises(treering.RunActive):
+        with treering.open(location) as ledger, pytest.raises(treering.errors.RunActive):
             session_of(ledger).turn().start()
 
 

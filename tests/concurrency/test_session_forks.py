@@ -12,7 +12,8 @@ from builders import DAY, HERE
 from concurrency.processes import Colleague, colleagues, ended_well, in_child
 from concurrency.run_works import Author
 from run_records import runs
-from treering import Conflict, InvalidInput, NotFound, RunActive
+from treering import Conflict, InvalidInput, NotFound
+from treering.errors import RunActive
 from treering.ledger.pruning import REMAINS
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ import msgspec
 from hypothesis import strategies as st
 
 from builders import DAY
-from treering import InvalidInput, NewEvent, NotFound, RunClosed
+from treering import InvalidInput, NewEvent, NotFound
 from treering.context.dialects import DIALECTS
 from treering.derive.visible import ended_runs
+from treering.errors import RunClosed
 from treering.model.codec import encode
 from treering.model.events import REDACTED, Event
 from treering.model.kinds import KINDS

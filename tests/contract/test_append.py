@@ -98,7 +98,7 @@ def test_the_same_event_twice_in_one_call_is_one_event(ledger: Ledger) -> None:
 def test_another_event_under_a_known_id_is_refused(ledger: Ledger, other: dict[str, Any]) -> None:
     ledger.append([said("hello", event_id="e1", ts_ms=NOON)])
 
-    with pytest.raises(treering.DuplicateEvent) as refused:
+    with pytest.raises(treering.errors.DuplicateEvent) as refused:
         ledger.append([said("hello", event_id="e1", **({"ts_ms": NOON} | other))])
 
     assert refused.value.hint
@@ -162,14 +162,14 @@ def test_expected_seq_speaks_of_one_session(ledger: Ledger) -> None:
 def test_a_finished_run_takes_no_more_events(ledger: Ledger) -> None:
     ledger.append(run_of("r1", "a"))
 
-    with pytest.raises(treering.RunClosed):
+    with pytest.raises(treering.errors.RunClosed):
         ledger.append([said("late", run_id="r1")])
-    with pytest.raises(treering.RunClosed):
+    with pytest.raises(treering.errors.RunClosed):
         ledger.append([said("again", kind="run.started", run_id="r1")])
 
 
 def test_a_run_that_ends_in_the_middle_of_a_call_refuses_the_whole_call(ledger: Ledger) -> None:
-    with pytest.raises(treering.RunClosed):
+    with pytest.raises(treering.errors.RunClosed):
         ledger.append([*run_of("r1", "a"), said("late", run_id="r1")])
 
     assert ledger.query(HERE).items == []

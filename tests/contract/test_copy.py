@@ -29,7 +29,7 @@ def said_in(ledger: Ledger, session_id: str) -> list[str]:
     return [event.summary for event in contents(ledger) if event.session_id == session_id]
 
 
-def reasons(receipt: treering.CopyReceipt) -> list[tuple[str, int, str]]:
+def reasons(receipt: treering.receipts.CopyReceipt) -> list[tuple[str, int, str]]:
     return [(fault.session_id, fault.seq, fault.reason) for fault in receipt.refused_sample]
 
 
@@ -64,7 +64,7 @@ def test_a_copy_is_the_same_events_in_the_same_order_with_the_same_chain(
     receipt = source.copy_to(target)
 
     proof = source.verify()
-    assert receipt == treering.CopyReceipt(
+    assert receipt == treering.receipts.CopyReceipt(
         scopes=2,
         sessions=proof.sessions,
         copied=proof.events,

@@ -311,5 +311,5 @@ def test_a_store_that_fails_ends_an_import_and_refuses_no_line(
     source.append([said(str(n)) for n in range(700)])
     target.close()
 
-    with pytest.raises(treering.Closed):
+    with pytest.raises(treering.errors.Closed):
         target.restore(io.BytesIO(exported(source)))

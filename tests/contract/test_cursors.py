@@ -85,7 +85,7 @@ def test_a_cursor_is_kept_and_cannot_be_changed_by_one_who_only_reads(
         ledger._store.set_cursor(OURS, "sink", "one")
 
     with treering.open(location, mode="ro") as reading:
-        with pytest.raises(treering.ReadOnly) as refused:
+        with pytest.raises(treering.errors.ReadOnly) as refused:
             reading._store.set_cursor(OURS, "sink", "two")
         kept = reading._store.cursor(OURS, "sink")
 

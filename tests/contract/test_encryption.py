@@ -433,9 +433,9 @@ def test_two_ledgers_do_not_share_keys(open_ledger: Callable[[], Ledger]) -> Non
 
 
 def test_a_scope_that_cannot_be_is_refused(sealed: Ledger) -> None:
-    with pytest.raises(treering.InvalidScope):
+    with pytest.raises(treering.errors.InvalidScope):
         sealed.encrypt("acme@app")
-    with pytest.raises(treering.InvalidScope):
+    with pytest.raises(treering.errors.InvalidScope):
         sealed.list_keys("acme@app")
 
     assert listed(sealed) == [(1, "in use", 0)]

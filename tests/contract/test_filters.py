@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import HERE, said
-from treering import InvalidInput, InvalidKind
+from treering import InvalidInput
+from treering.errors import InvalidKind
 
 if TYPE_CHECKING:
     from treering import Ledger, Session

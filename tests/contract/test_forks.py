@@ -9,7 +9,8 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
 from forks import fork
-from treering import Conflict, DuplicateEvent, NotFound, RunClosed
+from treering import Conflict, NotFound
+from treering.errors import DuplicateEvent, RunClosed
 from treering.ledger import chain
 from treering.model.scopes import Scope
 from treering.storage.encoding import PAGE_BYTES_MAX

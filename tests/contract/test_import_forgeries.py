@@ -16,7 +16,8 @@ from treering.model.codec import encode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering import ImportReceipt, Ledger
+    from treering import Ledger
+    from treering.receipts import ImportReceipt
 
 SALT = bytes(range(16))
 EVENT = {

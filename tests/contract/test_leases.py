@@ -229,7 +229,7 @@ def test_who_only_reads_holds_nothing_and_tells_who_is_gone(
 
     with treering.open(location, mode="ro") as reading:
         for attempt in (reading._store.owner, lambda: reading._store.hold("sink")):
-            with pytest.raises(treering.ReadOnly) as refused:
+            with pytest.raises(treering.errors.ReadOnly) as refused:
                 attempt()
             assert refused.value.hint
         told = [reading._store.is_gone(owner, 0) for owner in (store.owner(), dead)]
@@ -255,7 +255,7 @@ def test_a_closed_store_holds_nothing_more(ledger: Ledger, store: EventStore) ->
     ledger.close()
 
     for attempt in (store.owner, lambda: store.hold("sink")):
-        with pytest.raises(treering.Closed):
+        with pytest.raises(treering.errors.Closed):
             attempt()
     store.release("sink")
     assert LeaseOwner.parse(owner) is not None

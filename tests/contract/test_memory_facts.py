@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import DAY, ELSEWHERE, HERE, NOON, said
-from treering import InvalidInput, NewFact, NotFound
+from treering import InvalidInput, NotFound
+from treering.memory import NewFact
 
 if TYPE_CHECKING:
     from clocks import Clock

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import HERE, said
-from treering import InvalidInput, Isolation, NotFound
+from treering import InvalidInput, NotFound
+from treering.views import Isolation
 
 if TYPE_CHECKING:
     from treering import Ledger, Session

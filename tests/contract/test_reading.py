@@ -129,7 +129,7 @@ def test_a_cursor_serves_only_the_query_that_made_it(ledger: Ledger) -> None:
         (HERE, {"first": 1, "after": (cursor or "")[:-2]}),
     ]
     for scope, arguments in wrong:
-        with pytest.raises(treering.InvalidCursor) as refused:
+        with pytest.raises(treering.errors.InvalidCursor) as refused:
             ledger.query(scope, **arguments)
         assert refused.value.hint
 
@@ -217,7 +217,7 @@ def test_a_follower_goes_on_from_its_cursor(ledger: Ledger) -> None:
     rest = [e.summary for e in ledger.follow(HERE, after=cursor, idle_seconds=0)]
 
     assert first + rest == ["0", "1", "2", "3", "4"]
-    with pytest.raises(treering.InvalidCursor):
+    with pytest.raises(treering.errors.InvalidCursor):
         ledger.follow(ELSEWHERE, after=cursor)
 
 

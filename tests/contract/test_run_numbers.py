@@ -47,7 +47,7 @@ def test_an_event_of_a_run_that_is_appended_again_is_known(ledger: Ledger) -> No
     assert ledger.append(begin) == first
     assert ledger.append(begin[1:2]) == first[1:2]
     assert ledger.append(begin[2:]) == first[2:]
-    with pytest.raises(treering.DuplicateEvent):
+    with pytest.raises(treering.errors.DuplicateEvent):
         ledger.append([said("b", run_id="r1", event_id="e2", run_seq=99)])
 
 

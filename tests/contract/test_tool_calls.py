@@ -178,9 +178,9 @@ def test_a_cursor_of_another_query_is_refused(busy: Ledger) -> None:
     events = busy.query(HERE, first=1).next_cursor
 
     for other, after in (({"tool": "grep"}, cursor), ({"order": "slowest"}, cursor), ({}, events)):
-        with pytest.raises(treering.InvalidCursor):
+        with pytest.raises(treering.errors.InvalidCursor):
             busy.tool_calls(HERE, first=1, after=after, **other)  # type: ignore[arg-type]
-    with pytest.raises(treering.InvalidCursor):
+    with pytest.raises(treering.errors.InvalidCursor):
         busy.tool_calls(ELSEWHERE, first=1, after=cursor)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from effort import PATIENCE_S
-from treering import Unavailable
 from treering.embedders.endpoint import TEXTS_AT_ONCE, EndpointEmbedder
+from treering.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from treering import Corrupt
 from treering.embedders.static import TABLE, TABLE_DIGEST, StaticEmbedder, table_of
+from treering.errors import Corrupt
 
 BYTES_MAX = 7_000_000
 

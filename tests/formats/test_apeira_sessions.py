@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import treering
 from builders import HERE
 from effort import rounds
-from treering import DuplicateEvent
+from treering.errors import DuplicateEvent
 from treering.formats.apeira import Episodic, from_session, to_session
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from treering.sinks import Hooks, HookSink, PrivateHookSink
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering import Envelope, Ledger, SafeEvent, Session
+    from treering import Ledger, Session
     from treering.model.messages import ModelMessage
+    from treering.sinks import Envelope, SafeEvent
 
 
 @pytest.fixture

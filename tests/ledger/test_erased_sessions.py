@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from treering import InvalidInput, Isolation
+from treering import InvalidInput
+from treering.views import Isolation
 
 if TYPE_CHECKING:
     from treering import Ledger, Session

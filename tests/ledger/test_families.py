@@ -10,7 +10,8 @@ from builders import ELSEWHERE, HERE, said
 from treering import InvalidInput
 
 if TYPE_CHECKING:
-    from treering import Family, Ledger, Session
+    from treering import Ledger, Session
+    from treering.views import Family
 
 
 def opened(ledger: Ledger, name: str, **about: Any) -> Session:

@@ -432,7 +432,7 @@ def test_what_a_session_was_opened_as_goes_to_its_forks(ledger: Ledger) -> None:
     parent = ledger.session(
         "s1", scope=HERE, agent="lyria", user="u1", channel="telegram", mode="group",
         participants=("u1", "u2"), key="other:1", tools=("weather",), title="Parent",
-        isolation=treering.Isolation(browser_access="none"),
+        isolation=treering.views.Isolation(browser_access="none"),
     )  # fmt: skip
     take_turn(parent, "one")
 
@@ -443,7 +443,7 @@ def test_what_a_session_was_opened_as_goes_to_its_forks(ledger: Ledger) -> None:
         "group", "telegram", ("u1", "u2"),
     )  # fmt: skip
     assert charter.tools == ("weather",)
-    assert charter.isolation == treering.Isolation(browser_access="none")
+    assert charter.isolation == treering.views.Isolation(browser_access="none")
     assert (charter.title, charter.key) == ("Branch", None)
 
 

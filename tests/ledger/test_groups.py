@@ -8,8 +8,10 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE
-from treering import InvalidInput, Isolation, RunActive, ToolDenied
+from treering import InvalidInput
+from treering.errors import RunActive, ToolDenied
 from treering.model.sessions import GROUP_TOOLS
+from treering.views import Isolation
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,9 @@ import treering
 from broken.ledgers import marked as marked_event
 from broken.ledgers import raw_bytes, shown
 from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
-from treering import Conflict, InvalidInput, RunActive
+from treering import Conflict, InvalidInput
 from treering.capture.secrets import SecretGuard
+from treering.errors import RunActive
 from treering.ledger.drafts import Drafter
 from treering.ledger.erasure import AGENT, expire_session
 from treering.ledger.ledger import Ledger

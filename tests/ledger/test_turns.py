@@ -143,7 +143,7 @@ def test_a_tool_without_a_result_gets_a_synthetic_one_with_a_reason(session: Ses
 def test_a_call_has_one_outcome(session: Session) -> None:
     with session.turn() as turn, turn.tool("read") as call:
         call.finish("a")
-        with pytest.raises(treering.RunClosed):
+        with pytest.raises(treering.errors.RunClosed):
             call.finish("b")
 
     assert kinds(session).count("tool.result") == 1
@@ -151,14 +151,14 @@ def test_a_call_has_one_outcome(session: Session) -> None:
 
 def test_a_turn_takes_nothing_before_it_begins_or_after_it_ends(session: Session) -> None:
     turn = session.turn()
-    with pytest.raises(treering.RunClosed):
+    with pytest.raises(treering.errors.RunClosed):
         turn.user("too early")
     with turn:
         turn.user("in time")
-    with pytest.raises(treering.RunClosed) as refused:
+    with pytest.raises(treering.errors.RunClosed) as refused:
         turn.user("too late")
     assert refused.value.hint
-    with pytest.raises(treering.RunClosed), turn:
+    with pytest.raises(treering.errors.RunClosed), turn:
         pass
 
     assert kinds(session).count("conversation.user") == 1

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders import HERE, run_of, said
-from treering import InvalidInput, NotFound, RunActive
+from treering import InvalidInput, NotFound
+from treering.errors import RunActive
 
 if TYPE_CHECKING:
     from treering import Ledger, NewEvent, Session

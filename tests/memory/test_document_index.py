@@ -9,9 +9,10 @@ import pytest
 
 import treering
 from builders import HERE, said
-from treering import Ledger, Unavailable
+from treering import Ledger
 from treering.derive.memory_state import FactPayload, hashed
 from treering.embedders.static import StaticEmbedder
+from treering.errors import Unavailable
 from treering.memory import document_index
 from treering.memory.document_index import DocumentIndex
 from treering.memory.events import told

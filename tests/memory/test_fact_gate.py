@@ -8,7 +8,8 @@ import pytest
 
 import treering
 from builders import DAY, HERE, NOON, said
-from treering import InvalidInput, Ledger, NewFact
+from treering import InvalidInput, Ledger
+from treering.memory import NewFact
 from treering.model.memories import EVIDENCE_MAX
 
 if TYPE_CHECKING:

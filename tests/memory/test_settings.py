@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from treering import InvalidInput, Isolation
+from treering import InvalidInput
 from treering.memory.recalled import Weights
+from treering.views import Isolation
 
 
 @pytest.mark.parametrize("value", [5, -1, float("nan"), float("inf"), "0.5", None, True])

@@ -174,10 +174,10 @@ def test_a_newer_schema_is_refused(place: Place) -> None:
     place.sql("UPDATE ledger SET value = '99' WHERE name = 'version'")
 
     for mode in ("rw", "ro"):
-        with pytest.raises(treering.SchemaTooNew, match="schema 99") as refused:
+        with pytest.raises(treering.errors.SchemaTooNew, match="schema 99") as refused:
             treering.open(place.url, mode=mode)
         assert "upgrade treering" in str(refused.value.hint)
-    with pytest.raises(treering.SchemaTooNew):
+    with pytest.raises(treering.errors.SchemaTooNew):
         place.administration.init()
     status = place.administration.status()
     assert (status.schema_version, status.schema_version_known) == (99, VERSION)
@@ -201,7 +201,7 @@ def test_an_older_schema_is_refused_for_reading_and_brought_up_for_writing(
 
 
 def test_an_older_schema_is_refused_for_reading(place: Place, next_version: None) -> None:
-    with pytest.raises(treering.SchemaTooOld, match="has schema") as refused:
+    with pytest.raises(treering.errors.SchemaTooOld, match="has schema") as refused:
         treering.open(place.url, mode="ro")
 
     assert f"schema {VERSION} and needs {VERSION + 1}" in str(refused.value)
@@ -231,7 +231,7 @@ def test_an_upgrade_that_fails_leaves_all_as_it_was(
     known = (*schema.migrations(), "CREATE TABLE notes (text text); SELECT no_such_function()")
     monkeypatch.setattr(schema, "migrations", lambda: known)
 
-    with pytest.raises(treering.StorageError):
+    with pytest.raises(treering.errors.StorageError):
         treering.open(place.url)
 
     assert place.sql("SELECT to_regclass('notes')") == [(None,)]
@@ -436,11 +436,11 @@ def check_is_read_only(there: Place) -> None:
     with treering.open(there.url, mode="ro") as ledger:
         assert ledger.verify().intact
         assert [header.summary for header in ledger.follow(HERE, idle_seconds=0)] == ["hello"]
-        with pytest.raises(treering.ReadOnly):
+        with pytest.raises(treering.errors.ReadOnly):
             ledger.append([said("more")])
-    with pytest.raises(treering.ReadOnly) as refused:
+    with pytest.raises(treering.errors.ReadOnly) as refused:
         treering.open(there.url)
     assert "mode='ro'" in str(refused.value.hint)
     for work in (there.administration.init, lambda: there.administration.grant("somebody", HERE)):
-        with pytest.raises(treering.ReadOnly):
+        with pytest.raises(treering.errors.ReadOnly):
             work()

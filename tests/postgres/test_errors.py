@@ -206,7 +206,7 @@ def test_a_database_that_is_set_read_only_is_only_read(server: Server) -> None:
         ledger.append([said("hello")])
     Place(server).sql(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
 
-    with pytest.raises(treering.ReadOnly) as refused:
+    with pytest.raises(treering.errors.ReadOnly) as refused:
         treering.open(place.url)
 
     assert "mode='ro'" in str(refused.value.hint)
@@ -231,7 +231,7 @@ def test_a_closed_ledger_says_so(place: Place) -> None:
         ledger.rebuild,
     ]
     for use in uses:
-        with pytest.raises(treering.Closed) as refused:
+        with pytest.raises(treering.errors.Closed) as refused:
             use()
         assert refused.value.hint == "open it again"
 
@@ -395,10 +395,10 @@ def test_a_broken_row_is_corruption_and_names_the_ledger(place: Place) -> None:
         ledger.append([said("hello", event_id="e1")])
         place.sql("UPDATE events SET payload = 'no json'")
 
-        with pytest.raises(treering.Corrupt, match="damaged") as refused:
+        with pytest.raises(treering.errors.Corrupt, match="damaged") as refused:
             ledger.event(HERE, "e1")
         assert "treering verify" in str(refused.value.hint)
-        with suppress(treering.Corrupt):
+        with suppress(treering.errors.Corrupt):
             assert not ledger.verify().intact
 
 

@@ -146,7 +146,7 @@ def test_a_server_that_stays_away_is_waited_for_as_long_as_usual(
     with treering.open(laid_out(frail.url("treering"))) as ledger:
         frail.stop()
         try:
-            with pytest.raises(treering.StorageError) as refused:
+            with pytest.raises(treering.errors.StorageError) as refused:
                 ledger._store.owner()
         finally:
             frail.start()

@@ -236,7 +236,7 @@ def test_a_session_that_was_moved_renamed_or_removed_is_found(
 def test_a_session_that_cannot_be_read_is_damage(story: Place) -> None:
     tamper(story, "UPDATE sessions SET salt = NULL WHERE name = 's2'")
 
-    with pytest.raises(treering.Corrupt, match="damaged"):
+    with pytest.raises(treering.errors.Corrupt, match="damaged"):
         verified(story)
 
 

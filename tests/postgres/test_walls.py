@@ -722,9 +722,9 @@ def test_a_batch_over_two_scopes_is_recorded_whole_or_not_at_all(
         )
         before = [len(ledger.query(scope).items) for scope in (HERE, ELSEWHERE)]
 
-        with pytest.raises(treering.RunClosed):
+        with pytest.raises(treering.errors.RunClosed):
             ledger.append([said("here"), said("late", scope=ELSEWHERE, run_id="r1")])
-        with pytest.raises(treering.RunClosed):
+        with pytest.raises(treering.errors.RunClosed):
             ledger.append([said("late", scope=ELSEWHERE, run_id="r1"), said("here")])
 
         assert before == [2, 4]

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from treering import Ledger, PrivateEvent, Run, SafeEvent, Session
+    from treering import Ledger, Run, Session
+    from treering.sinks import PrivateEvent, SafeEvent
 
 SECRET: Final = "PRIVATE-WORDS"
 TAXONOMY: Final = {
@@ -229,7 +230,7 @@ def test_every_name_of_the_taxonomy_is_understood_on_the_way_in(name: str) -> No
 
 def test_a_kind_outside_the_union_is_refused(session: Session) -> None:
     """The spine transports events, not arbitrary blobs."""
-    with session.turn() as run, pytest.raises(treering.InvalidKind) as refused:
+    with session.turn() as run, pytest.raises(treering.errors.InvalidKind) as refused:
         run.emit("tool.call.exploded", {})
 
     assert refused.value.hint
@@ -272,7 +273,7 @@ def test_a_run_has_one_start_and_one_terminal(
     work(run)
     for _ in range(2):
         close(run)
-    with pytest.raises(treering.RunClosed):
+    with pytest.raises(treering.errors.RunClosed):
         run.user("more")
     ledger.spine().flush()
 
@@ -519,7 +520,7 @@ def test_tools_are_recorded_once(session: Session) -> None:
     with session.turn() as run, run.tool("look", call_id="c1") as call:
         call.finish("found")
         for again in (partial(call.finish, "found"), partial(run.tools.finished, "c1", "found")):
-            with pytest.raises(treering.RunClosed):
+            with pytest.raises(treering.errors.RunClosed):
                 again()
 
     assert len(results(session)) == 1
@@ -551,7 +552,7 @@ def test_a_synthetic_result_says_so_with_its_reason(
 
 def test_synthetic_results_are_a_policy(ledger: Ledger, session: Session) -> None:
     """Define one policy surface."""
-    ledger.spine(synthetic=treering.SyntheticPolicy(texts={"timeout": "{tool} was too slow"}))
+    ledger.spine(synthetic=treering.sinks.SyntheticPolicy(texts={"timeout": "{tool} was too slow"}))
 
     with session.turn() as run:
         run.tools.started("look").give_up("timeout")

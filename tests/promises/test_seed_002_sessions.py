@@ -8,7 +8,7 @@ import pytest
 
 import treering
 from builders import DAY, HERE
-from treering import RunActive, ToolDenied
+from treering.errors import RunActive, ToolDenied
 from treering.model.sessions import MODES
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ def test_a_group_session_is_made_with_these_values(group: Session) -> None:
 
 def test_a_group_is_isolated(group: Session) -> None:
     """Sandbox: true, file_access: false, browser_access: "read_only", cross_user_memory: false."""
-    assert group.isolation == treering.Isolation(
+    assert group.isolation == treering.views.Isolation(
         sandbox=True, file_access=False, browser_access="read_only", cross_user_memory=False
     )
 

@@ -83,7 +83,7 @@ class Bookkeeping(RuleBasedStateMachine):
                 refused = True
         try:
             headers = self.ledger.append([NewEvent(**fields) for fields in batch])
-        except treering.DuplicateEvent:
+        except treering.errors.DuplicateEvent:
             assert refused
             return
         assert not refused

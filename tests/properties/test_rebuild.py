@@ -78,7 +78,7 @@ def test_a_ledger_reads_the_same_after_a_rebuild(path: Path) -> None:
         before = ledger.query(HERE, first=1_000).items, ledger.query(HERE, last=5).items
         ledger.rebuild()
         after = ledger.query(HERE, first=1_000).items, ledger.query(HERE, last=5).items
-        with pytest.raises(treering.RunClosed):
+        with pytest.raises(treering.errors.RunClosed):
             ledger.append([said("late", run_id="good")])
         ledger.append([said("in time", run_id="open")])
 

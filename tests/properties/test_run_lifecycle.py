@@ -111,7 +111,7 @@ class RunLifecycle(RuleBasedStateMachine):
         busy = any(a.state == "open" and a.session == session for a in self.book)
         try:
             run.start()
-        except treering.RunActive:
+        except treering.errors.RunActive:
             assert busy
             return multiple()
         assert not busy
@@ -133,7 +133,7 @@ class RunLifecycle(RuleBasedStateMachine):
                 run.delta("he")
         except treering.RunInterrupted:
             assert attempt.state == "interrupted"
-        except treering.RunClosed:
+        except treering.errors.RunClosed:
             assert attempt.state in {"ended", "failed"}
         else:
             assert attempt.state == "open" or kind == "delta"
@@ -183,7 +183,7 @@ class RunLifecycle(RuleBasedStateMachine):
             return multiple()
         try:
             made = attempt.run.tools.started("look", {"at": 1}, call_id=call_id)
-        except treering.RunClosed:
+        except treering.errors.RunClosed:
             assert attempt.state != "open"
             return multiple()
         except treering.InvalidInput:
@@ -201,7 +201,7 @@ class RunLifecycle(RuleBasedStateMachine):
         status = {"finish": "ok", "fail": "failed"}[how]
         try:
             header = getattr(call.call, how)("told")
-        except treering.RunClosed:
+        except treering.errors.RunClosed:
             assert call.is_settled
             return
         assert not call.is_settled

@@ -90,12 +90,12 @@ class Bookkeeping(RuleBasedStateMachine):
                 agent_id="lyria",
                 summary=kind,
             )
-            with contextlib.suppress(treering.RunClosed):
+            with contextlib.suppress(treering.errors.RunClosed):
                 self.ledger.append([event])
 
     @rule(run=st.sampled_from(RUNS), end=st.sampled_from(["run.ended", "run.failed"]))
     def end(self, run: str, end: str) -> None:
-        with contextlib.suppress(treering.RunClosed):
+        with contextlib.suppress(treering.errors.RunClosed):
             self.ledger.append([said("over", kind=end, run_id=run)])
 
     @rule(scope=st.sampled_from(SCOPES))

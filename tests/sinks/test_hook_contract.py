@@ -206,7 +206,7 @@ def test_the_end_of_a_session_counts_its_messages_also_when_others_follow() -> N
         session.close("idle")
         with session.turn() as run:
             run.user("more")
-        durable = treering.Delivery(durable=True, on_error="retry")
+        durable = treering.sinks.Delivery(durable=True, on_error="retry")
         spine = ledger.spine([HookSink(hooks, delivery=durable)])
         spine.follow(HERE)
         assert spine.flush(60)

@@ -11,7 +11,8 @@ import pytest
 
 from effort import PATIENCE_S
 from threads import in_threads
-from treering import InvalidInput, TooLarge
+from treering import InvalidInput
+from treering.errors import TooLarge
 from treering.sinks import hook_calls, hook_metrics, hook_registry
 from treering.sinks.hook_names import MODIFYING_HOOKS, PERSIST_HOOK, PLUGIN_HOOKS, VOID_HOOKS
 from treering.sinks.hooks import HookMetrics, Hooks

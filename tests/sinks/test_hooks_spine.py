@@ -10,7 +10,8 @@ import pytest
 
 import treering
 from threads import in_threads
-from treering import RunClosed, TreeringError
+from treering import TreeringError
+from treering.errors import RunClosed
 from treering.sinks.hooks import Hooks, HookSink, PrivateHookSink
 from treering.spine.ports import Delivery
 

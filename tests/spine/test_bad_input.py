@@ -11,7 +11,8 @@ import pytest
 import treering
 from builders import HERE
 from listeners import Listener
-from treering import Delivery, InvalidInput, SyntheticPolicy
+from treering import InvalidInput
+from treering.sinks import Delivery, SyntheticPolicy
 
 if TYPE_CHECKING:
     from treering import Ledger
@@ -139,7 +140,7 @@ def test_who_would_stop_an_event_loop_by_waiting_is_refused_at_once(ledger: Ledg
     group = ledger.session("g", scope=HERE, agent="lyria", mode="group")
 
     async def two() -> None:
-        with group.turn(), pytest.raises(treering.RunActive) as refused:
+        with group.turn(), pytest.raises(treering.errors.RunActive) as refused:
             group.turn().start()
         assert "to_thread" in str(refused.value.hint)
 

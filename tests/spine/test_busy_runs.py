@@ -88,7 +88,7 @@ def test_what_is_given_when_a_ledger_is_opened_has_its_say_in_recovery(location:
     # As if the process had died: what it holds is let go, and nobody ends the run.
     first._engine._run_states.clear()
     first._store.close()
-    policy = treering.SyntheticPolicy(texts={"crashed": "{tool} went down"})
+    policy = treering.sinks.SyntheticPolicy(texts={"crashed": "{tool} went down"})
     sink = Listener()
 
     with treering.open(location, synthetic=policy, sinks=[sink]) as second:

@@ -11,7 +11,7 @@ import pytest
 import treering
 from broken.injection import in_another_thread
 from builders import said
-from treering import Delivery
+from treering.sinks import Delivery
 from treering.spine import dispatcher
 
 if TYPE_CHECKING:

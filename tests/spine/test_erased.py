@@ -61,7 +61,7 @@ def test_a_run_whose_session_is_redacted_is_still_the_only_one_there(ledger: Led
 
     ledger.redact(HERE, session_id="s1")
 
-    with pytest.raises(treering.RunActive):
+    with pytest.raises(treering.errors.RunActive):
         handle(ledger).turn().start()
     assert session.interrupt("stop") is not None
     assert turn.state == "interrupted"

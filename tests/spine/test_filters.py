@@ -8,13 +8,15 @@ import pytest
 
 import treering
 from builders import HERE
-from treering import Delivery, InvalidKind
+from treering.errors import InvalidKind
 from treering.model.kinds import ENVELOPE_KINDS, KINDS, TOOL_FAILED, parse_kinds, stored_kinds
+from treering.sinks import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from treering import Ledger, SafeEvent
+    from treering import Ledger
+    from treering.sinks import SafeEvent
 
 ENVELOPES = sorted({*ENVELOPE_KINDS.values(), TOOL_FAILED})
 

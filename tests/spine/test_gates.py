@@ -142,7 +142,7 @@ def test_a_blocked_tool_is_recorded_and_refused_and_nobody_else_is_asked(book: L
     second = Warden("second")
 
     turn = turn_with(book, first, second)
-    with turn, pytest.raises(treering.ToolDenied, match="not on Sundays"):
+    with turn, pytest.raises(treering.errors.ToolDenied, match="not on Sundays"):
         turn.tools.started("read", {}, call_id="c1")
 
     assert not second.asked_of("before_tool")
@@ -204,7 +204,7 @@ def test_a_tool_that_a_failing_gate_should_have_allowed_is_held_back(
     book: Ledger, answer: Any
 ) -> None:
     turn = turn_with(book, Warden(before_tool=answer))
-    with turn, pytest.raises(treering.ToolDenied, match="a gate failed"):
+    with turn, pytest.raises(treering.errors.ToolDenied, match="a gate failed"):
         turn.tools.started("rm", {"path": "/"})
 
     assert turn.state == "ended"

@@ -139,7 +139,7 @@ def test_the_same_message_again_puts_nothing_in(inbox: Session) -> None:
 def test_another_message_under_the_same_id_is_refused(inbox: Session) -> None:
     inbox.post("hello", event_id="m1")
 
-    with pytest.raises(treering.DuplicateEvent):
+    with pytest.raises(treering.errors.DuplicateEvent):
         inbox.post("good-bye", event_id="m1")
 
     assert [work(inbox), work(inbox)] == ["hello", None]

@@ -54,7 +54,7 @@ def test_a_run_that_another_process_ended_by_hand_says_how_and_its_sinks_hear_it
         with turn:
             turn.user("hello")
             other.append([said("over", kind="run.ended", run_id=turn.run_id)])
-            with pytest.raises(treering.RunClosed):
+            with pytest.raises(treering.errors.RunClosed):
                 turn.assistant("hi")
         assert spine.flush(SOON)
 

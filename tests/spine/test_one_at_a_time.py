@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def test_a_second_run_of_a_main_session_is_refused_at_once(session: Session) -> None:
     with session.turn() as first:
-        with pytest.raises(treering.RunActive, match=first.run_id) as refused:
+        with pytest.raises(treering.errors.RunActive, match=first.run_id) as refused:
             session.turn().start()
         first.user("undisturbed")
 
@@ -31,7 +31,7 @@ def test_a_second_run_of_a_main_session_is_refused_at_once(session: Session) -> 
 
 
 def test_a_second_run_is_refused_to_another_handle(ledger: Ledger, session: Session) -> None:
-    with session.turn(), pytest.raises(treering.RunActive):
+    with session.turn(), pytest.raises(treering.errors.RunActive):
         ledger.session("s1", scope=HERE, agent="another").turn().start()
 
     assert ends(session) == ["run.ended"]
@@ -97,20 +97,20 @@ def test_a_group_session_lets_the_second_wait_by_itself(ledger: Ledger) -> None:
 def test_a_group_session_can_refuse_at_once(ledger: Ledger) -> None:
     session = ledger.session("s1", scope=HERE, agent="lyria", mode="group")
 
-    with session.turn(), pytest.raises(treering.RunActive):
+    with session.turn(), pytest.raises(treering.errors.RunActive):
         session.turn(wait_seconds=0).start()
 
 
 def test_of_threads_that_begin_at_once_exactly_one_gets_the_session(session: Session) -> None:
     together, done = threading.Barrier(6), threading.Barrier(6)
-    refused: list[treering.RunActive] = []
+    refused: list[treering.errors.RunActive] = []
 
     def begin() -> None:
         run = session.turn()
         together.wait(PATIENCE_S)
         try:
             run.start()
-        except treering.RunActive as error:
+        except treering.errors.RunActive as error:
             refused.append(error)
         done.wait(PATIENCE_S)
         if run.is_open:
@@ -129,7 +129,7 @@ def test_a_second_run_is_refused_to_another_ledger_of_the_same_process(
 ) -> None:
     here, there = (open_shared().session("s1", scope=HERE, agent="lyria") for _ in range(2))
 
-    with here.turn(), pytest.raises(treering.RunActive):
+    with here.turn(), pytest.raises(treering.errors.RunActive):
         there.turn().start()
     with there.turn():
         pass
@@ -144,7 +144,7 @@ def test_a_second_run_is_refused_while_another_process_is_at_work(
 
     with Author(hold_run, location) as author:
         assert author.hear() == "at work"
-        with pytest.raises(treering.RunActive):
+        with pytest.raises(treering.errors.RunActive):
             session.turn().start()
         author.tell("end")
         assert author.hear() == "run.ended"
@@ -161,7 +161,7 @@ def test_a_process_that_is_stopped_still_has_its_session(
         assert author.hear() == "at work"
         with author.stopped():
             session = open_shared().session("s1", scope=HERE, agent="lyria")
-            with pytest.raises(treering.RunActive):
+            with pytest.raises(treering.errors.RunActive):
                 session.turn().start()
             assert kinds(session)[-1] == "tool.call"
         author.tell("end")

@@ -272,13 +272,13 @@ def test_a_run_that_is_ended_by_many_threads_ends_once(session: Session) -> None
 def test_a_run_that_is_started_by_many_threads_starts_once(session: Session) -> None:
     run = session.turn()
     together = threading.Barrier(4)
-    refused: list[treering.RunClosed] = []
+    refused: list[treering.errors.RunClosed] = []
 
     def start() -> None:
         together.wait(PATIENCE_S)
         try:
             run.start()
-        except treering.RunClosed as error:
+        except treering.errors.RunClosed as error:
             refused.append(error)
 
     in_threads(*([start] * 4))
@@ -313,7 +313,7 @@ def test_a_run_takes_nothing_before_its_start_and_after_its_end(
         run.end()
     before = kinds(session)
 
-    with pytest.raises(treering.RunClosed) as refused:
+    with pytest.raises(treering.errors.RunClosed) as refused:
         attempt(run)
 
     assert refused.value.hint
@@ -324,7 +324,7 @@ def test_a_run_takes_nothing_before_its_start_and_after_its_end(
 def test_a_run_that_has_not_started_cannot_be_over(session: Session, end: str) -> None:
     run = session.turn()
 
-    with pytest.raises(treering.RunClosed, match="not started"):
+    with pytest.raises(treering.errors.RunClosed, match="not started"):
         getattr(run, end)(*(["no"] if end == "fail" else []))
 
     assert (run.state, kinds(session)) == ("new", [])
@@ -334,12 +334,12 @@ def test_a_run_starts_once(session: Session) -> None:
     run = session.turn()
     run.start()
 
-    with pytest.raises(treering.RunClosed) as refused:
+    with pytest.raises(treering.errors.RunClosed) as refused:
         run.start()
     run.end()
-    with pytest.raises(treering.RunClosed):
+    with pytest.raises(treering.errors.RunClosed):
         run.start()
-    with pytest.raises(treering.RunClosed), run:
+    with pytest.raises(treering.errors.RunClosed), run:
         pass
 
     assert refused.value.hint
@@ -364,7 +364,7 @@ def test_nothing_is_sent_for_a_run_that_is_over(session: Session) -> None:
     with session.turn() as run:
         pass
 
-    with pytest.raises(treering.RunClosed):
+    with pytest.raises(treering.errors.RunClosed):
         run.deliver("hello", send=sent.append)
 
     assert sent == []
@@ -376,7 +376,7 @@ def test_what_others_append_to_a_run_that_is_over_is_refused(
     with session.turn() as run:
         pass
 
-    with pytest.raises(treering.RunClosed):
+    with pytest.raises(treering.errors.RunClosed):
         ledger.append([said("too late", session_id="s1", run_id=run.run_id)])
 
     assert ends(session) == ["run.ended"]
@@ -435,7 +435,7 @@ def test_a_run_whose_database_is_gone_keeps_its_state_and_numbers(ledger: Ledger
 
     attempts: list[Callable[[], Any]] = [partial(run.user, "x"), run.end, partial(run.fail, "x")]
     for attempt in attempts:
-        with pytest.raises(treering.StorageError):
+        with pytest.raises(treering.errors.StorageError):
             attempt()
 
     assert run.is_open
@@ -449,7 +449,7 @@ def test_a_ledger_that_is_only_read_takes_no_run(tmp_path: Path) -> None:
 
     with treering.open(path, mode="ro") as reading:
         run = reading.session("s1", scope=HERE, agent="lyria").turn()
-        with pytest.raises(treering.ReadOnly) as refused:
+        with pytest.raises(treering.errors.ReadOnly) as refused:
             run.start()
 
     assert refused.value.hint
@@ -459,7 +459,7 @@ def test_a_ledger_that_is_only_read_takes_no_run(tmp_path: Path) -> None:
 def test_a_run_that_could_not_start_can_start_later(session: Session) -> None:
     first, second = session.turn(), session.turn()
     first.start()
-    with pytest.raises(treering.RunActive):
+    with pytest.raises(treering.errors.RunActive):
         second.start()
     first.end()
 
@@ -540,7 +540,7 @@ def test_a_forked_child_neither_writes_to_its_parent_s_run_nor_ends_it(
                 lambda: run.fail("from the child"),
             ]
             for attempt in attempts:
-                with pytest.raises(treering.RunClosed) as refused:
+                with pytest.raises(treering.errors.RunClosed) as refused:
                     attempt()
                 assert refused.value.hint
             for left in (call, run):
@@ -571,7 +571,7 @@ def test_a_child_is_refused_also_if_a_thread_of_its_parent_was_recording(
                 done.wait(PATIENCE_S)
 
         def trespass() -> None:
-            with pytest.raises(treering.RunClosed):
+            with pytest.raises(treering.errors.RunClosed):
                 run.user("from the child")
 
         holding = threading.Thread(target=hold)
@@ -593,7 +593,7 @@ def test_a_run_that_was_made_before_a_fork_begins_in_its_own_process_alone(
     run = session.turn()
 
     def begin() -> None:
-        with pytest.raises(treering.RunClosed):
+        with pytest.raises(treering.errors.RunClosed):
             run.start()
 
     assert ended_well(in_child(begin))
@@ -631,7 +631,7 @@ def test_gates_are_asked_once_and_only_for_runs_that_begin(
     ledger.spine([keeper])
 
     with session.turn() as run:
-        with pytest.raises(treering.RunActive):
+        with pytest.raises(treering.errors.RunActive):
             session.turn(prompt="in vain").start()
         prepared = (run.system_prompt, run.prepend_context)
 

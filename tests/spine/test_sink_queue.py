@@ -351,7 +351,7 @@ def test_a_sink_that_closes_the_ledger_is_not_kept_waiting_for_itself(book: Ledg
     assert other.summaries == ["a", "b"]
     status = status_of(spine, "listener")
     assert (status.delivered, status.lost, status.waiting) == (1, 1, 0)
-    with pytest.raises(treering.Closed):
+    with pytest.raises(treering.errors.Closed):
         note(book, "c")
 
 

@@ -57,7 +57,7 @@ def test_a_call_that_is_not_begun_writes_nothing(session: Session) -> None:
             call.finish, partial(call.fail, "no"), partial(call.give_up, "aborted"),
         ]  # fmt: skip
         for attempt in attempts:
-            with pytest.raises(treering.RunClosed, match="not started") as refused:
+            with pytest.raises(treering.errors.RunClosed, match="not started") as refused:
                 attempt()
             assert refused.value.hint
 
@@ -229,7 +229,7 @@ def test_a_reason_that_is_none_is_refused(session: Session) -> None:
 
 
 def test_the_texts_of_synthetic_results_are_a_policy(ledger: Ledger, session: Session) -> None:
-    ledger.spine(synthetic=treering.SyntheticPolicy(texts={"timeout": "{tool}: {reason}!"}))
+    ledger.spine(synthetic=treering.sinks.SyntheticPolicy(texts={"timeout": "{tool}: {reason}!"}))
 
     with session.turn() as run:
         own = run.tools.started("look").give_up("timeout")
@@ -241,7 +241,7 @@ def test_the_texts_of_synthetic_results_are_a_policy(ledger: Ledger, session: Se
 
 def test_a_policy_for_an_unknown_reason_is_refused() -> None:
     with pytest.raises(treering.InvalidInput) as refused:
-        treering.SyntheticPolicy(texts={"bored": "x"})
+        treering.sinks.SyntheticPolicy(texts={"bored": "x"})
 
     assert refused.value.hint
 
@@ -293,13 +293,13 @@ def test_the_safe_part_holds_no_word_of_input_or_output(session: Session) -> Non
 def test_a_call_has_one_outcome_however_many_threads_conclude_it(session: Session) -> None:
     together = threading.Barrier(6)
     won: list[Header] = []
-    lost: list[treering.RunClosed] = []
+    lost: list[treering.errors.RunClosed] = []
 
     def conclude(how: Callable[[], Header]) -> None:
         together.wait(PATIENCE_S)
         try:
             won.append(how())
-        except treering.RunClosed as error:
+        except treering.errors.RunClosed as error:
             lost.append(error)
 
     with session.turn() as run:
@@ -407,7 +407,7 @@ def test_a_gate_that_concludes_a_call_itself_gives_it_its_one_outcome(
     ledger.spine([Meddler()])
     with session.turn() as run:
         call = run.tools.started("look")
-        with pytest.raises(treering.RunClosed):
+        with pytest.raises(treering.errors.RunClosed):
             call.finish("by the tool")
 
     (result,) = [event for event in session.events() if event.kind == "tool.result"]
@@ -421,7 +421,7 @@ def test_a_second_outcome_is_refused(session: Session, second: str) -> None:
         first = call.finish("found")
 
         for again, *by_id in ((getattr(call, second),), (getattr(run.tools, f"{second}ed"), "c1")):
-            with pytest.raises(treering.RunClosed) as refused:
+            with pytest.raises(treering.errors.RunClosed) as refused:
                 again(*by_id, "again")
             assert refused.value.hint
         kept = call.give_up("timeout")
@@ -516,7 +516,7 @@ def test_a_real_outcome_after_a_synthetic_one_is_kept_and_linked(
     assert late.refs["outcome"] == synthetic.event_id
     assert (late.run_id, late.run_seq, late.turn_id) == (None, None, run.turn_id)
     assert call.outcome == synthetic
-    with pytest.raises(treering.RunClosed):
+    with pytest.raises(treering.errors.RunClosed):
         call.finish("once more")
     run.end()
     assert ends(session) == ["run.ended"]
@@ -530,7 +530,7 @@ def test_a_call_that_the_run_s_end_closed_can_come_late_by_its_id(session: Sessi
     late = run.tools.finished("c1", "found")
 
     assert late.refs["outcome"] == synthetic.event_id
-    with pytest.raises(treering.RunClosed):
+    with pytest.raises(treering.errors.RunClosed):
         run.tools.finished("c1", "found")
 
 
@@ -572,7 +572,7 @@ def test_a_tool_that_a_group_may_not_use_is_refused_and_recorded(group: Session)
     ran: list[str] = []
     with group.turn() as run:
         with (
-            pytest.raises(treering.ToolDenied, match="shell") as refused,
+            pytest.raises(treering.errors.ToolDenied, match="shell") as refused,
             run.tool("shell", {"cmd": TEXT}, call_id="c1"),
         ):
             ran.append("shell")
@@ -598,7 +598,7 @@ def test_a_denied_tool_is_denied_in_every_spelling(group: Session) -> None:
             lambda: run.emit("tool_call", {"name": "shell"}),
             lambda: run.emit("tool.call.started", {"toolName": "shell"}),
         ):
-            with pytest.raises(treering.ToolDenied):
+            with pytest.raises(treering.errors.ToolDenied):
                 attempt()
 
     assert [result["reason"] for result in results(group)] == ["denied"] * 4
@@ -610,14 +610,14 @@ def test_a_session_may_use_the_tools_that_it_was_opened_with(ledger: Ledger, mod
 
     with session.turn() as run:
         run.tools.started("read").finish()
-        with pytest.raises(treering.ToolDenied):
+        with pytest.raises(treering.errors.ToolDenied):
             run.tools.started("weather")
 
 
 def test_a_session_without_tools_may_use_none(ledger: Ledger) -> None:
     session = ledger.session("s1", scope=HERE, agent="lyria", tools=[])
 
-    with session.turn() as run, pytest.raises(treering.ToolDenied):
+    with session.turn() as run, pytest.raises(treering.errors.ToolDenied):
         run.tools.started("weather")
 
 
@@ -630,7 +630,7 @@ def test_a_handle_that_names_nothing_is_bound_by_what_was_recorded(
 
     for name in ("s1", "g1"):
         session = second.session(name, scope=HERE, agent="another")
-        with session.turn() as run, pytest.raises(treering.ToolDenied):
+        with session.turn() as run, pytest.raises(treering.errors.ToolDenied):
             run.tools.started("shell")
     assert not second.session("g1", scope=HERE, agent="another").permits("read")
 
@@ -642,7 +642,7 @@ def test_a_gate_is_not_asked_about_a_tool_that_is_not_allowed(
     ledger.spine([keeper])
 
     with group.turn() as run:
-        with pytest.raises(treering.ToolDenied):
+        with pytest.raises(treering.errors.ToolDenied):
             run.tools.started("shell", call_id="c1")
         run.tools.started("weather", call_id="c2").finish("sun")
 
@@ -658,7 +658,7 @@ def test_a_gate_blocks_a_tool(ledger: Ledger, session: Session) -> None:
 
     ledger.spine([Strict()])
 
-    with session.turn() as run, pytest.raises(treering.ToolDenied, match="not on Mondays"):
+    with session.turn() as run, pytest.raises(treering.errors.ToolDenied, match="not on Mondays"):
         run.tools.started("pay", call_id="c1")
 
     blocked = next(e for e in session.events() if e.kind == "ops.blocked")

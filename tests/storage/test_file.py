@@ -75,10 +75,10 @@ def test_a_newer_file_than_the_program_knows_is_refused(path: Path) -> None:
     connection.execute("PRAGMA user_version = 99")
     connection.close()
 
-    with pytest.raises(treering.SchemaTooNew, match="schema 99") as refused:
+    with pytest.raises(treering.errors.SchemaTooNew, match="schema 99") as refused:
         treering.open(path)
     assert "upgrade" in (refused.value.hint or "")
-    with pytest.raises(treering.SchemaTooNew):
+    with pytest.raises(treering.errors.SchemaTooNew):
         treering.open(path, mode="ro")
 
 
@@ -88,7 +88,7 @@ def test_the_file_of_another_program_is_not_touched(path: Path) -> None:
     connection.close()
     before = snapshot(path)["ledger.db"]
 
-    with pytest.raises(treering.NotALedger):
+    with pytest.raises(treering.errors.NotALedger):
         treering.open(path)
 
     assert snapshot(path) == {"ledger.db": before}
@@ -97,7 +97,7 @@ def test_the_file_of_another_program_is_not_touched(path: Path) -> None:
 def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     path.write_bytes(b"these are my notes, not a database" * 100)
 
-    with pytest.raises(treering.NotALedger):
+    with pytest.raises(treering.errors.NotALedger):
         treering.open(path)
 
     assert path.read_bytes().startswith(b"these are my notes")
@@ -106,7 +106,7 @@ def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(treering.StorageError) as refused:
+    with pytest.raises(treering.errors.StorageError) as refused:
         treering.open(tmp_path / "file" / "ledger.db")
 
     assert refused.value.hint
@@ -133,7 +133,7 @@ def test_a_closed_ledger_says_so(path: Path) -> None:
     ledger.close()
 
     for attempt in (lambda: ledger.append([said()]), lambda: ledger.query(HERE)):
-        with pytest.raises(treering.Closed):
+        with pytest.raises(treering.errors.Closed):
             attempt()
 
 
@@ -292,7 +292,7 @@ def test_read_only_refuses_to_write(path: Path) -> None:
             lambda: reading.expire(HERE),
             lambda: reading.set_retention(HERE, {}),
         ):
-            with pytest.raises(treering.ReadOnly) as refused:
+            with pytest.raises(treering.errors.ReadOnly) as refused:
                 attempt()
             assert refused.value.hint
 

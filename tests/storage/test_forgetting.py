@@ -170,7 +170,7 @@ def test_a_name_that_nobody_ordered_to_be_forgotten_is_missed(
         try:
             broken = ledger.verify().first_broken
             told = "" if broken is None else broken.detail
-        except treering.Corrupt as error:
+        except treering.errors.Corrupt as error:
             told = str(error)
 
     assert fault in told

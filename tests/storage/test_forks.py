@@ -166,7 +166,7 @@ def test_what_is_remembered_of_a_fork_goes_with_its_transaction(
         ledger.append([said("on"), said("on", session_id="f")])
         with monkeypatch.context() as broken:
             broken.setattr("treering.storage.sqlite.batch.Batch.flush", fail)
-            with pytest.raises(treering.StorageFull):
+            with pytest.raises(treering.errors.StorageFull):
                 fork(ledger, "h", parent="f", seq=4)
 
         [added] = ledger.append([said("an ordinary session", session_id="h")])

@@ -23,7 +23,8 @@ from treering.model.codec import content_of, encode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering import Ledger, Verification
+    from treering import Ledger
+    from treering.receipts import Verification
 
 LARGE: Final = {"text": "a long story " * 2_000}
 GOLDEN: Final = Path(__file__).parent.parent / "golden" / "ledger_v1.db"

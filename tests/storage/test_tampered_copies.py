@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def copied(path: Path) -> tuple[treering.CopyReceipt, list[int], list[int]]:
+def copied(path: Path) -> tuple[treering.receipts.CopyReceipt, list[int], list[int]]:
     """Copy a ledger, and return which events of s1 and s2 arrived."""
     with treering.open(path) as source, treering.open(f"{path}.copy") as target:
         receipt = source.copy_to(target)

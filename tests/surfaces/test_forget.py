@@ -67,7 +67,7 @@ def test_its_receipt_is_the_one_of_the_library(told: CommandLine) -> None:
     assert (trial.body["dry_run"], done.body["dry_run"]) == (True, False)
     assert trial.body["events_by_kind"] == done.body["events_by_kind"]
     assert (done.body["users"], done.body["sessions_erased"]) == (["u1"], 1)
-    assert set(done.body) == set(treering.ForgetReceipt.__struct_fields__)
+    assert set(done.body) == set(treering.receipts.ForgetReceipt.__struct_fields__)
 
 
 def test_a_trial_says_what_would_go_and_erases_nothing(told: CommandLine) -> None:

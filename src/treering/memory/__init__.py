@@ -1,1 +1,55 @@
-"""The memory: what is learnt from events, found again, and lost for want of use."""
+"""The memory: learned from events, recalled, and faded when unused.
+
+Names are imported when first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from treering.derive.fact_extraction import Candidate, Utterance
+    from treering.memory.model_reading import Extraction
+    from treering.memory.recalled import Weights
+    from treering.model.memories import (
+        FactAudit,
+        FactChange,
+        Learned,
+        NewFact,
+        RecalledEpisode,
+        RecalledFact,
+        UserHandle,
+    )
+
+__all__ = [
+    "Candidate",
+    "Extraction",
+    "FactAudit",
+    "FactChange",
+    "Learned",
+    "NewFact",
+    "RecalledEpisode",
+    "RecalledFact",
+    "UserHandle",
+    "Utterance",
+    "Weights",
+]
+
+_HOMES: Final = {
+    "Candidate": "treering.derive.fact_extraction",
+    "Extraction": "treering.memory.model_reading",
+    "FactAudit": "treering.model.memories",
+    "FactChange": "treering.model.memories",
+    "Learned": "treering.model.memories",
+    "NewFact": "treering.model.memories",
+    "RecalledEpisode": "treering.model.memories",
+    "RecalledFact": "treering.model.memories",
+    "UserHandle": "treering.model.memories",
+    "Utterance": "treering.derive.fact_extraction",
+    "Weights": "treering.memory.recalled",
+}
+
+if not TYPE_CHECKING:  # A type checker would take any name for one that is here.
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)

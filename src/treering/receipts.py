@@ -1,0 +1,52 @@
+"""What the ledger says about the work that it did: numbers, and nothing that was said."""
+
+from __future__ import annotations
+
+from treering.model.intakes import IntakeReceipt, SourceReceipt
+from treering.model.memories import ExtractReceipt, FadeReceipt, MergeReceipt
+from treering.model.receipts import (
+    AnchorReceipt,
+    Broken,
+    CopyReceipt,
+    DatabaseStatus,
+    DestroyReceipt,
+    ExpireReceipt,
+    ExportReceipt,
+    ForgetReceipt,
+    ImportReceipt,
+    InitReceipt,
+    KeyGeneration,
+    KeyReceipt,
+    RebuildReceipt,
+    RedactReceipt,
+    ScrubReceipt,
+    SweepReceipt,
+    VectorsReceipt,
+    Verification,
+)
+
+__all__ = [
+    "AnchorReceipt",
+    "Broken",
+    "CopyReceipt",
+    "DatabaseStatus",
+    "DestroyReceipt",
+    "ExpireReceipt",
+    "ExportReceipt",
+    "ExtractReceipt",
+    "FadeReceipt",
+    "ForgetReceipt",
+    "ImportReceipt",
+    "InitReceipt",
+    "IntakeReceipt",
+    "KeyGeneration",
+    "KeyReceipt",
+    "MergeReceipt",
+    "RebuildReceipt",
+    "RedactReceipt",
+    "ScrubReceipt",
+    "SourceReceipt",
+    "SweepReceipt",
+    "VectorsReceipt",
+    "Verification",
+]

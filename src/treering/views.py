@@ -1,0 +1,34 @@
+"""Values that reads return: sessions, turns, calls, usage, hits."""
+
+from __future__ import annotations
+
+from treering.ledger.contexts import Shown, Working
+from treering.ledger.families import Family
+from treering.model.messages import Repair
+from treering.model.runs import Message
+from treering.model.searches import SearchHit, SessionHits
+from treering.model.sessions import Charter, Isolation, SessionOutline
+from treering.model.tool_records import ToolRecord, ToolStatistics
+from treering.model.views import Counts, Goal, MemoryRecord, ModelUsage, Schedule, Turn, Usage
+
+__all__ = [
+    "Charter",
+    "Counts",
+    "Family",
+    "Goal",
+    "Isolation",
+    "MemoryRecord",
+    "Message",
+    "ModelUsage",
+    "Repair",
+    "Schedule",
+    "SearchHit",
+    "SessionHits",
+    "SessionOutline",
+    "Shown",
+    "ToolRecord",
+    "ToolStatistics",
+    "Turn",
+    "Usage",
+    "Working",
+]
