@@ -51,6 +51,13 @@ def test_an_event_of_a_run_that_is_appended_again_is_known(ledger: Ledger) -> No
         ledger.append([said("b", run_id="r1", event_id="e2", run_seq=99)])
 
 
+def test_an_id_of_another_session_is_refused_in_a_run_of_a_new_one(ledger: Ledger) -> None:
+    ledger.append([said("a", run_id="r1", event_id="e1")])
+
+    with pytest.raises(treering.errors.DuplicateEvent):
+        ledger.append([said("a", run_id="r1", event_id="e1", session_id="elsewhere")])
+
+
 def test_numbers_are_those_of_a_run_in_its_session_and_scope(ledger: Ledger) -> None:
     headers = ledger.append(
         [

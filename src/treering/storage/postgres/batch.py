@@ -59,17 +59,14 @@ FROM sessions AS s
 JOIN runs AS r ON r.scope = s.scope AND r.session = s.id
 WHERE s.scope = %s AND s.key = ANY(%b) AND r.run_id = ANY(%s::text[])
 """
-_RUN_SEQS: Final = """
-SELECT s.key, r.run_id, (
-  SELECT max(e.run_seq)
-  FROM events AS e
-  WHERE e.scope = r.scope AND e.session = r.session AND e.run_id = r.run_id
-    AND e.seq > greatest(r.first_seq - 1, asked.seq)
-)
-FROM unnest(%s::bytea[], %s::text[], %s::bigint[]) AS asked (key, run_id, seq)
-JOIN sessions AS s ON s.key = asked.key
-JOIN runs AS r ON r.scope = s.scope AND r.session = s.id AND r.run_id = asked.run_id
-WHERE s.scope = %s AND r.state = 0
+_LAST_RUN_SEQ: Final = """
+SELECT max(e.run_seq)
+FROM events AS e
+WHERE e.scope = %s AND e.session = %s AND e.run_id = %s AND e.seq > greatest(%s, (
+  SELECT r.first_seq - 1
+  FROM runs AS r
+  WHERE r.scope = %s AND r.session = %s AND r.run_id = %s
+))
 """
 _SEALED: Final = "SELECT round FROM seals WHERE scope = %s"
 # Ids are made in the order of time, but for those that are given.
@@ -217,20 +214,20 @@ class Batch:
         self._runs.update({(session, run): state for session, run, state in found})
 
     def load_run_seqs(self, scope: Scope, pairs: Iterable[tuple[str, str]]) -> None:
-        """Load how far the numbers of runs have come, named by session and run."""
-        known = {pair: self.known.last_run_seq(scope, *pair) or (0, 0) for pair in pairs}
-        if not known:
-            return
-        self._run_seqs.update({(scope, *pair): last for pair, (last, _) in known.items()})
-        names = {name_key(self._keys[scope], name): name for name, _ in known}
-        asked = [
-            [Bytes(name_key(self._keys[scope], name)) for name, _ in known],
-            [run for _, run in known],
-            [seq for _, seq in known.values()],
-        ]
-        for key, run, number in self.connection.execute(_RUN_SEQS, (*asked, scope), binary=True):
-            place = (scope, names[bytes(key)], run)
-            self._run_seqs[place] = max(self._run_seqs[place], number or 0)
+        """Load how far the numbers of runs have come, named by session and run.
+
+        Where sessions stand and the states of the runs are loaded.
+        """
+        for session_id, run_id in pairs:
+            last, seq = self.known.last_run_seq(scope, session_id, run_id) or (0, 0)
+            place = self._places.get((scope, session_id))
+            if place is None or (place.session, run_id) not in self._runs:
+                last = 0  # The run is new, or all that was given is known already.
+            elif seq != place.seq:  # Somebody has written to the session since.
+                run = (scope, place.session, run_id)
+                found = self.connection.execute(_LAST_RUN_SEQ, (*run, seq, *run), binary=True)
+                last = max(last, (found.fetchone() or (0,))[0] or 0)
+            self._run_seqs[scope, session_id, run_id] = last
 
     def place(self, drafts: Sequence[Draft], expected_seq: int | None = None) -> list[Header]:
         """Give each draft its order and link. Raises if one cannot have it."""
