@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from formats.clawser_logs import log_of, voyage
+from treering.errors import Corrupt, NotFound
 from treering.formats.clawser import EventLog, Workspace
 
 if TYPE_CHECKING:
@@ -82,6 +83,19 @@ def test_two_processes_on_one_conversation_keep_all_that_both_wrote(
     for name in "ab":
         own = [text for text in said(found.log) if text.startswith(name)]
         assert own == [f"{name} {number}" for number in range(EVENTS_EACH)]
+
+
+def test_a_conversation_of_which_only_the_folder_was_made_is_not_there_yet(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, "ws")
+    workspace.write(noted("one"), "conv_0")
+    folder = next(tmp_path.rglob("conv_0")).with_name("conv_1")
+    folder.mkdir()
+
+    with pytest.raises(NotFound):
+        workspace.read("conv_1")
+    (folder / "meta.json").write_text("{}")
+    with pytest.raises(Corrupt, match=r"no events\.jsonl"):
+        workspace.read("conv_1")
 
 
 def test_a_writer_that_never_read_a_conversation_adds_to_it(tmp_path: Path) -> None:

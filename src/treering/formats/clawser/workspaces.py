@@ -288,12 +288,17 @@ class Workspace:
         replace_file(self._folder(card.id) / "meta.json", stringify(card_fields(card)).encode())
 
 
+def _is_there(path: Path) -> bool:
+    """Whether something was written there. A folder comes first, and its files soon after."""
+    return path.is_file() or any((path / name).exists() for name in ("events.jsonl", "meta.json"))
+
+
 def _first_readable(
     levels: Sequence[tuple[Path, Callable[[Path], Found]]], what: str
 ) -> tuple[Found, tuple[PassedOver, ...]]:
     passed_over: list[PassedOver] = []
     for path, read in levels:
-        if not path.exists():
+        if not _is_there(path):
             continue
         try:
             return read(path), tuple(passed_over)
