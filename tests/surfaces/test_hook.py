@@ -281,6 +281,7 @@ def test_it_loads_nothing_but_the_standard_library_and_little_of_that() -> None:
     assert {name for name in loaded if name.startswith("treering")} == {
         "treering",
         "treering.hook",
+        "treering.lazy",
         "treering.version",
     }
     heavy = {"msgspec", "click", "pathlib", "subprocess", "logging", "asyncio", "inspect", "socket"}
