@@ -32,7 +32,7 @@ UNTRIED: Final = {
     ("Session", "take"),
 }
 CLASSES: Final = ("Ledger", "Session", "Run", "ToolCall", "Memory", "Spine")
-FUNCTIONS: Final = {
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "administer": treering.administer,
     "exact_counter": treering.context.exact_counter,
     "import_logs": treering.import_logs,
