@@ -180,6 +180,29 @@ def test_one_who_wrote_before_another_encrypted_leaves_no_word_legible(
         assert writer.verify().intact
 
 
+def test_of_two_scopes_that_were_encrypted_meanwhile_one_without_its_key_refuses_the_call(
+    place: Place, keys: Path, tmp_path: Path
+) -> None:
+    def event(scope: str, said: str) -> treering.NewEvent:
+        return treering.NewEvent(
+            scope=scope, session_id="s1", kind="conversation.user", agent_id="lyria",
+            summary=said, payload={"text": said},
+        )  # fmt: skip
+
+    both = (SCOPE, "acme/second")
+    with place.open(keys) as writer, place.open(keys) as other:
+        writer.append([event(scope, "before") for scope in both])
+        other.encrypt(both[0])
+        with place.open(tmp_path / "elsewhere") as third:
+            third.encrypt(both[1])
+
+        with pytest.raises(KeyMissing, match="acme/second"):
+            writer.append([event(scope, f"the {NEEDLE}") for scope in both])
+
+        assert not place.holds(NEEDLE)
+        assert [len(writer.query(scope).items) for scope in both] == [1, 1]
+
+
 def test_importing_leaves_no_word_legible(place: Place, ledger: Ledger, tmp_path: Path) -> None:
     for form, (name, records) in VOYAGES.items():
         log = write(tmp_path / "logs" / form / name, planted(records))

@@ -53,14 +53,13 @@ class LedgerJournal:
         ``numbers`` are those in runs of events that do not say theirs; if ``counted``, the store
         gives all others theirs.
         """
-        drafter, append = self._drafter, self._store.append
-        drafts = drafter.draft(events, numbers, counted=counted)
-        try:
-            headers = append(drafts, expected_seq=expected_seq)
-        except SealedMeanwhile as error:
-            drafter.note_sealed(error.scope)
+        drafter, headers = self._drafter, None
+        while headers is None:  # Again for each scope that was encrypted meanwhile, and once each.
             drafts = drafter.draft(events, numbers, counted=counted)
-            headers = append(drafts, expected_seq=expected_seq)
+            try:
+                headers = self._store.append(drafts, expected_seq=expected_seq)
+            except SealedMeanwhile as error:
+                drafter.note_sealed(error.scope)
         if tell is not None:
             for header, draft in zip(headers, drafts, strict=True):
                 # The digest is salted afresh for each draft: another is of an event known before.

@@ -39,13 +39,13 @@ class Numbering:
         Raises InvalidInput if a number that is given is not above those that the run has, or if
         an event would end a run that is carried out here.
         """
-        run_states = self._courses_of(events) if self._run_states else ()
-        if not run_states:
+        here = self._runs_here(events) if self._run_states else ()
+        if not here:
             return append(events, counted=fill)
-        held = LockSet([run_state.lock for run_state in run_states])
+        held = LockSet([run.lock for run in here])
         with held, held:
             held.take()
-            own = {run_state.run_id: run_state for run_state in run_states if run_state.is_open}
+            own = {run.run_id: run for run in here if run.is_open}
             before = {run: run_state.last_run_seq for run, run_state in own.items()}
             try:
                 numbers = [self._number(event, own) for event in events]
@@ -59,7 +59,7 @@ class Numbering:
                 run_state.note_numbers([one for one in headers if one.run_id == run], before[run])
             return headers
 
-    def _courses_of(self, events: Sequence[NewEvent]) -> list[RunState]:
+    def _runs_here(self, events: Sequence[NewEvent]) -> list[RunState]:
         """Return the runs of ``events`` that are carried out here, in one order."""
         runs = {event.run_id for event in events if type(event.run_id) is str}
         known = (self._run_states.get(run) for run in runs)

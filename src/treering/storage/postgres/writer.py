@@ -117,7 +117,7 @@ class Writer:
         key, name, flags = stored_id(draft, scope_key)
         salt: bytes | None = draft.salt
         payload, sealed = draft.payload, self.known.sealed.get(scope)
-        if sealed is None or (sealed and not draft.wordless):
+        if sealed is None or (sealed and payload is not None and not draft.wordless):
             return None
         scope_lock = self.known.lock_of(scope, "") if sealed else 0
         if sealed and payload is not None and is_sealable(kind):

@@ -273,8 +273,8 @@ class Batch:
                 run_seq = self._number(draft, session, run, seq)
                 fields = draft.fields
             elif run_seq is not None:
-                number, at, turn_of = known.run_seqs.get((session, run), _NEVER)
-                known.run_seqs[session, run] = (max(number, run_seq), at, turn_of)
+                number, at, generation = known.run_seqs.get((session, run), _NEVER)
+                known.run_seqs[session, run] = (max(number, run_seq), at, generation)
         if turn_id is not None:
             turn = ids.get(turn_id) or name(connection, turn_id)
         if user_id is not None:
@@ -316,12 +316,12 @@ class Batch:
     def _number(self, draft: Draft, session: int, run: int, seq: int) -> int:
         """Give ``draft`` its number in its run, which is known to the table of runs."""
         known = self._known
-        last, at, turn = known.run_seqs.get((session, run), _NEVER)
-        if turn != known.turn:
+        last, at, generation = known.run_seqs.get((session, run), _NEVER)
+        if generation != known.generation:
             later = fetch_value(self.connection, _LAST_RUN_SEQ, (session, run, at))
             last = max(last, later or 0)
         number = draft.number_after(last)
-        known.run_seqs[session, run] = (number, seq, known.turn)
+        known.run_seqs[session, run] = (number, seq, known.generation)
         return number
 
     def _check_wordless(self, draft: Draft) -> None:
@@ -401,7 +401,7 @@ class Batch:
         before = self._known.run_state(self.connection, session, run)
         check_run(draft, before)
         if before is None:
-            self._known.run_seqs[session, run] = (0, seq - 1, self._known.turn)
+            self._known.run_seqs[session, run] = (0, seq - 1, self._known.generation)
         self._note_run(session, run, before, state_after(draft.kind), seq)
 
     def follow_run(self, session: int, run: int, kind: str, seq: int) -> None:

@@ -54,7 +54,7 @@ class IdCache:
         self._version = -1
         self._name_key = b""
         self._forgettings = 0
-        self.turn = 0
+        self.generation = 0
         """Goes up whenever another writer may have written."""
         self.forget()
 
@@ -66,7 +66,7 @@ class IdCache:
         self.heads: dict[int, tuple[int, bytes]] = {}
         self.runs: dict[tuple[int, int], int] = {}
         self.run_seqs: dict[tuple[int, int], tuple[int, int, int]] = {}
-        """The last number of runs, with the seq and the turn at which that was so."""
+        """The last number of runs, with the seq and the generation at which that was so."""
         self.places: dict[tuple[str, str], tuple[int, bytes, int]] = {}
         """Scope id, scope key and session id by their names."""
         self.sealed: frozenset[str] = frozenset()
@@ -98,7 +98,7 @@ class IdCache:
             self.drop_names()
         self.heads.clear()
         self.runs.clear()
-        self.turn += 1
+        self.generation += 1
         self.counted = -1
         self.digests.clear()
         self.position = fetch_value(connection, "SELECT max(position) FROM events") or 0
