@@ -7,12 +7,11 @@ from treering.ledger.families import Family
 from treering.model.messages import Repair
 from treering.model.runs import Message
 from treering.model.searches import SearchHit, SessionHits
-from treering.model.sessions import Charter, Isolation, SessionOutline
+from treering.model.sessions import Isolation, SessionOutline, SessionSettings
 from treering.model.tool_records import ToolRecord, ToolStatistics
 from treering.model.views import Counts, Goal, MemoryRecord, ModelUsage, Schedule, Turn, Usage
 
 __all__ = [
-    "Charter",
     "Counts",
     "Family",
     "Goal",
@@ -25,6 +24,7 @@ __all__ = [
     "SearchHit",
     "SessionHits",
     "SessionOutline",
+    "SessionSettings",
     "Shown",
     "ToolRecord",
     "ToolStatistics",

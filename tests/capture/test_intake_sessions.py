@@ -307,7 +307,7 @@ def test_a_subagent_is_a_session_of_its_own_and_no_part_of_its_parents(
     take(here, *(reversed(files) if turned else files))
 
     child = session_in(here, f"{SESSION}/agent-a1")
-    assert child.charter.spawned_by == SESSION
+    assert child.settings.spawned_by == SESSION
     assert said_in(child) == ["find the fuse", "It is blown."]
     assert said_in(session_in(here, SESSION)) == ["Mend the lamp.", "It was the fuse."]
     assert child.outline().parent is None
@@ -320,7 +320,7 @@ def test_a_subagent_of_codex_is_known_by_who_spawned_it(here: Ledger, tmp_path: 
 
     take(here, write(tmp_path / "p.jsonl", parent), write(tmp_path / "c.jsonl", child))
 
-    assert session_in(here, CHILD).charter.spawned_by == codex.SESSION
+    assert session_in(here, CHILD).settings.spawned_by == codex.SESSION
     assert said_in(session_in(here, codex.SESSION)) == ["one", "about one"]
     receipt = import_logs(here, [tmp_path], scope=EVERYWHERE, again=True)
     assert (receipt.sessions, receipt.subagents) == (1, 1)

@@ -110,9 +110,9 @@ def test_in_a_group_only_what_is_about_them_goes(known: Ledger) -> None:
 def test_a_group_stays_what_it_was_when_whoever_opened_it_is_forgotten(known: Ledger) -> None:
     known.forget(HERE, user=ADA)
 
-    charter = known.session(GROUP, scope=HERE, agent="lyria").charter
+    settings = known.session(GROUP, scope=HERE, agent="lyria").settings
     outline = next(s for s in known.sessions(HERE).items if s.session_id == GROUP)
-    assert (charter.mode, charter.key, charter.participants) == ("group", "rowers", (BOB,))
+    assert (settings.mode, settings.key, settings.participants) == ("group", "rowers", (BOB,))
     assert outline.mode == "group"
 
 
@@ -342,8 +342,8 @@ def test_in_a_sealed_scope_what_is_kept_of_an_opening_is_what_is_safe_to_say(
 
     ledger.forget(HERE, user=ADA)
 
-    charter = ledger.session(GROUP, scope=HERE, agent="lyria").charter
-    assert (charter.mode, charter.key, charter.participants) == ("group", None, ())
+    settings = ledger.session(GROUP, scope=HERE, agent="lyria").settings
+    assert (settings.mode, settings.key, settings.participants) == ("group", None, ())
     assert ledger.verify().intact
 
 

@@ -113,7 +113,7 @@ def test_a_group_that_nobody_has_spoken_in_has_its_wall(ledger: Ledger, memory: 
         # Whoever makes the contributor need not say that this is a group.
         context = turn.context(contributors=[memory.contributor(user="ann")])
     assert "Prefers" not in str(context.messages)
-    assert group.charter.mode == "group"
+    assert group.settings.mode == "group"
 
 
 def test_what_a_group_talked_about_is_told_in_it_alone(memory: Memory, group: Session) -> None:

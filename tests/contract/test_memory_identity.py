@@ -142,7 +142,7 @@ def test_the_same_handle_on_two_channels_is_two_people(ledger: Ledger, memory: M
     assert (first.session_id, second.session_id) == ("main:telegram:@jo", "main:slack:@jo")
     assert (first.user, second.user) == ("@jo", "slack:@jo")
     assert {header.user_id for header in second.headers()} == {"slack:@jo"}
-    assert second.charter.participants == ("slack:@jo",)
+    assert second.settings.participants == ("slack:@jo",)
     assert [memory.resolve(channel, "@jo") for channel in ("telegram", "slack")] == [
         "@jo",
         "slack:@jo",

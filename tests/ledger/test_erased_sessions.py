@@ -58,7 +58,7 @@ def test_a_group_whose_opening_is_erased_stays_behind_its_walls(ledger: Ledger) 
     ledger.redact(HERE, session_id=group.session_id)
 
     again = ledger.session(group.session_id, scope=HERE, agent="lyria")
-    assert (again.charter.mode, again.isolation) == ("group", Isolation())
+    assert (again.settings.mode, again.isolation) == ("group", Isolation())
     assert not again.is_addressed("nothing for you")
     assert not again.permits("file_system")
 
@@ -71,7 +71,7 @@ def test_another_session_whose_opening_is_erased_is_taken_for_the_strictest(
     ledger.redact(HERE, session_id="s1")
 
     again = ledger.session("s1", scope=HERE, agent="lyria")
-    assert (again.charter.mode, again.isolation) == ("main", Isolation())
+    assert (again.settings.mode, again.isolation) == ("main", Isolation())
 
 
 def test_a_pruned_session_shows_nothing_of_what_was_redacted_before(ledger: Ledger) -> None:

@@ -438,13 +438,13 @@ def test_what_a_session_was_opened_as_goes_to_its_forks(ledger: Ledger) -> None:
 
     parent.fork("branch", title="Branch")
 
-    charter = ledger.session("branch", scope=HERE, agent="lyria").charter
-    assert (charter.mode, charter.channel, charter.participants) == (
+    settings = ledger.session("branch", scope=HERE, agent="lyria").settings
+    assert (settings.mode, settings.channel, settings.participants) == (
         "group", "telegram", ("u1", "u2"),
     )  # fmt: skip
-    assert charter.tools == ("weather",)
-    assert charter.isolation == treering.views.Isolation(browser_access="none")
-    assert (charter.title, charter.key) == ("Branch", None)
+    assert settings.tools == ("weather",)
+    assert settings.isolation == treering.views.Isolation(browser_access="none")
+    assert (settings.title, settings.key) == ("Branch", None)
 
 
 def test_a_fork_may_be_another_agents(session: Session) -> None:
@@ -466,7 +466,7 @@ def test_messages_that_wait_in_a_queue_do_not_wait_in_its_fork(ledger: Ledger) -
 
     child = queue.fork("branch")
 
-    assert child.charter.mode == "queue"
+    assert child.settings.mode == "queue"
     assert child.take() is None
     assert asked(child) == ["one?"]
     child.post("three?")

@@ -55,8 +55,8 @@ def test_a_person_has_one_session_on_a_channel(ledger: Ledger) -> None:
     assert first.session_id == "main:telegram:u1"
     assert len(again.history()) == 2
     assert other.history() == elsewhere.history() == []
-    charter = again.charter
-    assert (charter.mode, charter.channel, charter.participants) == ("main", "telegram", ("u1",))
+    settings = again.settings
+    assert (settings.mode, settings.channel, settings.participants) == ("main", "telegram", ("u1",))
     assert {header.user_id for header in again.headers()} == {"u1"}
 
 
@@ -95,8 +95,8 @@ def test_a_group_has_one_session(ledger: Ledger, group: Session) -> None:
 
     assert group.session_id == "group:telegram:g7"
     assert len(again.history()) == 2
-    assert (again.charter.mode, again.charter.channel) == ("group", "telegram")
-    assert again.charter.participants == ("u1", "u2")
+    assert (again.settings.mode, again.settings.channel) == ("group", "telegram")
+    assert again.settings.participants == ("u1", "u2")
     assert ledger.group_session("telegram", "g8", scope=HERE, agent="lyria").history() == []
 
 
@@ -202,13 +202,13 @@ def test_what_a_session_was_opened_as_outlives_a_restart(location: str) -> None:
 
     with treering.open(location) as ledger:
         again = ledger.session("group:telegram:g7", scope=HERE, agent="lyria")
-        assert (again.charter.mode, again.charter.channel) == ("group", "telegram")
-        assert (again.charter.participants, again.charter.tools) == (("u1",), ("weather",))
+        assert (again.settings.mode, again.settings.channel) == ("group", "telegram")
+        assert (again.settings.participants, again.settings.tools) == (("u1",), ("weather",))
         assert again.isolation == walls
         assert not again.permits("calculator")
         assert len(again.history()) == 2
         main = ledger.session("main:irc:u1", scope=HERE, agent="lyria")
-        assert (main.charter.mode, len(main.history())) == ("main", 2)
+        assert (main.settings.mode, len(main.history())) == ("main", 2)
 
 
 def test_a_session_cannot_be_taken_for_one_of_another_mode(ledger: Ledger, group: Session) -> None:

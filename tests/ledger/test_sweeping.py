@@ -102,7 +102,7 @@ def test_a_session_goes_on_after_it_was_closed_and_the_ledger_opened_again(tmp_p
         assert len(again.history()) == 4
         take_turn_with(again, "calculator")
         assert state(again) == "open"
-        assert (again.charter.mode, again.charter.channel) == ("group", "telegram")
+        assert (again.settings.mode, again.settings.channel) == ("group", "telegram")
         assert again.outline().title == "Trip"
         assert len(again.history()) == 8
 

@@ -201,9 +201,9 @@ def test_what_was_recorded_of_a_session_is_known_to_handles_that_are_told_nothin
 ) -> None:
     ledger.session("s1", scope=HERE, agent="lyria", mode="queue", key="agent:main").open()
 
-    charter = ledger.session("s1", scope=HERE, agent="another").charter
+    settings = ledger.session("s1", scope=HERE, agent="another").settings
 
-    assert (charter.mode, charter.key, charter.tools) == ("queue", "agent:main", None)
+    assert (settings.mode, settings.key, settings.tools) == ("queue", "agent:main", None)
 
 
 def test_a_session_that_was_not_opened_here_is_a_main_session(ledger: Ledger) -> None:
@@ -213,7 +213,7 @@ def test_a_session_that_was_not_opened_here_is_a_main_session(ledger: Ledger) ->
     with session.turn():
         pass
 
-    assert (session.charter.mode, kinds(session)[0]) == ("main", "conversation.user")
+    assert (session.settings.mode, kinds(session)[0]) == ("main", "conversation.user")
 
 
 def test_many_who_open_a_session_at_once_record_it_once(ledger: Ledger) -> None:

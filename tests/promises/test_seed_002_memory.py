@@ -328,7 +328,7 @@ def test_a_group_sees_no_memories_of_its_members(ledger: Ledger, memory: Memory)
     assert before == []
     assert recalled(memory, None, session=group.session_id) == ["Plans a picnic on Sundays"]
     assert recalled(memory, None) == ["Is allergic to peanuts"]
-    assert group.charter.tools in {None, GROUP_TOOLS}
+    assert group.settings.tools in {None, GROUP_TOOLS}
 
 
 def test_memories_survive_a_restart(tmp_path: Path) -> None:

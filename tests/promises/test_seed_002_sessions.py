@@ -280,7 +280,7 @@ def test_sessions_persist_across_restarts(tmp_path: Path) -> None:
 
     with treering.open(path) as ledger:
         again = ledger.session("group:irc:g1", scope=HERE, agent="lyria")
-        assert (again.charter.mode, len(again.history())) == ("group", 6)
+        assert (again.settings.mode, len(again.history())) == ("group", 6)
 
 
 def test_a_session_that_is_not_there_is_not_made_by_asking(ledger: Ledger) -> None:
@@ -362,8 +362,8 @@ def test_a_group_session_is_made_with_these_values(group: Session) -> None:
     group.open()
 
     assert group.session_id == "group:telegram:g7"
-    assert (group.charter.mode, group.charter.channel) == ("group", "telegram")
-    assert (group.charter.participants, group.memory_refs) == ((), [])
+    assert (group.settings.mode, group.settings.channel) == ("group", "telegram")
+    assert (group.settings.participants, group.memory_refs) == ((), [])
     outline = group.outline()
     assert outline.created_ms <= outline.updated_ms
 

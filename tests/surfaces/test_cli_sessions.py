@@ -549,7 +549,9 @@ def test_a_list_leaves_out_what_subagents_did_unless_asked(talks: CommandLine) -
             "build-1/vega", scope=HERE, agent="vega", spawned_by="build-1", spawned_call="c1"
         )
         child.record("ops.decision", "review it")
-        assert ledger.session("build-1/vega", scope=HERE, agent="vega").charter.spawned_call == "c1"
+        assert (
+            ledger.session("build-1/vega", scope=HERE, agent="vega").settings.spawned_call == "c1"
+        )
 
     assert "vega" not in talks("sessions", "list", *IN).out
     assert "build-1/vega" in talks("sessions", "list", *IN, "--subagents").out

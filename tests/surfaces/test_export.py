@@ -487,7 +487,7 @@ def test_a_claude_code_log_is_the_whole_session_in_another_ledger(
         ]
         used = [one.usage().total for one in handles]
         assert (sub.spawned_by, sub.agent) == (main.session_id, "claude-code:Explore")
-        assert handles[1].charter.spawned_call == "c1"
+        assert handles[1].settings.spawned_call == "c1"
         assert [(one.calls, one.total_tokens) for one in used] == [(2, 240), (1, 120)]
         assert [e.summary for e in handles[0].events() if e.kind == "ops.error"] == [
             "the provider is down"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.model.sessions import Charter
+    from treering.model.sessions import SessionSettings
 
 LONG_CHARACTERS: Final = 4_000
 """Of a longer text only the user's own words are read: the rest was pasted or printed."""
@@ -34,7 +34,7 @@ _KINDS: Final = frozenset({*_ROLES, "session.undone", "session.redone"})
 
 
 def read_conversation(
-    store: EventStore, scope: Scope, session_id: str, charter: Charter, *, after_seq: int
+    store: EventStore, scope: Scope, session_id: str, settings: SessionSettings, *, after_seq: int
 ) -> Conversation:
     """Return what was said behind ``after_seq``, as far as it counts.
 
@@ -47,8 +47,8 @@ def read_conversation(
     head_seq = lineage.head_seq()
     running = [run.first_seq - 1 for run in store.open_runs(scope, session_id)]
     until_seq = min([head_seq, *running])
-    in_group = charter.mode == "group"
-    user = None if in_group else _user(lineage) or charter.sole_participant
+    in_group = settings.mode == "group"
+    user = None if in_group else _user(lineage) or settings.sole_participant
     reading = _ConversationScan(lineage, after_seq=after_seq, user=user)
     reading.read(until_seq)
     return Conversation(

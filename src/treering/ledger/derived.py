@@ -15,9 +15,9 @@ from treering.derive.memory_texts import memory_texts
 from treering.derive.search_texts import is_searchable
 from treering.derive.terms import term_ids
 from treering.errors import InvalidCursor, Unavailable
-from treering.ledger.charters import read_attribution
 from treering.ledger.following import mark_of
 from treering.ledger.lineage import NO_END, Lineage
+from treering.ledger.session_settings import read_attribution
 from treering.ledger.views import Views
 from treering.memory.document_index import entries
 from treering.memory.records import INDEX_NAMES, REMEMBERED_KINDS, TOLD_KINDS

@@ -149,8 +149,8 @@ class _Forgetting:
         for event_id in (*self._learnt(provenance), *traces.links):
             self._erase(Selection(scope=self._scope, event_id=event_id))
         self._erase_told()
-        for event_id, charter in traces.openings.values():
-            self._erase(Selection(scope=self._scope, event_id=event_id), charter=charter)
+        for event_id, settings in traces.openings.values():
+            self._erase(Selection(scope=self._scope, event_id=event_id), charter=settings)
         stretches = {name: self._stretches(name) for name in traces.parts}
         for name in traces.parts:
             self._erase(Selection(scope=self._scope, session_id=name, users=self._users))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from treering.ledger.writable_session import WritableSession
     from treering.model.events import Event, NewEvent
     from treering.model.runs import OpenRun
-    from treering.model.sessions import Charter
+    from treering.model.sessions import SessionSettings
 
 _NAMED: Final = re.compile(r"(?:-fork-[0-9a-f]{8})+$")
 FIRST_CHARACTERS_MAX: Final = 180
@@ -66,7 +66,7 @@ def last_end(lineage: Lineage, *, running: Callable[[], list[OpenRun]]) -> int:
 
 def forked(
     child: WritableSession,
-    charter: Charter,
+    settings: SessionSettings,
     *,
     parent: str,
     seq: int,
@@ -75,12 +75,12 @@ def forked(
 ) -> NewEvent:
     """Return the event that opens ``child`` with the past of ``parent`` up to ``seq``."""
     part = SessionForked(
-        parent=parent, at_seq=seq, at_event=at, channel=charter.channel, mode=charter.mode
+        parent=parent, at_seq=seq, at_event=at, channel=settings.channel, mode=settings.mode
     )
     return child.new_event(
         "session.forked",
         shorten(f"forked from {parent} at {seq}"),
-        payload=decode(encode(charter)),
+        payload=decode(encode(settings)),
         refs=part.as_refs(),
         ts_ms=ts_ms,
     )

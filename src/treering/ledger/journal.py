@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.ledger import erasure
-from treering.ledger.charters import read_charter
 from treering.ledger.following import Follower
 from treering.ledger.records import SealedMeanwhile
+from treering.ledger.session_settings import read_settings
 from treering.ledger.sink_history import PrivatePasts, SinkHistory
 from treering.model.scopes import Scope
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Clock, EventStore
     from treering.model.events import Event, Header, NewEvent
     from treering.model.runs import OpenRun
-    from treering.model.sessions import Charter
+    from treering.model.sessions import SessionSettings
 
 
 class LedgerJournal:
@@ -76,9 +76,9 @@ class LedgerJournal:
         last = self._store.last_headers(scope, session_id, before_seq=None, limit=1)
         return last[0].seq if last else 0
 
-    def charter(self, scope: Scope, session_id: str) -> Charter | None:
+    def settings(self, scope: Scope, session_id: str) -> SessionSettings | None:
         """Return what a session was opened as; None if it has no past."""
-        return read_charter(self._store, scope, session_id)
+        return read_settings(self._store, scope, session_id)
 
     def fork(self, event: NewEvent, *, parent: str, seq: int) -> Header:
         """Record ``event`` as the first of a session that has the past of ``parent`` to ``seq``."""
@@ -98,16 +98,16 @@ class LedgerJournal:
 
     def session_key(self, scope: str, session_id: str) -> str | None:
         """Return the name that another system knows a session by, as it was opened."""
-        charter = self.charter(Scope(scope), session_id)
-        return None if charter is None else charter.key
+        settings = self.settings(Scope(scope), session_id)
+        return None if settings is None else settings.key
 
     def safe_past(self) -> SinkHistory:
         """Return what safe sinks may ask about the past of an event."""
-        return SinkHistory(self._store, self.charter)
+        return SinkHistory(self._store, self.settings)
 
     def private_past(self) -> PrivatePasts:
         """Return what private sinks may ask about the past of an event."""
-        return PrivatePasts(self._store, self.charter)
+        return PrivatePasts(self._store, self.settings)
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended."""

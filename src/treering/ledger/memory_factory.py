@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from treering.derive.memory_state import hashed
 from treering.errors import NotFound, TreeringError
-from treering.ledger.charters import read_attribution
 from treering.ledger.outlines import heads
 from treering.ledger.people import main_id, opened_for
+from treering.ledger.session_settings import read_attribution
 from treering.memory.events import upheld
 from treering.memory.identity import UserIdentities
 from treering.memory.scope_memory import ScopeMemories
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event, Header, NewEvent
     from treering.model.queries import TimelinePoint
     from treering.model.scopes import Scope
-    from treering.model.sessions import Attribution, Charter
+    from treering.model.sessions import Attribution, SessionSettings
     from treering.spine.engine import Engine
 
 _READ: Final = "extraction:"
@@ -50,9 +50,9 @@ class LedgerRecorder:
         """Record all of ``events`` durably and in order, or none of them."""
         return self._engine.append(list(events))
 
-    def charter(self, scope: Scope, session_id: str) -> Charter | None:
+    def settings(self, scope: Scope, session_id: str) -> SessionSettings | None:
         """Return what a session was opened as; None if it is not there."""
-        return self._journal.charter(scope, session_id)
+        return self._journal.settings(scope, session_id)
 
     def attribution(self, scope: Scope, session_id: str) -> Attribution:
         """Return whose is what a session tells without naming a user."""
@@ -107,14 +107,14 @@ class LedgerRecorder:
 
     def conversation(self, scope: Scope, session_id: str, *, after_seq: int) -> Conversation:
         """Return what was said in a session behind ``after_seq``. Raises NotFound."""
-        charter = self.charter(scope, session_id)
-        if charter is None:
+        settings = self.settings(scope, session_id)
+        if settings is None:
             raise NotFound(
                 f"no session {session_id} in scope {scope}", hint="see treering sessions"
             )
         from treering.ledger.conversations import read_conversation  # noqa: PLC0415  (slow to load)
 
-        return read_conversation(self._store, scope, session_id, charter, after_seq=after_seq)
+        return read_conversation(self._store, scope, session_id, settings, after_seq=after_seq)
 
     def read_through(self, scope: Scope, session_id: str) -> int:
         """Return the seq up to which a session was read for facts; 0 if it was not."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import InvalidInput, KeyMissing
-from treering.ledger.charters import kept_charter
 from treering.ledger.people import talking
 from treering.ledger.records import FORGOTTEN, SessionHead
+from treering.ledger.session_settings import settings_after_forgetting
 from treering.ledger.titles import Titles
 from treering.memory.records import MEMORY_SESSION
 from treering.model.cursors import pack, unpack
@@ -20,9 +20,9 @@ from treering.model.scopes import Scope
 from treering.model.sessions import (
     IDLE_MINUTES,
     SESSION_STATES,
-    Charter,
     SessionOutline,
-    charter_of,
+    SessionSettings,
+    settings_of,
 )
 from treering.spine.words import shorten
 
@@ -135,16 +135,16 @@ class Sketch:
         start = head.cut.seq if head.cut else 0
         first = store.session_headers(scope, name, after_seq=start, limit=FIRST_EVENTS)
         last = self._last(name)
-        charter = self._charter(name, first)
+        settings = self._settings(name, first)
         taken_from = _imported_from(first)
         # A log's own times tell more than when it was taken in.
         told_ms = max((one.ts_ms for one in last), default=head.updated_ms)
         return SessionOutline(
             session_id=name,
             scope=scope,
-            title=self._title_of(head) or charter.title or _first_words(first),
+            title=self._title_of(head) or settings.title or _first_words(first),
             state=self._state(name, head, last, told_ms if taken_from else None),
-            mode=charter.mode,
+            mode=settings.mode,
             agent=_agent(first, last),
             user=talking((*first, *last)),
             model=_model(last) or _model(first),
@@ -153,20 +153,22 @@ class Sketch:
             event_count=head.head_seq - start,
             parent=head.cut.parent if head.cut else None,
             forked_seq=head.cut.seq if head.cut else None,
-            spawned_by=charter.spawned_by,
+            spawned_by=settings.spawned_by,
             imported_from=taken_from,
         )
 
-    def _charter(self, name: str, first: Sequence[Header]) -> Charter:
+    def _settings(self, name: str, first: Sequence[Header]) -> SessionSettings:
         """Return what a session was opened as, as far as that can be read."""
         if not first or first[0].kind not in {"session.opened", "session.forked"}:
             gone = first and first[0].seq > 1
-            return (gone and kept_charter(self._store, self._scope, name)) or Charter()
+            return (
+                gone and settings_after_forgetting(self._store, self._scope, name)
+            ) or SessionSettings()
         # Without the key of a sealed scope a list still has ids, states and times.
         with contextlib.suppress(KeyMissing):
             for event in self._store.events_at(self._scope, name, [first[0].seq]):
-                return charter_of(event.payload)
-        return Charter()
+                return settings_of(event.payload)
+        return SessionSettings()
 
     def quiet_ms(self, head: SessionHead) -> int:
         """Return when somebody last wrote to a session; what the ledger did to it is no writing."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treering.errors import InvalidInput, NotFound, TreeringError
-from treering.ledger.charters import check_title
 from treering.ledger.compaction import COMPACTED, KEEP_MESSAGES, as_run, compact
 from treering.ledger.contexts import DIALECT_DEFAULT
 from treering.ledger.episodes import ASKS_MAX, episode, told, told_and_closed
@@ -22,6 +21,7 @@ from treering.ledger.guarded_append import (
     redone,
     undone,
 )
+from treering.ledger.session_settings import check_title
 from treering.ledger.turn_bounds import redoable, undoable
 from treering.ledger.writable_session import WritableSession
 from treering.memory.walls import is_walled
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from treering.ledger.contexts import Contributor
     from treering.model.events import Header
     from treering.model.kinds import Boundary
-    from treering.model.sessions import Charter
+    from treering.model.sessions import SessionSettings
 
 
 @checks_arguments
@@ -193,9 +193,9 @@ class Session(WritableSession):
             )
         name = fork_name(self.session_id) if session_id is None else session_id
         own = None if title is None else check_title(title)
-        charter = msgspec.structs.replace(self.charter, title=own, key=None)
-        child = self._sibling(name, self.agent if agent is None else agent, charter)
-        event = forked(child, charter, parent=self.session_id, seq=seq, at=at, ts_ms=ts_ms)
+        settings = msgspec.structs.replace(self.settings, title=own, key=None)
+        child = self._sibling(name, self.agent if agent is None else agent, settings)
+        event = forked(child, settings, parent=self.session_id, seq=seq, at=at, ts_ms=ts_ms)
         was_pruned = self.outline().state == "pruned"
         self._engine.fork(event, parent=segment.session_id, seq=seq)
         # A sweep looks for forks when it has closed a session, and we for such a close: one of us
@@ -343,9 +343,9 @@ class Session(WritableSession):
         return episode(
             self._lineage,
             self._engine.results.policy,
-            user=self.user or self.charter.sole_participant,
-            in_group=self.charter.mode == "group",
-            walled=is_walled(self.charter, lambda one: self._journal.charter(self.scope, one)),
+            user=self.user or self.settings.sole_participant,
+            in_group=self.settings.mode == "group",
+            walled=is_walled(self.settings, lambda one: self._journal.settings(self.scope, one)),
             summariser=summariser,
         )
 
@@ -374,13 +374,13 @@ class Session(WritableSession):
         )
 
     def _check_queue(self) -> None:
-        if self.charter.mode != "queue":
+        if self.settings.mode != "queue":
             raise InvalidInput(
-                f"session {self.session_id} has no inbox: it is a {self.charter.mode} session",
+                f"session {self.session_id} has no inbox: it is a {self.settings.mode} session",
                 hint='open it with mode="queue"',
             )
 
-    def _sibling(self, session_id: str, agent: str, charter: Charter) -> Session:
+    def _sibling(self, session_id: str, agent: str, settings: SessionSettings) -> Session:
         return Session(
             self._engine,
             self._journal,
@@ -389,13 +389,13 @@ class Session(WritableSession):
             scope=self.scope,
             agent=agent,
             user=self.user,
-            channel=charter.channel,
-            mode=charter.mode,
-            participants=charter.participants,
-            key=charter.key,
-            tools=charter.tools,
-            isolation=charter.isolation,
-            title=charter.title,
-            spawned_by=charter.spawned_by,
-            spawned_call=charter.spawned_call,
+            channel=settings.channel,
+            mode=settings.mode,
+            participants=settings.participants,
+            key=settings.key,
+            tools=settings.tools,
+            isolation=settings.isolation,
+            title=settings.title,
+            spawned_by=settings.spawned_by,
+            spawned_call=settings.spawned_call,
         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import EventStore
     from treering.model.messages import ModelMessage
-    from treering.model.sessions import Charter
+    from treering.model.sessions import SessionSettings
 
 MESSAGES_MAX: Final = 1_000
 """How many of a session's messages a sink is given: the last ones."""
@@ -28,9 +28,11 @@ _MESSAGE_KINDS: Final = ("conversation.user", "conversation.assistant", "tool.re
 class SinkHistory:
     """The past of events in a store, without a text of it."""
 
-    def __init__(self, store: EventStore, charter: Callable[[Scope, str], Charter | None]) -> None:
+    def __init__(
+        self, store: EventStore, settings: Callable[[Scope, str], SessionSettings | None]
+    ) -> None:
         self._store = store
-        self._charter = charter
+        self._settings = settings
 
     def run_started(self, scope: str, session_id: str, run_id: str) -> RunStarted:
         """Return what a run was begun with, as far as that is known."""
@@ -41,8 +43,8 @@ class SinkHistory:
 
     def channel(self, scope: str, session_id: str) -> str | None:
         """Return the channel that a session was opened on."""
-        charter = self._charter(Scope(scope), session_id)
-        return None if charter is None else charter.channel
+        settings = self._settings(Scope(scope), session_id)
+        return None if settings is None else settings.channel
 
     def opened_ms(self, scope: str, session_id: str) -> int | None:
         """Return when a session was opened."""

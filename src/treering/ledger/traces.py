@@ -14,7 +14,7 @@ from treering.ledger.people import MAIN_PREFIX, OPENINGS
 from treering.ledger.verification import is_whole
 from treering.model.codec import decode, encode
 from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
-from treering.model.sessions import GROUP_PREFIX, Charter, charter_of
+from treering.model.sessions import GROUP_PREFIX, SessionSettings, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,12 +54,12 @@ class _Opening(msgspec.Struct, frozen=True):
 
     event_id: str
     user: str | None
-    charter: Charter
+    settings: SessionSettings
 
     @property
     def people(self) -> set[str]:
         """Return whom it names."""
-        named = set(self.charter.participants)
+        named = set(self.settings.participants)
         return named if self.user is None else named | {self.user}
 
 
@@ -68,7 +68,7 @@ def find_traces(store: EventStore, scope: Scope, users: Sequence[str]) -> Traces
     survey = _Survey(store, scope, frozenset(users))
     whole = survey.whole()
     openings = {
-        name: (opening.event_id, survey.without(opening.charter, whole))
+        name: (opening.event_id, survey.without(opening.settings, whole))
         for name, opening in survey.openings.items()
         if name not in whole and survey.is_named(name, whole)
     }
@@ -97,7 +97,7 @@ class _Survey:
         self.shares: dict[str, Share] = store.shares(scope, sorted(users))
         self.openings: dict[str, _Opening] = {}
         for event in _events(store, scope, OPENINGS):
-            opening = _Opening(event.event_id, event.user_id, charter_of(event.payload))
+            opening = _Opening(event.event_id, event.user_id, settings_of(event.payload))
             self.openings.setdefault(event.session_id, opening)
         self.cuts: dict[str, ForkPoint] = {}
         self._named: set[str] = set()
@@ -132,18 +132,18 @@ class _Survey:
         """Whether the opening of a session names them, or a session of theirs."""
         return bool(self.openings[name].people & self.users or self._origins(name) & whole)
 
-    def without(self, charter: Charter, whole: set[str]) -> dict[str, Any]:
-        """Return a charter that does not name them; in a sealed scope, only what is safe to say."""
-        spawned = charter.spawned_by not in whole and not self._is_sealed
+    def without(self, settings: SessionSettings, whole: set[str]) -> dict[str, Any]:
+        """Return settings that do not name them; in a sealed scope, only what is safe to say."""
+        spawned = settings.spawned_by not in whole and not self._is_sealed
         told = msgspec.structs.replace(
-            charter,
+            settings,
             participants=()
             if self._is_sealed
-            else tuple(one for one in charter.participants if one not in self.users),
-            key=None if self._is_sealed else charter.key,
-            title=None if self._is_sealed else charter.title,
-            spawned_by=charter.spawned_by if spawned else None,
-            spawned_call=charter.spawned_call if spawned else None,
+            else tuple(one for one in settings.participants if one not in self.users),
+            key=None if self._is_sealed else settings.key,
+            title=None if self._is_sealed else settings.title,
+            spawned_by=settings.spawned_by if spawned else None,
+            spawned_call=settings.spawned_call if spawned else None,
         )
         fields: dict[str, Any] = decode(encode(told))
         return fields
@@ -171,13 +171,13 @@ class _Survey:
 
     def _is_group(self, name: str) -> bool:
         opening = self.openings.get(name)
-        mode = None if opening is None else opening.charter.mode
+        mode = None if opening is None else opening.settings.mode
         return mode == "group" or name.startswith(GROUP_PREFIX)
 
     def _origins(self, name: str) -> set[str]:
         """Return the sessions that a session came of: by a fork, or as a subagent's."""
         opening, cut = self.openings.get(name), self.cuts.get(name)
-        spawned = None if opening is None else opening.charter.spawned_by
+        spawned = None if opening is None else opening.settings.spawned_by
         return {one for one in (spawned, None if cut is None else cut.parent) if one is not None}
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treering.errors import Conflict, InvalidInput, RunActive
-from treering.ledger.charters import agree, opening, stated
 from treering.ledger.inbox import Inbox
 from treering.ledger.readable_session import ReadableSession
+from treering.ledger.session_settings import agree, opening, stated
 from treering.model.events import NewEvent
 from treering.model.fields import check_events, check_id, check_list, check_name, check_text
 from treering.model.scopes import parse_scope
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.model.events import Header
     from treering.model.runs import OpenRun
-    from treering.model.sessions import Charter, Isolation, Mode
+    from treering.model.sessions import Isolation, Mode, SessionSettings
     from treering.spine.engine import Engine
     from treering.spine.run_entries import RunEntry
 
@@ -73,7 +73,7 @@ class WritableSession(ReadableSession):
         )
         self._mode = mode
         self._person = person
-        self._charter: Charter | None = None
+        self._settings: SessionSettings | None = None
         self._inbox = Inbox(store, self.scope, self.session_id)
 
     def __repr__(self) -> str:
@@ -82,31 +82,31 @@ class WritableSession(ReadableSession):
     # What it was opened as.
 
     @property
-    def charter(self) -> Charter:
+    def settings(self) -> SessionSettings:
         """Return what the session is, as it was opened; what this handle was given goes before."""
-        if self._charter is not None:
-            return self._charter
-        recorded = self._journal.charter(self.scope, self.session_id)
+        if self._settings is not None:
+            return self._settings
+        recorded = self._journal.settings(self.scope, self.session_id)
         return self._given if recorded is None else self._agree(recorded)
 
     @property
     def key(self) -> str | None:
         """Return the name that another system knows it by."""
-        return self.charter.key
+        return self.settings.key
 
     @property
     def patience_s(self) -> float:
         """Return how long a second turn waits for the first when nobody says otherwise."""
-        return PATIENCE_S[self.charter.mode]
+        return PATIENCE_S[self.settings.mode]
 
     def permits(self, tool: str) -> bool:
         """Whether ``tool`` may run in the session."""
-        return self.charter.permits(tool)
+        return self.settings.permits(tool)
 
     @property
     def isolation(self) -> Isolation | None:
         """Return what the agent keeps away from in a group; None in other sessions."""
-        return self.charter.walls
+        return self.settings.walls
 
     @property
     def memory_refs(self) -> list[str]:
@@ -124,7 +124,7 @@ class WritableSession(ReadableSession):
         called = [check_text(name, "name") for name in check_list(names, "names")]
         replied = None if reply_to is None else check_id(reply_to)
         said = check_text(text, "text")
-        if self.charter.mode != "group" or mentions(said, (self.agent, *called)):
+        if self.settings.mode != "group" or mentions(said, (self.agent, *called)):
             return True
         answered = None if replied is None else self._store.find(self.scope, replied)
         return (
@@ -208,9 +208,9 @@ class WritableSession(ReadableSession):
 
         ``ts_ms`` is when it was, of a session that is taken from a log.
         """
-        if self._charter is not None:
+        if self._settings is not None:
             return
-        recorded = self._journal.charter(self.scope, self.session_id)
+        recorded = self._journal.settings(self.scope, self.session_id)
         self._identify()
         if recorded is None:
             try:
@@ -220,9 +220,9 @@ class WritableSession(ReadableSession):
                     self.user = self._person.settle(self.user)
             except Conflict:
                 # Another handle was faster, and has recorded it.
-                recorded = self._journal.charter(self.scope, self.session_id)
+                recorded = self._journal.settings(self.scope, self.session_id)
                 self._identify()
-        self._charter = self._agree(recorded or self._given)
+        self._settings = self._agree(recorded or self._given)
 
     def _identify(self) -> None:
         """See again who this is with: others may have met them since the handle was made."""
@@ -275,5 +275,5 @@ class WritableSession(ReadableSession):
     def _note(self, kind: str, payload: Any = None, *, summary: str | None = None) -> Header:
         return self.record(kind, summary or kind.replace(".", " "), payload=payload)
 
-    def _agree(self, recorded: Charter) -> Charter:
+    def _agree(self, recorded: SessionSettings) -> SessionSettings:
         return agree(self._given, recorded, mode=self._mode, session_id=self.session_id)

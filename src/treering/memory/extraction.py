@@ -76,8 +76,8 @@ class Extracting:
                 break
             through = self._recorder.read_through(self._scope, session_id)
             if again or through < head_seq:
-                charter = self._recorder.charter(self._scope, session_id)
-                if charter is None or charter.spawned_by is None:
+                settings = self._recorder.settings(self._scope, session_id)
+                if settings is None or settings.spawned_by is None:
                     self.read(session_id, again=again)
         return self.receipt()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from treering.model.followers import FollowedEvents, FollowStep, Mark
     from treering.model.queries import TimelinePoint
     from treering.model.scopes import Scope
-    from treering.model.sessions import Attribution, Charter
+    from treering.model.sessions import Attribution, SessionSettings
 
     Matrix = npt.NDArray[np.float32]
     Attributed = Callable[[Scope, str], Attribution]
@@ -131,7 +131,7 @@ class Recorder(Protocol):
     def append(self, events: Sequence[NewEvent]) -> list[Header]:
         """Record all of ``events`` durably and in order, or none of them."""
 
-    def charter(self, scope: Scope, session_id: str) -> Charter | None:
+    def settings(self, scope: Scope, session_id: str) -> SessionSettings | None:
         """Return what a session was opened as; None if it is not there."""
 
     def attribution(self, scope: Scope, session_id: str) -> Attribution:

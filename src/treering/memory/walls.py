@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.errors import InvalidInput, NotFound
-from treering.model.sessions import GROUP_PREFIX, LOGS, Charter
+from treering.model.sessions import GROUP_PREFIX, LOGS, SessionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from treering.model.sessions import Attribution
 
 
-def is_walled(charter: Charter, charter_of: Callable[[str], Charter | None]) -> bool:
+def is_walled(
+    settings: SessionSettings, settings_of: Callable[[str], SessionSettings | None]
+) -> bool:
     """Whether a session keeps to itself what it learns, or the one whose agent began it does."""
     seen: set[str] = set()
-    while charter.walls is None and charter.spawned_by not in {None, *seen}:
-        origin = charter.spawned_by or ""
+    while settings.walls is None and settings.spawned_by not in {None, *seen}:
+        origin = settings.spawned_by or ""
         seen.add(origin)
-        charter = charter_of(origin) or Charter()
-    return charter.walls is not None and not charter.walls.cross_user_memory
+        settings = settings_of(origin) or SessionSettings()
+    return settings.walls is not None and not settings.walls.cross_user_memory
 
 
 class Walls:
@@ -39,11 +41,11 @@ class Walls:
         """Return the session itself if it keeps to itself what it learns, else None."""
         if session is None:
             return None
-        charter = self._recorder.charter(self._scope, session)
-        if charter is None:
+        settings = self._recorder.settings(self._scope, session)
+        if settings is None:
             # A group in which nothing was said yet: what is known of its members stays out of it.
             return session if session.startswith(GROUP_PREFIX) else None
-        walled = is_walled(charter, lambda one: self._recorder.charter(self._scope, one))
+        walled = is_walled(settings, lambda one: self._recorder.settings(self._scope, one))
         return session if walled else None
 
     def seen_from(self, session: str | None, user: str | None) -> set[str | None]:
@@ -68,7 +70,7 @@ class Walls:
 
         The first event of a session says what it is: that is not for the memory to write.
         """
-        there = session is not None and self._recorder.charter(self._scope, session) is not None
+        there = session is not None and self._recorder.settings(self._scope, session) is not None
         return session if there else None
 
     def origin(self, session: str | None, evidence: Sequence[str]) -> tuple[str | None, int | None]:

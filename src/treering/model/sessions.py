@@ -91,7 +91,7 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-class Charter(msgspec.Struct, frozen=True, kw_only=True):
+class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a session was opened as."""
 
     mode: Mode = "main"
@@ -144,24 +144,24 @@ COMMON: Final = Attribution()
 
 
 def attribution_of(
-    session_id: str, charter: Charter, *, user: str | None, is_imported: bool
+    session_id: str, settings: SessionSettings, *, user: str | None, is_imported: bool
 ) -> Attribution:
     """Return whose is what a session tells without naming a user, by how it was opened.
 
     ``user`` is whom its opening names: then whoever names nobody means the scope.
     """
-    if charter.walls is not None:
-        return COMMON if charter.walls.cross_user_memory else Attribution(wall=session_id)
+    if settings.walls is not None:
+        return COMMON if settings.walls.cross_user_memory else Attribution(wall=session_id)
     if user is not None:
         return COMMON
-    if charter.sole_participant is not None:
-        return Attribution(user=charter.sole_participant)
+    if settings.sole_participant is not None:
+        return Attribution(user=settings.sole_participant)
     return Attribution(wall=LOGS if is_imported else session_id)
 
 
-ERASED_CHARTER: Final = Charter(tools=GROUP_TOOLS, isolation=Isolation())
+ERASED_SESSION: Final = SessionSettings(tools=GROUP_TOOLS, isolation=Isolation())
 """What a session is taken for whose opening was erased: with the fewest tools, behind walls."""
-ERASED_GROUP: Final = Charter(mode="group", tools=GROUP_TOOLS, isolation=Isolation())
+ERASED_GROUP: Final = SessionSettings(mode="group", tools=GROUP_TOOLS, isolation=Isolation())
 """The same for one whose id says that it is a group's."""
 GROUP_PREFIX: Final = "group:"
 
@@ -176,6 +176,6 @@ def mentions(text: str, names: Iterable[str]) -> bool:
     )
 
 
-def charter_of(payload: Any) -> Charter:
-    """Return the charter that a session.opened event holds, as far as it can be read."""
-    return msgspec.convert(sound_fields(Charter, payload), Charter)
+def settings_of(payload: Any) -> SessionSettings:
+    """Return the settings that a session.opened event holds; defaults where it cannot be read."""
+    return msgspec.convert(sound_fields(SessionSettings, payload), SessionSettings)

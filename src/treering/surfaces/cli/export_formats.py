@@ -136,7 +136,7 @@ def _with_subagents(ledger: Ledger, session: Session) -> Iterator[tuple[Session,
                 export.Subagent(
                     agent_id=outline.session_id.rpartition("/agent-")[2],
                     sort=outline.agent.partition(":")[2] or None,
-                    call_id=one.charter.spawned_call,
+                    call_id=one.settings.spawned_call,
                 ),
             )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.errors import KeyMissing
-from treering.model.sessions import charter_of
+from treering.model.sessions import settings_of
 from treering.sinks.bundle import About, Bundle, PrivateBundle, SafeBundle
 from treering.sinks.capped import TraceLimits
 from treering.spine.sink_events import private_event, safe_event
@@ -76,7 +76,7 @@ def _session_key(ledger: Ledger, started: Header) -> str | None:
     scope, session_id, _ = _place(started)
     with contextlib.suppress(KeyMissing):
         opened = ledger.events(scope, session_id=session_id, kinds=["session.opened"], first=1)
-        return charter_of(opened.items[0].payload).key if opened.items else None
+        return settings_of(opened.items[0].payload).key if opened.items else None
     return None
 
 

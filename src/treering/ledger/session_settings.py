@@ -1,4 +1,4 @@
-"""Charters: what a session is opened as, and how a handle agrees with what was recorded."""
+"""What a session is opened with, and how a handle agrees with what was recorded."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from treering.model.queries import Query
 from treering.model.scopes import Scope
 from treering.model.sessions import (
     COMMON,
-    ERASED_CHARTER,
     ERASED_GROUP,
+    ERASED_SESSION,
     GROUP_PREFIX,
     MODES,
     Attribution,
-    Charter,
     Isolation,
+    SessionSettings,
     attribution_of,
-    charter_of,
+    settings_of,
 )
 from treering.spine.words import shorten
 
@@ -47,8 +47,8 @@ def stated(
     title: str | None,
     spawned_by: str | None,
     spawned_call: str | None,
-) -> Charter:
-    """Return what a handle was given as a charter. Raises InvalidInput."""
+) -> SessionSettings:
+    """Return what a handle was given as settings. Raise InvalidInput if a value is wrong."""
     if mode is not None and mode not in MODES:
         raise InvalidInput(f"invalid mode: {mode}", hint=f"use {' or '.join(MODES)}")
     if isolation is not None and not isinstance(isolation, Isolation):
@@ -56,7 +56,7 @@ def stated(
             f"isolation is a {type(isolation).__name__}", hint="give a treering.Isolation"
         )
     people = check_list(participants, "participants")
-    return Charter(
+    return SessionSettings(
         mode=mode or "main",
         channel=None if channel is None else check_text(channel, "channel"),
         participants=tuple(check_text(person, "participant") for person in people),
@@ -69,19 +69,21 @@ def stated(
     )
 
 
-def agree(given: Charter, recorded: Charter, *, mode: Mode | None, session_id: str) -> Charter:
+def agree(
+    given: SessionSettings, recorded: SessionSettings, *, mode: Mode | None, session_id: str
+) -> SessionSettings:
     """Return what was recorded of a session, with what a handle was given over it.
 
     ``mode`` is the one that the handle insists on. Raises InvalidInput if it is another.
     """
-    if recorded is ERASED_CHARTER and mode is not None:
+    if recorded is ERASED_SESSION and mode is not None:
         return given  # Nobody else knows what it was.
     if mode not in {None, recorded.mode}:
         raise InvalidInput(
             f"session {session_id} was opened as {recorded.mode}, not {mode}",
             hint="leave mode out, or use another session",
         )
-    return Charter(
+    return SessionSettings(
         mode=mode or recorded.mode,
         channel=given.channel or recorded.channel,
         participants=given.participants or recorded.participants,
@@ -94,27 +96,29 @@ def agree(given: Charter, recorded: Charter, *, mode: Mode | None, session_id: s
     )
 
 
-def opening(session: WritableSession, charter: Charter, *, ts_ms: int | None = None) -> NewEvent:
+def opening(
+    session: WritableSession, settings: SessionSettings, *, ts_ms: int | None = None
+) -> NewEvent:
     """Return the event that opens a session, now or when a log says that it was."""
     part = SessionOpened(
-        channel=charter.channel,
-        mode=charter.mode,
-        spawned_by=charter.spawned_by,
-        spawned_call=charter.spawned_call,
+        channel=settings.channel,
+        mode=settings.mode,
+        spawned_by=settings.spawned_by,
+        spawned_call=settings.spawned_call,
     )
     return session.new_event(
         "session.opened",
         f"session opened by {session.agent}",
-        payload=decode(encode(charter)),
+        payload=decode(encode(settings)),
         refs=part.as_refs(),
         ts_ms=ts_ms,
     )
 
 
-def read_charter(store: EventStore, scope: Scope, session_id: str) -> Charter | None:
+def read_settings(store: EventStore, scope: Scope, session_id: str) -> SessionSettings | None:
     """Return what a session was opened as; None if it has no past."""
     first = store.session_events(scope, session_id, after_seq=0, limit=1)
-    return _charter(store, first[0]) if first else None
+    return _settings(store, first[0]) if first else None
 
 
 def read_attribution(store: EventStore, scope: Scope, session_id: str) -> Attribution:
@@ -126,30 +130,32 @@ def read_attribution(store: EventStore, scope: Scope, session_id: str) -> Attrib
     while session_id != MEMORY_SESSION and not session_id.startswith(f"{MEMORY_SESSION}:"):
         seen.add(session_id)
         first = store.session_events(scope, session_id, after_seq=0, limit=1)
-        charter = _charter(store, first[0]) if first else Charter()
+        settings = _settings(store, first[0]) if first else SessionSettings()
         user = first[0].user_id if first and first[0].kind in OPENINGS else None
-        origin = charter.spawned_by
-        if user is None and charter.walls is None and origin not in {None, *seen}:
+        origin = settings.spawned_by
+        if user is None and settings.walls is None and origin not in {None, *seen}:
             session_id = origin or ""
             continue
         imported = Query(scope=scope, session_id=session_id, kinds=(IMPORTED,), limit=1)
         is_imported = bool(store.headers(imported))
-        return attribution_of(session_id, charter, user=user, is_imported=is_imported)
+        return attribution_of(session_id, settings, user=user, is_imported=is_imported)
     return COMMON
 
 
-def _charter(store: EventStore, opening: Event) -> Charter:
+def _settings(store: EventStore, opening: Event) -> SessionSettings:
     """Return what a session was opened as by its first event, or what is left of that."""
     scope, session_id = Scope(opening.scope), opening.session_id
     cut = store.cut(scope, session_id) if opening.seq > 1 else None
     if opening.redacted or opening.seq > (cut.seq + 1 if cut else 1):
-        kept = kept_charter(store, scope, session_id)
-        erased = ERASED_GROUP if session_id.startswith(GROUP_PREFIX) else ERASED_CHARTER
+        kept = settings_after_forgetting(store, scope, session_id)
+        erased = ERASED_GROUP if session_id.startswith(GROUP_PREFIX) else ERASED_SESSION
         return kept or erased
-    return charter_of(opening.payload if opening.kind in OPENINGS else None)
+    return settings_of(opening.payload if opening.kind in OPENINGS else None)
 
 
-def kept_charter(store: EventStore, scope: Scope, session_id: str) -> Charter | None:
+def settings_after_forgetting(
+    store: EventStore, scope: Scope, session_id: str
+) -> SessionSettings | None:
     """Return what a session was opened as, if its opening was erased to forget somebody in it.
 
     The event that vouches for that says it, without whoever was forgotten.
@@ -157,7 +163,7 @@ def kept_charter(store: EventStore, scope: Scope, session_id: str) -> Charter | 
     for event in reversed(store.covers(scope, session_id)):
         payload = event.payload if isinstance(event.payload, dict) else {}
         if event.kind == "ledger.forgotten" and "charter" in payload:
-            return charter_of(payload["charter"])
+            return settings_of(payload["charter"])
     return None
 
 
