@@ -5,23 +5,23 @@ them. A number is a phone number only with a country code, with the grouping of 
 word that says so.
 """
 
-import re
 from typing import Final
 
 from treering.capture.secret_assignments import Span
 from treering.capture.secret_rules import Rule
 from treering.capture.secret_values import NOT_AFTER_MASK, word_set
+from treering.lazy import lazy_pattern
 
 LOCAL_CHARS_MAX: Final = 64
 PHONE_DIGITS_MIN: Final = 8
 PHONE_DIGITS_MAX: Final = 15
 
 _LOCAL_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+-"
-_DOMAIN: Final = re.compile(
+_DOMAIN: Final = lazy_pattern(
     r"@((?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}([A-Za-z]{2,24}))"
     r"(?![A-Za-z0-9_(-]|\.?\[redacted:|\.[A-Za-z0-9])"
 )
-_REMOTE_PATH: Final = re.compile(r":(?:[~/.]|[A-Za-z_][\w.-]{0,100}/)")
+_REMOTE_PATH: Final = lazy_pattern(r":(?:[~/.]|[A-Za-z_][\w.-]{0,100}/)")
 _TOP_LEVELS: Final = word_set(
     "com org net edu gov mil int info biz name pro dev app tech cloud online site store shop xyz"
     " email academy agency blog company consulting design digital education energy engineering"
@@ -32,34 +32,34 @@ _TOP_LEVELS: Final = word_set(
     " test example"
 )
 _FILE_ENDINGS: Final = word_set("js ts rs py md sh cc hs")
-_IN_URL: Final = re.compile(r"//(?:[^\s/@\"']{1,64}:)?\Z|[0-9a-f]{8}\]:\Z")
+_IN_URL: Final = lazy_pattern(r"//(?:[^\s/@\"']{1,64}:)?\Z|[0-9a-f]{8}\]:\Z")
 _GIT_USERS: Final = frozenset(("git", "hg", "svn"))
 
 _END: Final = r"(?![\w+]|[.:/-]?\[redacted:|[.:/-][0-9A-Za-z])"
-_INTERNATIONAL: Final = re.compile(
+_INTERNATIONAL: Final = lazy_pattern(
     NOT_AFTER_MASK + r"(?<![\w+.,:/=)*-])\+[1-9][0-9]{0,2}(?:[ .-]?\([0-9]{1,5}\))?+"
     r"(?:[ .\-/]?[0-9]{1,12}+){1,6}+" + _END
 )
-_NATIONAL: Final = re.compile(
+_NATIONAL: Final = lazy_pattern(
     NOT_AFTER_MASK + r"(?<![\w+.,:/=#)-])(?<![\w\]]\()(?<![*/%+<>^-] )(?<![0-9a-f]{8}\] )"
     r"(?:1[-. ])?(?:\([2-9][0-9]{2}\) ?|(?![2-4]00|.11)[2-9][0-9]{2}([-.]))"
     r"[2-9][0-9]{2}(?(1)\1|[-. ])[0-9]{4}" + _END
 )
-_NATIONAL_NEAR: Final = re.compile(rb"[2-9][0-9]{2}[-. ][0-9]{4}")
-_SAID: Final = re.compile(
+_NATIONAL_NEAR: Final = lazy_pattern(rb"[2-9][0-9]{2}[-. ][0-9]{4}")
+_SAID: Final = lazy_pattern(
     r"(?:ephone|efon|efono|phone)?(?:[ _-]?(?:number|Number|no\.?|nr\.?))?\\{0,7}[\"']?"
     r"(?:[ ]{0,2}[:=.#]{1,2}[ ]{0,2}|[ ](?:is|at|on)?:?[ ]{0,2})\\{0,7}[\"']?"
     r"(\+?[0-9(][0-9 ().\-/]{5,18}[0-9])" + _END
 )
-_DATE_OR_ADDRESS: Final = re.compile(
+_DATE_OR_ADDRESS: Final = lazy_pattern(
     r"[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}.{0,20}|[0-9]{1,2}[/.][0-9]{1,2}[/.][0-9]{2,4}"
     r"|(?:[0-9]{1,3}\.){3}[0-9]{1,3}|1[0-9]{9}|1[0-9]{12}|[0-9]{1,15}\.[0-9]{1,15}"
 )
-_PHONE_NAME: Final = re.compile(
+_PHONE_NAME: Final = lazy_pattern(
     r"(?i:(?:.{0,64}[^a-z])?(?:(?:tele)?phone|mobile|cell|fax|tel|whatsapp)"
     r"(?:[ _-]?(?:number|no))?)"
 )
-_PHONE_VALUE: Final = re.compile(r"\+?[0-9(][0-9 ().\-/]{5,20}[0-9]")
+_PHONE_VALUE: Final = lazy_pattern(r"\+?[0-9(][0-9 ().\-/]{5,20}[0-9]")
 
 
 def find_phones(text: str) -> list[Span]:

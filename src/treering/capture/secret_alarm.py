@@ -5,12 +5,13 @@ keywords outgrows the caches of a processor, so this one knows a few short piece
 piece stands, the keywords that it is a piece of are compared in full.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable
 from operator import itemgetter
 from typing import Final, TypeAlias
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
+
+from treering.lazy import lazy_pattern
 
 Called: TypeAlias = Callable[[bytes, int], bool]
 """Says whether the keyword that ends here in canonical JSON could lead to a secret."""
@@ -20,7 +21,7 @@ Veto: TypeAlias = tuple[int, bytes]
 NO_VETO: Final = (0, b"")
 
 _ASCII: Final = bytes(range(128))
-_FOREIGN: Final = re.compile(rb"[\x80-\xff]+")
+_FOREIGN: Final = lazy_pattern(rb"[\x80-\xff]+")
 
 # fmt: off
 PIECES: Final = (

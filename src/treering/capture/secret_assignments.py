@@ -33,6 +33,7 @@ from treering.capture.secret_values import (
     is_strong,
     is_word,
 )
+from treering.lazy import lazy_pattern
 
 Doubt: TypeAlias = Literal["no-name", "tangled"]
 Span: TypeAlias = tuple[str, int, int]
@@ -46,7 +47,7 @@ SPOKEN_CHARS_MIN: Final = 20
 TOLD_CHARS_MIN: Final = 8
 
 _NAME_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
-_SEPARATOR: Final = re.compile(
+_SEPARATOR: Final = lazy_pattern(
     r"""(?P<rest>[A-Za-z0-9_-]{0,32}+)
     (?P<close>(?:\]?\\{0,7}["'`]){1,2})?
     (?:
@@ -85,18 +86,18 @@ _SEPARATOR: Final = re.compile(
     re.VERBOSE,
 )
 # A value may stand on the line below: after a sign, a bracket, a block of YAML, a backslash.
-_WRAP: Final = re.compile(
+_WRAP: Final = lazy_pattern(
     r"\[(?=[\"'])"
     r"|(?:[>|][+-]?|\\|[(\[])?[ \t]{0,8}(?:\r?\n|\\r\\n|\\n)(?:[ \t]{0,8}\r?\n)?[ \t+>|]{0,24}"
 )
 _WRAPS: Final = ("\n", "\r", "\\", ">", "|", "(", "[")
-_SETTER: Final = re.compile(r"(?:set|with|use|add|put)_?(?=[A-Z_a-z])")
-_TANGLED_AFTER: Final = re.compile(
+_SETTER: Final = lazy_pattern(r"(?:set|with|use|add|put)_?(?=[A-Z_a-z])")
+_TANGLED_AFTER: Final = lazy_pattern(
     r"(?:[\"'`\]\\]{0,12}[ ]{0,8}(?:[:=]|=>|:=)|[(])?[ \t\r\n\\\"'`>|+(]{0,24}[A-Za-z0-9_+=-]{20}"
     r"|(?=[^\n]{0,16}(?i:value))"
 )
-_REST: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
-_QUOTED: Final = re.compile(
+_REST: Final = lazy_pattern(r"[A-Za-z0-9_-]{0,32}")
+_QUOTED: Final = lazy_pattern(
     rf"""[bBfFrRuULN@]{{0,2}}(?:
       "((?:[^"\\\n]{{1,{VALUE_CHARS_MAX}}}+|\\[^\n]){{0,{VALUE_CHARS_MAX}}}+)(?:"|\Z)
     | '((?:[^'\\\n]{{1,{VALUE_CHARS_MAX}}}+|\\[^\n]){{0,{VALUE_CHARS_MAX}}}+)(?:'|\Z)
@@ -108,37 +109,37 @@ _QUOTED: Final = re.compile(
 )
 _BARE_RUN: Final = r"[^\s\"'`,;&|<>(){}\[\]\\]"
 # An ampersand ends a value only where another parameter or command begins.
-_BARE: Final = re.compile(
+_BARE: Final = lazy_pattern(
     rf"{_BARE_RUN}{{1,{BARE_CHARS_MAX}}}"
     rf"(?:&(?!&|amp;|[\w.-]{{1,32}}=){_BARE_RUN}{{0,{BARE_CHARS_MAX}}}){{0,8}}"
 )
-_TO_BLANK: Final = re.compile(rf"[^\s\"'`\\;|<>]{{1,{BARE_CHARS_MAX}}}")
-_ENCODED: Final = re.compile(
+_TO_BLANK: Final = lazy_pattern(rf"[^\s\"'`\\;|<>]{{1,{BARE_CHARS_MAX}}}")
+_ENCODED: Final = lazy_pattern(
     rf"(?:(?!%(?:26|3[Bb]|0[AaDd]|20|2[Cc])){_BARE_RUN}){{1,{BARE_CHARS_MAX}}}"
 )
 # ODBC puts a value in braces when it holds a semicolon or may hold one.
-_BRACED: Final = re.compile(r"[^{}\n]{5,128}(?=\}(?:[;\"'\s]|\Z))")
-_ELEMENT: Final = re.compile(rf"[^<>\n]{{1,{VALUE_CHARS_MAX}}}(?=</)")
-_SPOKEN_HEAD: Final = re.compile(
+_BRACED: Final = lazy_pattern(r"[^{}\n]{5,128}(?=\}(?:[;\"'\s]|\Z))")
+_ELEMENT: Final = lazy_pattern(rf"[^<>\n]{{1,{VALUE_CHARS_MAX}}}(?=</)")
+_SPOKEN_HEAD: Final = lazy_pattern(
     r"\b((?i:api|access|client|secret|private|auth|refresh|session|signing|encryption|master)) \Z"
 )
 _SPOKEN_HEAD_CHARS: Final = len(" encryption ")
 """The longest, and what stands before it."""
-_JOINT: Final = re.compile(rf"[+,).].{{0,{VALUE_CHARS_MAX}}}[+,(]|[+,.)]{{1,9}}")
-_SEED: Final = re.compile(r"(?:[a-z]{3,8} ){11,23}[a-z]{3,8}\b|[A-Z2-7]{16,128}\b")
-_OPENING: Final = re.compile(r"<(?:[\w-]{1,32}:)?\Z")
-_ATTRIBUTES: Final = re.compile(r"[^<>\n]{0,128}>")
-_LETTERS: Final = re.compile(rf"[A-Za-z_-]{{1,{BARE_CHARS_MAX}}}")
-_NUMBER: Final = re.compile(r"(?:0x)?[0-9a-f]{32,128}|[A-Z2-7]{16,128}")
-_DIGITS: Final = re.compile(r"[0-9]{2}\W?\Z|[0-9][^0-9]{1,16}[0-9]")
-_METHOD: Final = re.compile(
+_JOINT: Final = lazy_pattern(rf"[+,).].{{0,{VALUE_CHARS_MAX}}}[+,(]|[+,.)]{{1,9}}")
+_SEED: Final = lazy_pattern(r"(?:[a-z]{3,8} ){11,23}[a-z]{3,8}\b|[A-Z2-7]{16,128}\b")
+_OPENING: Final = lazy_pattern(r"<(?:[\w-]{1,32}:)?\Z")
+_ATTRIBUTES: Final = lazy_pattern(r"[^<>\n]{0,128}>")
+_LETTERS: Final = lazy_pattern(rf"[A-Za-z_-]{{1,{BARE_CHARS_MAX}}}")
+_NUMBER: Final = lazy_pattern(r"(?:0x)?[0-9a-f]{32,128}|[A-Z2-7]{16,128}")
+_DIGITS: Final = lazy_pattern(r"[0-9]{2}\W?\Z|[0-9][^0-9]{1,16}[0-9]")
+_METHOD: Final = lazy_pattern(
     r"(?i:sha-?[0-9]|md5|pbkdf|argon|[bs]crypt|base64|utf-?[18]|oauth|rfc|x509|aes|iso|[(/:=.]|chars?\Z)"
 )
-_LETTER: Final = re.compile(r"[A-Za-z]")
+_LETTER: Final = lazy_pattern(r"[A-Za-z]")
 _LINE_HEADS: Final = frozenset(("", "export", "set", "ENV", "ARG", "-e", "--env", *"+->$#*"))
-_LINE_TAIL: Final = re.compile(r"[ \t]{0,8}(?:[\r\n]|\\[nr]|\Z|[;&#])")
+_LINE_TAIL: Final = lazy_pattern(r"[ \t]{0,8}(?:[\r\n]|\\[nr]|\Z|[;&#])")
 _PASSWORD: Final = Named("password", "given")
-_FLAG_TAIL: Final = re.compile(r"[ \t]{0,8}(?:[\r\n]|\\|\Z|[;&|]| -)")
+_FLAG_TAIL: Final = lazy_pattern(r"[ \t]{0,8}(?:[\r\n]|\\|\Z|[;&|]| -)")
 
 
 def find_named(text: str, start: int, end: int) -> Span | None:

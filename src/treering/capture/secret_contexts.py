@@ -8,34 +8,35 @@ import re
 from typing import Final
 
 from treering.capture.secret_values import word_set
+from treering.lazy import lazy_pattern
 
 RECORD_CHARS_MAX: Final = 96
 """How far before a name its neighbours are looked for."""
 
-_MASKED: Final = re.compile(r"[0-9a-f]{8}\]")
+_MASKED: Final = lazy_pattern(r"[0-9a-f]{8}\]")
 _ARGUMENT_HEADS: Final = ("", " ", "\t", '"', "'", "=", "`")
-_ARGUMENT_TAIL: Final = re.compile(r"[\"'`]|[ \t\r\n]|\\[nr\"']|\Z")
-_FIELD_BEFORE: Final = re.compile(
+_ARGUMENT_TAIL: Final = lazy_pattern(r"[\"'`]|[ \t\r\n]|\\[nr\"']|\Z")
+_FIELD_BEFORE: Final = lazy_pattern(
     r"(?<![\w.])[A-Za-z][\w-]{0,31}=[^\s=;,\[\]]{1,64}[ \t]{1,2}\Z"
     r"|(?i:server|source|host|address|addr|user|username|name|uid|id|catalog|database|dbname|db|port|driver|dsn)"
     r"[ ]?=[^=;\"'\[\]]{1,64};[ ]?\Z"
 )
-_FIELD_AFTER: Final = re.compile(
+_FIELD_AFTER: Final = lazy_pattern(
     r"[ \t]{1,2}[A-Za-z][\w-]{0,31}=[^\s=]"
     r"|;[ ]?(?i:server|data[ ]source|host|address|user|uid|user[ ]id|initial[ ]catalog|database"
     r"|dbname|port|driver|dsn|encrypt|trust\w{0,30}|pooling|timeout|multi\w{0,30})[ ]?="
 )
-_ENTRY_BEFORE: Final = re.compile(
+_ENTRY_BEFORE: Final = lazy_pattern(
     r"(?i:\b(?P<key>user|user[_ -]?name|login|e?-?mail|account|uid|host|name|id))[\"'`]?[ ]?:[ ]?"
     r"(?P<value>[^\s:,;{}]{2,48})[ ]?[,;/|]?[ ]{1,2}\Z"
 )
-_ENTRY_TAIL: Final = re.compile(r"[ ]?(?:[,}\"'`\r\n]|\\[nr\"']|\Z)")
-_STRUCT: Final = re.compile(r"[\w)][ ]?\{")
+_ENTRY_TAIL: Final = lazy_pattern(r"[ ]?(?:[,}\"'`\r\n]|\\[nr\"']|\Z)")
+_STRUCT: Final = lazy_pattern(r"[\w)][ ]?\{")
 _REMARKS: Final = word_set("str string text char varchar any none null undefined required optional")
-_SET_BY_CALL: Final = re.compile(
+_SET_BY_CALL: Final = lazy_pattern(
     r"\b(?:define|fill|type|send_keys|type_text)\(\s?[\"'`][^\"'`\n\]]{0,60}[\"']?\Z"
 )
-_CONFIGURED: Final = re.compile(
+_CONFIGURED: Final = lazy_pattern(
     r"(?<![\w-])(?:setx|setenv|SetEnv|ENV|ARG|fastcgi_param|\(setq|\(def|set[ ]-[a-zA-Z]{1,3})"
     r"[ ]\Z|"
     r"\b(?:config|configure|kv|etcdctl)[ :](?:set|add|put)(?:[ ]--?[\w-]{1,24}){0,3}[ ]"

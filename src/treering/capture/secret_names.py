@@ -22,6 +22,7 @@ from treering.capture.secret_values import (
     is_tangled,
     word_set,
 )
+from treering.lazy import lazy_pattern
 
 NAMES_CACHED_MAX: Final = 4_096
 VALUE_CHARS_MAX: Final = 4_096
@@ -29,8 +30,8 @@ PIN_DIGITS_MIN: Final = 4
 
 Demand: TypeAlias = Literal["given", "mixed", "opaque", "random", "tangled"]
 
-_WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_PASSWORD: Final = re.compile(r"(?i:pass[_-]?(?:word|wd|phrase))")
+_WORDS: Final = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_PASSWORD: Final = lazy_pattern(r"(?i:pass[_-]?(?:word|wd|phrase))")
 _PASSWORDS: Final = (
     "password",
     "passwords",

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 from treering.capture.secret_assignments import Span
 from treering.capture.secret_names import named
 from treering.capture.secret_values import is_dummy, is_given, is_mixed, is_random, is_tangled
+from treering.lazy import lazy_pattern
 
 Check: TypeAlias = Callable[[str], bool]
 
@@ -50,7 +51,7 @@ def is_drawn(value: str) -> bool:
     return is_tangled(value) or _UUID.fullmatch(value) is not None
 
 
-_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID: Final = lazy_pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RANDOM_WORD: Final = r"[A-Za-z0-9_+/=~.-]{20,512}(?![\w:(])"
 
 PHRASES: Final = (
@@ -194,7 +195,7 @@ PHRASES: Final = (
 def find_phrase(phrase: Phrase) -> Callable[[str, int, int], Span | None]:
     """Give the function that finds the secret of ``phrase`` after its keyword."""
     bare = f"|(?P<bare>{phrase.bare})" if phrase.bare else ""
-    pattern = re.compile(f"{phrase.between}(?:{_LITERAL}{bare})")
+    pattern = lazy_pattern(f"{phrase.between}(?:{_LITERAL}{bare})")
     bare_check = phrase.bare_check or phrase.check
 
     def locate(text: str, _start: int, end: int) -> Span | None:
@@ -208,13 +209,13 @@ def find_phrase(phrase: Phrase) -> Callable[[str, int, int], Span | None]:
     return locate
 
 
-_COOKIES: Final = re.compile(r"[\"'`]?\]?[ ]{0,2}(?:[:=,]|(?<=[ -]b))?[ ]{0,2}\\{0,7}[\"'`]?")
-_COOKIE: Final = re.compile(
+_COOKIES: Final = lazy_pattern(r"[\"'`]?\]?[ ]{0,2}(?:[:=,]|(?<=[ -]b))?[ ]{0,2}\\{0,7}[\"'`]?")
+_COOKIE: Final = lazy_pattern(
     r"[{, \"']{0,4}(?P<name>[\w.$!#%*+^-]{1,96})(?:=|[\"'][ ]?:[ ]?[\"'])"
     r"(?P<value>[^\s;,\"'`\\<>]{0,4096}+)(?:;[ ]?|[\"'],|(?P<end>))"
 )
-_SESSION: Final = re.compile(r"(?i:sess|sid\b|auth|token|jwt|remember)")
-_STORED: Final = re.compile(
+_SESSION: Final = lazy_pattern(r"(?i:sess|sid\b|auth|token|jwt|remember)")
+_STORED: Final = lazy_pattern(
     r"\t/[^\t\n]{0,128}\t(?:TRUE|FALSE)\t[0-9]{1,16}\t[^\t\n]{1,96}\t(\S{16,4096})"
 )
 
@@ -258,9 +259,9 @@ def is_before_tab(encoded: bytes, end: int) -> bool:
     return encoded[end : end + 1] == b"\t" or encoded[end : end + 2] == b"\\t"
 
 
-_OPENED: Final = re.compile(r"\s{0,8}\(?")
-_COLUMNS: Final = re.compile(r"\(([^()]{1,300})\)\s{0,8}\Z")
-_VALUE: Final = re.compile(
+_OPENED: Final = lazy_pattern(r"\s{0,8}\(?")
+_COLUMNS: Final = lazy_pattern(r"\(([^()]{1,300})\)\s{0,8}\Z")
+_VALUE: Final = lazy_pattern(
     r"\s{0,8}(?:'([^'\n]{0,512})'|\"([^\"\n]{0,512})\"|([^,()'\"]{1,128}))\s{0,8}[,)]"
 )
 
@@ -287,16 +288,16 @@ def find_inserted(text: str, start: int, end: int) -> Span | None:
     return None
 
 
-_PIPED: Final = re.compile(
+_PIPED: Final = lazy_pattern(
     r"(?:[ ]-n)?[ ](?:\"([^\"\n$]{3,256})\"|'([^'\n]{3,256})'|([^\s\"'$|<>()]{3,256}))"
     r"(?:\s{0,4}\|[^\n|]{0,80}?"
     r"(?:sudo[ ](?:-\w{1,16}[ ]){0,3}-S|stdin|passwd|login|secrets?[ ]|kinit)|(?P<inner>))"
 )
-_INNER: Final = re.compile(r"(?i:pass|key|token|secret)[\w-]{0,24}[ =]{1,2}(?:[\"']|<\()\Z")
-_HERE: Final = re.compile(
+_INNER: Final = lazy_pattern(r"(?i:pass|key|token|secret)[\w-]{0,24}[ =]{1,2}(?:[\"']|<\()\Z")
+_HERE: Final = lazy_pattern(
     r"[ ]?(?:\"([^\"\n$]{3,256})\"|'([^'\n]{3,256})'|([^\s\"'$|<>()]{3,256}))"
 )
-_TAKES_SECRET: Final = re.compile(
+_TAKES_SECRET: Final = lazy_pattern(
     r"(?i:passw|login|token|kinit|auth|secret|sudo|pass )[^\n]{0,60}\Z"
 )
 
@@ -325,7 +326,7 @@ def find_here_string(text: str, start: int, end: int) -> Span | None:
     return ("password", stop - len(value), stop) if is_mixed(value) else None
 
 
-_EXPECTED: Final = re.compile(
+_EXPECTED: Final = lazy_pattern(
     r"[^\n]{0,40}(?i:p?assword)[^\n]{0,24}[\n;]\s{0,8}send(?:[ ]--)?[ ]\"([^\"\\\n$]{3,128})"
 )
 
@@ -336,7 +337,7 @@ def find_expected(text: str, _start: int, end: int) -> Span | None:
     return ("password", *found.span(1)) if found and is_given(found[1]) else None
 
 
-_PGPASS: Final = re.compile(
+_PGPASS: Final = lazy_pattern(
     r"(?:^|\n|\\n)[\w.*-]{1,128}:(?:[0-9]{2,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:([^\s:\"']{3,128})(?=\s|\\|\Z)"
 )
 
@@ -347,8 +348,8 @@ def find_pgpass(text: str, start: int, end: int) -> Span | None:
     return ("password", *found.span(1)) if found and is_given(found[1]) else None
 
 
-_WEBHOOK: Final = re.compile(r"(?:s|b2)?/((?:[A-Za-z0-9_-]{0,64}/)?[A-Za-z0-9@/_-]{32,512})")
-_SIGNATURE: Final = re.compile(r"[A-Za-z0-9%+/=_-]{24,1024}")
+_WEBHOOK: Final = lazy_pattern(r"(?:s|b2)?/((?:[A-Za-z0-9_-]{0,64}/)?[A-Za-z0-9@/_-]{32,512})")
+_SIGNATURE: Final = lazy_pattern(r"[A-Za-z0-9%+/=_-]{24,1024}")
 
 
 def find_webhook(text: str, _start: int, end: int) -> Span | None:
@@ -363,7 +364,7 @@ def find_signature(text: str, _start: int, end: int) -> Span | None:
     return ("token", *found.span()) if found and is_random(found[0]) else None
 
 
-_CODE: Final = re.compile(r"[A-Za-z0-9_/%.+=-]{30,1024}")
+_CODE: Final = lazy_pattern(r"[A-Za-z0-9_/%.+=-]{30,1024}")
 
 
 def find_code(text: str, start: int, end: int) -> Span | None:
@@ -374,12 +375,12 @@ def find_code(text: str, start: int, end: int) -> Span | None:
     return ("token", *found.span()) if found and is_random(found[0]) else None
 
 
-_MANIFEST: Final = re.compile(
+_MANIFEST: Final = lazy_pattern(
     r"(?:\n|\\n|\A)(?:data|stringData):[ ]{0,2}"
     r"((?:(?:\n|\\n)[ ]{1,8}[\w.-]{1,128}:[ ]{1,2}[^\n\\]{1,8192}){1,32})"
     r"|\"(?:data|stringData)\":\s{0,4}\{([^{}]{1,8192})\}"
 )
-_ENTRY: Final = re.compile(r":\s{0,4}[\"']?([A-Za-z0-9+/_=-]{8,8192})(?=[\"'\s\\,]|\Z)")
+_ENTRY: Final = lazy_pattern(r":\s{0,4}[\"']?([A-Za-z0-9+/_=-]{8,8192})(?=[\"'\s\\,]|\Z)")
 MANIFEST_CHARS_MAX: Final = 4_096
 
 
@@ -395,7 +396,7 @@ def find_manifest(text: str, start: int, end: int) -> Span | None:
     return ("secret", values[0][0], values[-1][1]) if values else None
 
 
-_PATH_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{20,512}(?![\w.-])")
+_PATH_TOKEN: Final = lazy_pattern(r"[A-Za-z0-9_-]{20,512}(?![\w.-])")
 
 
 def find_path_token(text: str, _start: int, end: int) -> Span | None:
@@ -404,7 +405,7 @@ def find_path_token(text: str, _start: int, end: int) -> Span | None:
     return ("token", *found.span()) if found and is_random(found[0]) else None
 
 
-_COOKIE_RECORD: Final = re.compile(
+_COOKIE_RECORD: Final = lazy_pattern(
     r"\"name\":\s{0,2}\"([^\"\n]{1,96})\",\s{0,16}\"value\":\s{0,2}\"([^\"\n]{16,4096})\",\s{0,16}\Z"
 )
 
@@ -415,8 +416,8 @@ def find_cookie_record(text: str, start: int, _end: int) -> Span | None:
     return ("cookie", *found.span(2)) if found and _opens_session(found[1], found[2]) else None
 
 
-_DECODED: Final = re.compile(r"[^\n]{0,16}\n([^\s\"'`$<>]{5,256})(?=\s|\Z)")
-_DECODES_SECRET: Final = re.compile(r"(?i:secret|passw|token|credential)[^\n]{0,120}\Z")
+_DECODED: Final = lazy_pattern(r"[^\n]{0,16}\n([^\s\"'`$<>]{5,256})(?=\s|\Z)")
+_DECODES_SECRET: Final = lazy_pattern(r"(?i:secret|passw|token|credential)[^\n]{0,120}\Z")
 
 
 def find_decoded(text: str, start: int, end: int) -> Span | None:
@@ -427,8 +428,8 @@ def find_decoded(text: str, start: int, end: int) -> Span | None:
     return ("password", *found.span(1)) if is_mixed(found[1]) else None
 
 
-_MAILBOX: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){0,3}\Z")
-_AFTER_MAILBOX: Final = re.compile(r"[^\s\"'`,;/<>()\[\]{}|]{6,64}(?=[\s\"',]|\Z)")
+_MAILBOX: Final = lazy_pattern(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){0,3}\Z")
+_AFTER_MAILBOX: Final = lazy_pattern(r"[^\s\"'`,;/<>()\[\]{}|]{6,64}(?=[\s\"',]|\Z)")
 
 
 def find_mailbox(text: str, start: int, end: int) -> Span | None:

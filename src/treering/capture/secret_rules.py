@@ -45,6 +45,7 @@ from treering.capture.secret_values import (
     word_set,
 )
 from treering.capture.secret_wraps import Rejoin, loosely, rejoined, run_end
+from treering.lazy import lazy_pattern
 
 Locate: TypeAlias = Callable[[str, int, int], Span | None]
 """Finds a secret near the keyword at ``text[start:end]``."""
@@ -90,10 +91,10 @@ class Rule(NamedTuple):
 _PRIVATE: Final = (
     rf"[A-Z0-9 \t\r\n]{{0,48}}{loosely('PRIVATE KEY')}(?:{loosely(' BLOCK')})?{loosely('-----')}"
 )
-_PRIVATE_KEY: Final = re.compile("-" + loosely("----BEGIN ") + _PRIVATE)
-_PRIVATE_KEY_END: Final = re.compile("-" + loosely("----END ") + _PRIVATE)
-_PRIVATE_KEY_HEAD: Final = re.compile("-" + loosely("----BEGIN ") + r"[A-Z0-9 \t\r\n]{0,48}\Z")
-_BASE64_LINES: Final = re.compile(
+_PRIVATE_KEY: Final = lazy_pattern("-" + loosely("----BEGIN ") + _PRIVATE)
+_PRIVATE_KEY_END: Final = lazy_pattern("-" + loosely("----END ") + _PRIVATE)
+_PRIVATE_KEY_HEAD: Final = lazy_pattern("-" + loosely("----BEGIN ") + r"[A-Z0-9 \t\r\n]{0,48}\Z")
+_BASE64_LINES: Final = lazy_pattern(
     r"""(?:
       (?:[\s"']|\\[nr]|(?:Proc-Type|DEK-Info|Version|Comment):[^\n\\]{0,80}){0,256}+
       [A-Za-z0-9+/=]{16,4096}+
@@ -102,25 +103,27 @@ _BASE64_LINES: Final = re.compile(
     | (?:\s|\\[nr]){0,256}+[A-Za-z0-9+/=]{0,15}+\Z""",
     re.VERBOSE,
 )
-_AT_START: Final = re.compile(START)
+_AT_START: Final = lazy_pattern(START)
 _BREAKS: Final = ("\n", "\r", "\\")
-_DIGIT: Final = re.compile(r"[0-9]")
-_BASE64_RUN: Final = re.compile(r"[A-Za-z0-9+/=]{16}")
-_PUTTY_KEY: Final = re.compile(r":[ ]?[0-9]{1,3}((?:(?:\r?\n|\\n)[A-Za-z0-9+/=]{16,128}+){1,128}+)")
-_RUN: Final = re.compile(
+_DIGIT: Final = lazy_pattern(r"[0-9]")
+_BASE64_RUN: Final = lazy_pattern(r"[A-Za-z0-9+/=]{16}")
+_PUTTY_KEY: Final = lazy_pattern(
+    r":[ ]?[0-9]{1,3}((?:(?:\r?\n|\\n)[A-Za-z0-9+/=]{16,128}+){1,128}+)"
+)
+_RUN: Final = lazy_pattern(
     rf"(?<![\w/+.%-]){NOT_AFTER_MASK}[A-Za-z0-9_-]{{32,120}}(?![\w/+.=%-]){NOT_BEFORE_MASK}"
 )
 # Ids of messages, calls and the like stand beside counts of tokens.
-_ID: Final = re.compile(r"[a-z]{2,12}[_-]|[0-9a-f]{8}-")
+_ID: Final = lazy_pattern(r"[a-z]{2,12}[_-]|[0-9a-f]{8}-")
 _ALPHANUMERIC: Final = string.ascii_letters + string.digits
 _NAME_BYTES: Final = f"{_ALPHANUMERIC}_-.".encode()
-_REST: Final = re.compile(rb"[A-Za-z0-9_-]{0,32}")
-_LONG: Final = re.compile(rb"[A-Za-z0-9_+=-]{20}|(?i:value)")
-_SPOKEN: Final = re.compile(
+_REST: Final = lazy_pattern(rb"[A-Za-z0-9_-]{0,32}")
+_LONG: Final = lazy_pattern(rb"[A-Za-z0-9_+=-]{20}|(?i:value)")
+_SPOKEN: Final = lazy_pattern(
     rb"(?i:api|access|client|secret|private|auth|refresh|session|signing|encryption|master) \Z"
 )
-_STRING_END: Final = re.compile(rb"(?:[^\"\\]|\\.){0,300}?\"", re.DOTALL)
-_PLAIN_WORD: Final = re.compile(rb"[a-z]{2,24}(?=[ ,\"])")
+_STRING_END: Final = lazy_pattern(rb"(?:[^\"\\]|\\.){0,300}?\"", re.DOTALL)
+_PLAIN_WORD: Final = lazy_pattern(rb"[a-z]{2,24}(?=[ ,\"])")
 _SETTERS: Final = frozenset((b"set", b"add", b"put", b"setx", b"setenv"))
 _LINKS: Final = frozenset(
     word.encode()
@@ -132,29 +135,29 @@ _LINKS: Final = frozenset(
     )
 )
 """Words after which a name is given a value, or which say of which kind it is."""
-_BODY: Final = re.compile(rb"[^\s\"'\\]{8}|[^\s\"'\\]{0,7}(?:\\[rn]|[\r\n]|\\\\)")
-_MAILCHIMP: Final = re.compile(rf"{START}[a-f0-9]{{32}}-us[0-9]{{1,2}}{STOP}")
-_NEW_RELIC: Final = re.compile(rf"{START}[a-f0-9]{{36}}NRAL{STOP}")
-_LABELLED: Final = re.compile(
+_BODY: Final = lazy_pattern(rb"[^\s\"'\\]{8}|[^\s\"'\\]{0,7}(?:\\[rn]|[\r\n]|\\\\)")
+_MAILCHIMP: Final = lazy_pattern(rf"{START}[a-f0-9]{{32}}-us[0-9]{{1,2}}{STOP}")
+_NEW_RELIC: Final = lazy_pattern(rf"{START}[a-f0-9]{{36}}NRAL{STOP}")
+_LABELLED: Final = lazy_pattern(
     rf"{START}[A-Za-z][A-Za-z0-9]{{0,23}}_(?:live|prod|pat|sk)_"
     r"((?=[A-Za-z0-9-]{0,64}[0-9])[A-Za-z0-9-]{20,256})"
 )
-_TERRAFORM: Final = re.compile(rf"{START}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_-]{{60,80}}")
-_URL: Final = re.compile(
+_TERRAFORM: Final = lazy_pattern(rf"{START}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_-]{{60,80}}")
+_URL: Final = lazy_pattern(
     r"://(?:([^\s:@/?#\"'<>\\]{0,128}):([^\s@\"'<>/\\]{1,256})|([A-Za-z0-9_-]{20,256}))@(?=[\w\[$%{.-])"
 )
 # What documentation shows, where it shows it; a real account called "user" lives elsewhere.
-_URL_EXAMPLE: Final = re.compile(
+_URL_EXAMPLE: Final = lazy_pattern(
     r"://(?i:user|username):(?i:pass|password|passwd)@"
     r"(?i:localhost|127\.0\.0\.1|\[::1\]|host|hostname|(?:[\w-]{1,32}\.){0,3}example(?:\.(?:com|org|net))?)"
     r"(?![\w.-])"
 )
-_KEY_PAIR: Final = re.compile(
+_KEY_PAIR: Final = lazy_pattern(
     r"(?:A[KS]IA[A-Z0-9]{16}|GOOG1[A-Z0-9]{19,60}|LTAI[A-Za-z0-9]{12,26}|AKID[A-Za-z0-9]{13,36})"
     r"[\"']?(?:[ ]{0,8}[,;:|\t/]|[ \r\n])[\s\"']{0,16}([A-Za-z0-9/+]{30,40})(?![\w/+=])"
 )
-_AIRTABLE: Final = re.compile(START + r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}" + STOP)
-_HEADER: Final = re.compile(
+_AIRTABLE: Final = lazy_pattern(START + r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}" + STOP)
+_HEADER: Final = lazy_pattern(
     r"""(?:\\{0,7}["'`])?\]?[ ]{0,4}[:=,][ ]{0,4}
     (?:\\{0,7}["'`]value\\{0,7}["'`][ ]?:[ ]?)?(?:\\{0,7}["'`])?
     (?:(?P<scheme>(?i:bearer|basic|token|apikey|api-key|bot|key|negotiate)
@@ -165,18 +168,18 @@ _HEADER: Final = re.compile(
     (?P<value>[A-Za-z0-9+/_.~=:-]{8,4096}+)(?!\()""",
     re.VERBOSE,
 )
-_BEARER: Final = re.compile(r",?[ ]{1,4}([A-Za-z0-9+/_.~=-]{16,4096})")
-_TELEGRAM: Final = re.compile(
+_BEARER: Final = lazy_pattern(r",?[ ]{1,4}([A-Za-z0-9+/_.~=-]{16,4096})")
+_TELEGRAM: Final = lazy_pattern(
     rf"{NOT_AFTER_MASK}(?<![0-9])[0-9]{{8,10}}:AA[A-Za-z0-9_-]{{33}}{STOP}"
 )
-_DISCORD: Final = re.compile(
+_DISCORD: Final = lazy_pattern(
     NOT_AFTER_MASK
     + r"(?<![A-Za-z0-9_-])[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}"
 )
-_DISCORD_HOOK: Final = re.compile(
+_DISCORD_HOOK: Final = lazy_pattern(
     r"[a-z]{0,3}\.?com/api/webhooks/[0-9]{16,20}/([A-Za-z0-9_-]{32,128})"
 )
-_AZURE: Final = re.compile(r"[A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}")
+_AZURE: Final = lazy_pattern(r"[A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}")
 
 
 def _is_any(_body: str) -> bool:
@@ -191,9 +194,9 @@ def _family(name: str, keywords: str, body: str) -> Rule:
     words = keywords.removeprefix("^ ").split()
     start = START if keywords.startswith("^ ") else ""
     prefix = "|".join(re.escape(word) for word in words)
-    pattern = re.compile(f"{start}(?:{prefix}){body}")
+    pattern = lazy_pattern(f"{start}(?:{prefix}){body}")
     usual = USUAL.get(words[0])
-    whole = re.compile(rf"({prefix})(?:{usual or body})(?![A-Za-z0-9_-])")
+    whole = lazy_pattern(rf"({prefix})(?:{usual or body})(?![A-Za-z0-9_-])")
     is_drawn = _is_any if usual else _has_digit if STOP in body else is_tangled
 
     def whole_end(joined: str) -> int | None:

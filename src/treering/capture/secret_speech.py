@@ -3,7 +3,6 @@
 A sentence proves less than a setting, so a password must look like one to be found here.
 """
 
-import re
 from typing import Final
 
 from treering.capture.secret_assignments import Span
@@ -15,6 +14,7 @@ from treering.capture.secret_values import (
     is_random,
     is_scrambled,
 )
+from treering.lazy import lazy_pattern
 
 BEFORE_CHARS_MAX: Final = 160
 
@@ -41,7 +41,7 @@ TOLD: Final = (
     "|पासवर्ड|পাসওয়ার্ড|รหัสผ่าน|mật khẩu|Mật khẩu|kata sandi|Kata sandi|katalaluan|密码|密碼|口令"
     "|パスワード|暗証|비밀번호|암호"
 )
-_TOLD: Final = re.compile(
+_TOLD: Final = lazy_pattern(
     r"[a-zа-яäåæøéíőúışğčžýłęąò]{0,6}(?:\*\*)?[\"'`]?"
     rf"(?:(?:[ ][^\s:：=\"'`]{{1,24}}){{0,4}}?{_LINK}|(?P<beside>[ ]))(?:\*\*)?[\"'`«“„「]?"
     rf"(?P<value>{_PASSWORD})"
@@ -66,7 +66,7 @@ KEYS_TOLD: Final = (
     "|API-nyckel|API-nøgle|API anahtarı|ключ API|API-ключ|API ключ|секретный ключ|API密钥|密钥|金鑰"
     "|令牌|APIキー|トークン|API 키|API키|토큰|токен|Токен|jeton|Zugriffstoken|token de acceso"
 )
-_KEY_TOLD: Final = re.compile(
+_KEY_TOLD: Final = lazy_pattern(
     rf"[a-zа-я]{{0,4}}(?:[ ][^\s:：=\"'`]{{1,24}}){{0,3}}?{_LINK}[\"'`«“„「]?"
     r"(?P<value>[A-Za-z0-9_+/=.~-]{16,512})"
 )
@@ -86,7 +86,7 @@ USED: Final = (
     "|comme mot de passe|como contraseña|como senha|come password|als wachtwoord|jako hasło"
     "|в качестве пароля|olarak ayarla|şifresiyle|を入力|作为密码|로 설정"
 )
-_USED: Final = re.compile(rf"(?<![^\s\"'`«“「])({_PASSWORD})[\"'`»”」]?[ ]?\Z")
+_USED: Final = lazy_pattern(rf"(?<![^\s\"'`«“「])({_PASSWORD})[\"'`»”」]?[ ]?\Z")
 
 
 def find_used(text: str, start: int, _end: int) -> Span | None:
@@ -101,7 +101,7 @@ ACCOUNTS: Final = (
     "|nloggegevens|ane logowania|четные данные|чётные данные|огин|账号|帳號|アカウント|계정"
     "|sername/password|ser/pass|ogin/password"
 )
-_ACCOUNT: Final = re.compile(
+_ACCOUNT: Final = lazy_pattern(
     rf"(?:[ ](?:for|to|für|pour|para|per)[ ][^\n:]{{1,40}}?)?(?:[ ]{_IS})?[ ]?[:：]?[ ]{{0,2}}"
     r"[\"'`(]?[\w.@+-]{1,64}[\"'`]?(?:[ ]/[ ]|:[ ]?|,[ ]|[ ](?:and|und|et|y|e|with|mit)[ ])"
     rf"[\"'`]?(?P<value>(?![/$@]){_PASSWORD})"
@@ -130,12 +130,12 @@ CODES: Final = (
     "|oğrulama kodu|од подтверждения|од из СМС|ověřovací kód|erifieringskod|验证码|驗證碼"
     "|認証コード|確認コード|인증번호|인증 코드|mã xác"
 )
-_CODE: Final = re.compile(
+_CODE: Final = lazy_pattern(
     rf"(?:[ ](?:minh|code|PIN))?(?:[ ]?[:：=]|[ ]?{_IS}\b:?|[是为為]|は|는|은|[ ][—–-])?"
     r"[ ]{0,2}[\"'`]?(?:G-)?"
     r"([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})(?![\w%]|[.,:/-][0-9])"
 )
-_CODE_BEFORE: Final = re.compile(
+_CODE_BEFORE: Final = lazy_pattern(
     r"(?<![\w.:/#-])(?:G-)?([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})"
     r"[ ](?:(?:is|as|to|ist|est|es|è|é|als|come|como|comme|jako)[ ][^\n0-9]{0,40})?\Z"
 )
@@ -159,7 +159,7 @@ _RECOVERY_CODE: Final = (
     r"(?:(?=[A-Za-z-]{0,40}[0-9])[A-Za-z0-9]{4,10}(?:-[A-Za-z0-9]{4,10}){1,7}|[0-9]{4}[ ][0-9]{4}"
     r"|(?=[a-z]{0,9}[0-9])[a-z0-9]{8,10}|[0-9]{8})"
 )
-_RECOVERY: Final = re.compile(
+_RECOVERY: Final = lazy_pattern(
     r"s?(?:[ ](?:is|are)|[ ]?[:：=])?[\s\"'`-]{0,6}"
     rf"({_RECOVERY_CODE}(?:[\s,\"'`]{{1,8}}{_RECOVERY_CODE}){{0,20}})(?![\w-])"
 )
@@ -176,7 +176,7 @@ SEEDS: Final = (
     "|12-word|24-word|seed|Seed|SEED"
     "|助记词|助記詞|シードフレーズ|니모닉|frase|Frase|сид-фраз|Сид-фраз|seed-фраз"
 )
-_SEED: Final = re.compile(
+_SEED: Final = lazy_pattern(
     r"[^\n]{0,40}?[\s:=\"'`：]"
     r"((?:[a-z]{3,8}[ ]){11,23}[a-z]{3,8}|(?:[0-9]{1,2}[.):]?[ ]?[a-z]{3,8}[,;]?\s{0,2}){12,24})"
     r"(?![a-z])"

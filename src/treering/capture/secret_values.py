@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from treering.lazy import lazy_pattern
+
 PASSPHRASE_CHARS_MAX: Final = 64
 PASSPHRASE_WORDS_MAX: Final = 8
 MIXED_CHARS_MIN: Final = 5
@@ -22,7 +24,7 @@ DIFFERENT_CHARS_MIN: Final = 5
 JUDGED_CHARS_MAX: Final = 128
 """A value is judged by its start, so that no long one costs more than a short one."""
 
-MASK: Final = re.compile(r"\[redacted:[a-z0-9-]{1,32}:[0-9a-f]{8}\]")
+MASK: Final = lazy_pattern(r"\[redacted:[a-z0-9-]{1,32}:[0-9a-f]{8}\]")
 """A secret that was masked before."""
 
 NOT_AFTER_MASK: Final = r"(?<![0-9a-f]{8}\])"
@@ -35,7 +37,7 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_PLACEHOLDER: Final = re.compile(
+_PLACEHOLDER: Final = lazy_pattern(
     r"""(?:
       null|none|nil|undefined|nan|true|false|yes|no|on|off|n/?a|yes/no|true/false
     | str|string|text|int|integer|number|bool|boolean|bytes|char|varchar|object|array|any|unknown
@@ -64,7 +66,7 @@ _PLACEHOLDER: Final = re.compile(
     )[.,;:!]?""",
     re.VERBOSE | re.IGNORECASE,
 )
-_REFERENCE: Final = re.compile(
+_REFERENCE: Final = lazy_pattern(
     r"""(?:
       [a-zA-Z][a-zA-Z0-9+.-]{1,16}://
     | arn:aws|projects/|secretsmanager|(?:env|vault|file|ssm|kms|enc|ref\+[a-z]+):
@@ -75,30 +77,30 @@ _REFERENCE: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_FILE: Final = re.compile(r"[\w.@~/\\ -]*\.(?:pem|key|crt|txt|json|ya?ml|env|py|[jt]sx?|md|html)")
-_PATH: Final = re.compile(r"(?:~|\.{0,2})/.*|[A-Za-z]:\\.*")
-_WORDY: Final = re.compile(
+_FILE: Final = lazy_pattern(r"[\w.@~/\\ -]*\.(?:pem|key|crt|txt|json|ya?ml|env|py|[jt]sx?|md|html)")
+_PATH: Final = lazy_pattern(r"(?:~|\.{0,2})/.*|[A-Za-z]:\\.*")
+_WORDY: Final = lazy_pattern(
     r"(?:[A-Za-z]+[0-9]{0,3}|[0-9]+)(?:[-_./:@]+(?:[A-Za-z]+[0-9]{0,3}|[0-9]+))+"
 )
-_PLAIN: Final = re.compile(r"[A-Za-z]+[0-9]{0,3}|[0-9]+")
-_CODE: Final = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|\?\.|->|::)[A-Za-z_$][\w$]*)+!?")
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_LETTER: Final = re.compile(r"[A-Za-z]")
-_DIGIT: Final = re.compile(r"[0-9]")
-_STRONG: Final = re.compile(
+_PLAIN: Final = lazy_pattern(r"[A-Za-z]+[0-9]{0,3}|[0-9]+")
+_CODE: Final = lazy_pattern(r"[A-Za-z_$][\w$]*(?:(?:\.|\?\.|->|::)[A-Za-z_$][\w$]*)+!?")
+_DATE: Final = lazy_pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_LETTER: Final = lazy_pattern(r"[A-Za-z]")
+_DIGIT: Final = lazy_pattern(r"[0-9]")
+_STRONG: Final = lazy_pattern(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[^\s]{8,64}\Z"
 )
-_STRONG_SET: Final = re.compile(
+_STRONG_SET: Final = lazy_pattern(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])(?=[\w\s]{0,64}[^\w\s])"
 )
-_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
-_RUNS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_TANGLED: Final = re.compile(
+_PARTS: Final = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+_RUNS: Final = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_TANGLED: Final = lazy_pattern(
     r"(?=[^a-z]{0,64}[a-z])(?=[^A-Z]{0,64}[A-Z])(?=[^0-9]{0,64}[0-9])[A-Za-z0-9_+=-]{20,512}\Z"
 )
-_BASE32: Final = re.compile(r"[A-Z2-7]{16,128}={0,6}")
-_SEED_WORDS: Final = re.compile(r"(?:[a-z]{3,8} ){11,23}[a-z]{3,8}")
-_DUMMY: Final = re.compile(
+_BASE32: Final = lazy_pattern(r"[A-Z2-7]{16,128}={0,6}")
+_SEED_WORDS: Final = lazy_pattern(r"(?:[a-z]{3,8} ){11,23}[a-z]{3,8}")
+_DUMMY: Final = lazy_pattern(
     r"\A[xX*.0_-]+\Z|(?:[xX]{6}|\*{4}|\.{3}|[-_](?:here|HERE)\b|(?i:your[-_]|placeholder|redacted)"
     r"|EXAMPLE(?:KEY|TOKEN)?\Z)",
     re.DOTALL,

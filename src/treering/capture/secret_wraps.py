@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
 from treering.capture.secret_assignments import Span
+from treering.lazy import lazy_pattern
 
 Rejoin: TypeAlias = Callable[[str, int, str, int], Span | None]
 """Finds the token that starts at an offset, of which a part is read up to another one."""
@@ -22,15 +23,15 @@ MASK_START: Final = "[redacted:"
 BREAK: Final = r"(?:\r?\n|(?:\\r)?\\n)[ \t]{0,64}"
 _CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _ENCODED_CHARS: Final = _CHARS.encode()
-_PIECE: Final = re.compile(rf"{BREAK}([A-Za-z0-9_+/=.~%-]{{1,{TOKEN_CHARS_MAX}}}+)")
-_RUN: Final = re.compile(rf"[A-Za-z0-9_+/=.~%-]{{0,{TOKEN_CHARS_MAX}}}+")
+_PIECE: Final = lazy_pattern(rf"{BREAK}([A-Za-z0-9_+/=.~%-]{{1,{TOKEN_CHARS_MAX}}}+)")
+_RUN: Final = lazy_pattern(rf"[A-Za-z0-9_+/=.~%-]{{0,{TOKEN_CHARS_MAX}}}+")
 # What goes on looks drawn: digits, capitals within a word, or capitals alone.
 _DRAWN: Final = r"(?=[A-Za-z0-9_.-]{8})(?=[A-Za-z_.-]{0,40}?(?:[0-9]|[a-z][A-Z])|[A-Z]{8})"
 # They begin with the newline, which the engine finds by itself.
-_BROKEN: Final = re.compile(
+_BROKEN: Final = lazy_pattern(
     rf"\n(?:(?<=[A-Za-z0-9_.-]\n)|(?<=[A-Za-z0-9_.-]\r\n))[ \t]{{0,64}}+{_DRAWN}"
 )
-_BROKEN_IN_JSON: Final = re.compile(
+_BROKEN_IN_JSON: Final = lazy_pattern(
     rb"\\n(?:(?<=[A-Za-z0-9_.-]\\n)|(?<=[A-Za-z0-9_.-]\\r\\n))(?: |\\t){0,64}" + _DRAWN.encode()
 )
 

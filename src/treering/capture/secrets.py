@@ -6,7 +6,6 @@ Finding never keeps a value, masking never changes a clean one, and masks are ne
 """
 
 import hmac
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
@@ -27,6 +26,7 @@ from treering.capture.secret_names import PIN_DIGITS_MIN, Named, holds_secret, n
 from treering.capture.secret_rules import GENERIC, SECRET_RULES, Rule
 from treering.capture.secret_values import MASK, is_tangled
 from treering.capture.secret_wraps import BrokenKeywords
+from treering.lazy import lazy_pattern
 from treering.model.codec import Json
 
 Hit: TypeAlias = tuple[int, int, int]
@@ -40,18 +40,18 @@ KEY_CHARS_MAX: Final = 64
 WRAPPED_LINES_MAX: Final = 64
 WRAPPED_CHARS_MIN: Final = 16
 
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_FLAG: Final = re.compile(r"--?[A-Za-z][\w-]{1,48}")
+_SURROGATE: Final = lazy_pattern("[\ud800-\udfff]")
+_FLAG: Final = lazy_pattern(r"--?[A-Za-z][\w-]{1,48}")
 _HEADER: Final = "authorization: "
-_CODES: Final = re.compile(
+_CODES: Final = lazy_pattern(
     r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\^_])"
 )
-_JOINT: Final = re.compile(
+_JOINT: Final = lazy_pattern(
     r"\\[ ]?\r?\n[ \t]{0,32}[A-Za-z0-9+/_=.~-]{4,4096}+"
     r"|[\"'][ ]{0,4}[+.&\\]?[ ]{0,4}\r?\n"
     r"[ \t]{0,32}[+.&]?[ ]{0,4}[\"'][A-Za-z0-9+/_=.~-]{4,4096}+(?=[\"'])"
 )
-_WRAPPED: Final = re.compile(r"\r?\n[ \t]{0,8}([A-Za-z0-9+/_=-]{16,4096}+)(?=[\s\"']|\Z)")
+_WRAPPED: Final = lazy_pattern(r"\r?\n[ \t]{0,8}([A-Za-z0-9+/_=-]{16,4096}+)(?=[\s\"']|\Z)")
 
 
 class GuardFailed(RuntimeError):

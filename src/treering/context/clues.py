@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.lazy import lazy_pattern
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -16,45 +18,47 @@ ARGUMENTS_MAX: Final = 64
 """So many values of a call's arguments are looked at."""
 PATH_CHARS_MAX: Final = 200
 
-_BREAKS: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")  # noqa: RUF001  (CJK marks)
+_BREAKS: Final = lazy_pattern(r"(?<=[.!?])\s+|(?<=[。！？])|\n")  # noqa: RUF001  (CJK marks)
 # Cues are looked for in small letters: ignoring case takes three times as long.
-_DECIDED: Final = re.compile(
+_DECIDED: Final = lazy_pattern(
     r"\b(?:decided?|decision|agreed|chose|chosen|settled on|going with|opted|(?:will|ll|to) use"
     r"|let'?s (?!see\b|look\b|check\b|try to see\b)|instead of|rather than)\b"
 )
-_REQUIRED: Final = re.compile(
+_REQUIRED: Final = lazy_pattern(
     r"\b(?:must|never|always|don'?t|do not|make sure|prefer|only use|should not|required?)\b"
 )
-_OPEN: Final = re.compile(
+_OPEN: Final = lazy_pattern(
     r"\b(?:(?<![/.-])to-?dos?(?![/-]|\.\w)|fixme|next steps?|next(?=,)|remaining|remains|not yet"
     r"|still needs?|still have to|pending|follow-?up|left to do|unfinished)\b|[-*] \[ \]"
 )
 _ASKED: Final = ("?", "？", "؟")  # noqa: RUF001  (as other scripts spell it)
 
 # Bounded repeats, begun only where a word begins: no text makes this slow.
-_PATH: Final = re.compile(
+_PATH: Final = lazy_pattern(
     r"(?<![\w.@~+/:-])(?:[\w.@~+-]{0,64}/){0,16}[\w.@+-]{0,63}\w\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/-])"
 )
-_DOTTED: Final = re.compile(r"\.[A-Za-z]")
-_SUFFIX: Final = re.compile(
+_DOTTED: Final = lazy_pattern(r"\.[A-Za-z]")
+_SUFFIX: Final = lazy_pattern(
     r"\.(?:c|cc|cfg|cpp|cs|css|csv|db|go|h|html|ini|ipynb|java|js|jsonl?|jsx|kt|lock|log|md|php|proto"
     r"|ps1|pyi?|rb|rs|rst|sh|sql|svg|swift|tf|toml|tsx?|txt|vue|xml|ya?ml)$",
     re.IGNORECASE,
 )
-_LIBRARY: Final = re.compile(r"[A-Z][a-z]+\.js")
+_LIBRARY: Final = lazy_pattern(r"[A-Z][a-z]+\.js")
 """Node.js and its like, which are no files."""
-_PATCHED: Final = re.compile(
+_PATCHED: Final = lazy_pattern(
     r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ b/)(\S[^\n]{0,199})$", re.MULTILINE
 )
-_PATH_NAMES: Final = re.compile(r"(?:^|[_-])(?:file)?(?:paths?|files?|name)$|(?:Path|File)$")
+_PATH_NAMES: Final = lazy_pattern(r"(?:^|[_-])(?:file)?(?:paths?|files?|name)$|(?:Path|File)$")
 _COMMAND_NAMES: Final = ("command", "cmd", "script")
-_WRITES: Final = re.compile(
+_WRITES: Final = lazy_pattern(
     r"write|edit|patch|create|replace|delete|remove|rename|move|insert|save|append", re.IGNORECASE
 )
 _TASK_LISTS: Final = ("todos", "plan", "tasks")
 _TASK_NAMES: Final = ("content", "step", "title", "text", "task", "description")
 _FINISHED: Final = frozenset({"completed", "done", "cancelled"})
-_RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]{0,100})?(?:Error|Exception)\b[^\n]*", re.MULTILINE)
+_RAISED: Final = lazy_pattern(
+    r"^(?:[A-Za-z_][\w.]{0,100})?(?:Error|Exception)\b[^\n]*", re.MULTILINE
+)
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
 

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from treering.context.clues import sentences_in
+from treering.lazy import lazy_pattern
 from treering.model.events import REDACTED
 
 TEXT_CHARS_MAX: Final = 16_384
@@ -17,26 +18,28 @@ WORDS_MIN: Final = 0.5
 LETTERS_MIN: Final = 0.55
 """The part of a sentence that is letters, at least; there is more else in code and logs."""
 
-_FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
-_TAGGED: Final = re.compile(
+_FENCED: Final = lazy_pattern(
+    r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
+)
+_TAGGED: Final = lazy_pattern(
     r"^[ \t]*<([A-Za-z][\w-]{0,40})\b[^>\n]{0,200}>.*?(?:</\1>|\Z)", re.MULTILINE | re.DOTALL
 )
-_CODE_LINE: Final = re.compile(
+_CODE_LINE: Final = lazy_pattern(
     r"^(?: {4,}|\t)(?![-*•]|\d+[.)])|[{};\\]\s*$|^\s*(?:[|>$]|>>>|@@|\+\+\+|---|#include|//|/\*)"
     r"|^\s*(?:(?:async )?def|class|fn|func|function|const|var|public|private|static)\s\w+.*[:({=]"
     r"|^\s*(?:from \S+ import|import [\w.]+\s*$|Traceback \(|File \"|at \S+\()"
     r"|^\s*\S*(?:Error|Exception): |^\d{4}-\d\d-\d\d[T ]\d\d:\d\d|^\[?\d\d:\d\d:\d\d"
 )
-_HEADING: Final = re.compile(r"^\s*#{1,6}\s|:[*_\s]*$")
+_HEADING: Final = lazy_pattern(r"^\s*#{1,6}\s|:[*_\s]*$")
 """A line that says what comes next, and nothing itself."""
-_SHORTHAND: Final = re.compile(r"\b(e\.g|i\.e|etc|vs|approx|Dr|Mr|Mrs|Ms)\.(?=\s)")
+_SHORTHAND: Final = lazy_pattern(r"\b(e\.g|i\.e|etc|vs|approx|Dr|Mr|Mrs|Ms)\.(?=\s)")
 """What ends with a dot and ends no sentence."""
-_MARKUP: Final = re.compile(
+_MARKUP: Final = lazy_pattern(
     r"^\s*(?:#{1,6}\s+|(?:[-*•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?)+|\*\*|__|`"
 )
-_PLAIN_WORD: Final = re.compile(r"\W{0,3}[^\W_]+(?:['\u2019-][^\W_]+)*\W{0,3}")
-_LINK: Final = re.compile(r"!?\[([^\]\n]{1,200})\]\([^)\s]{1,2000}\)")
-_SECRET: Final = re.compile(
+_PLAIN_WORD: Final = lazy_pattern(r"\W{0,3}[^\W_]+(?:['\u2019-][^\W_]+)*\W{0,3}")
+_LINK: Final = lazy_pattern(r"!?\[([^\]\n]{1,200})\]\([^)\s]{1,2000}\)")
+_SECRET: Final = lazy_pattern(
     r"\b(?:pass(?:word|wd|phrase|code)|secret|api[ _-]?key|token|bearer|credentials?|pin)\b"
     r"\W{0,3}(?:\s?(?:is|was|to)\b)?\s*[:=]?\s*[\"'`]?(?=\S*[\d!@#$%^&*])\S{4,}"
     r"|(?<![\w+/=.-])(?=[\w+/=-]*\d)(?=[\w+/=-]*[A-Za-z])[\w+=-]{24,}(?![\w/])"
@@ -44,7 +47,7 @@ _SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 """What looks like a credential: named as one, or long, without a blank and mixed."""
-_COURTESY: Final = re.compile(
+_COURTESY: Final = lazy_pattern(
     r"(?:(?:hi|hello|hey|hiya|yo|good (?:morning|afternoon|evening|night)|thanks?|thank you|thx"
     r"|cheers|ok(?:ay)?|sure|yes|yep|yeah|no|nope|great|perfect|cool|nice|awesome|wonderful|got it"
     r"|done|sounds good|you'?re (?:very |most )?welcome|of course|certainly|absolutely|bye|goodbye"
@@ -57,7 +60,7 @@ _COURTESY: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """What is said for politeness."""
-_ANNOUNCES: Final = re.compile(
+_ANNOUNCES: Final = lazy_pattern(
     r"(?:(?:now|next|first|okay|ok)[, ]+)?(?:let me|let's|i'?ll|i will|i'?m going to|i am going to)"
     r"(?: now| first| also| then| quickly)? (?:add|analy[sz]e|begin|build|check|continue|create|do"
     r"|examine|explore|find|fix|go|implement|investigate|look|make|open|read|review|run|search|see"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.context.prose import announces, is_courtesy, quotable
+from treering.lazy import lazy_pattern
 from treering.model.episodes import Sentence
 from treering.model.messages import ModelMessage, UserMessage
 
@@ -21,7 +22,7 @@ ANSWERS_MAX: Final = 3
 """So many of the last answers are looked at for how it ended."""
 
 _QUESTION: Final = ("?", "？", "؟")  # noqa: RUF001  (as other scripts spell it)
-_ASKS: Final = re.compile(
+_ASKS: Final = lazy_pattern(
     r"(?:(?:now|then|also|and|so|ok(?:ay)?|alright|yes)[, ]+){0,3}"
     r"(?:please|pls|can|could|would|will you|help|i'?d like|i want|i need|we need|add|analy[sz]e"
     r"|book|build|change|check|commit|compare|continue|convert|create|debug|delete|document|draft"
@@ -31,27 +32,27 @@ _ASKS: Final = re.compile(
     re.IGNORECASE,
 )
 # Cues are looked for in small letters: ignoring case takes three times as long.
-_SETTLES: Final = re.compile(
+_SETTLES: Final = lazy_pattern(
     r"\b(?:decided?|decision|agreed|chose|chosen|settled? on|go(?:ing)? with|opted|we'?ll use|i'?ll"
     r" take|we will use"
     r"|let'?s (?:use|go|do|keep|take|meet|make|book|drop|switch|stick|call|pass|put|leave))\b"
 )
-_PREFERS: Final = re.compile(r"\b(?:instead of|rather than)\b")
-_RULES: Final = re.compile(
+_PREFERS: Final = lazy_pattern(r"\b(?:instead of|rather than)\b")
+_RULES: Final = lazy_pattern(
     r"(?:always|never|don'?t|do not|prefer|only|make sure)\b"
     r"|(?:you|we|it|this|that|they) (?:must|should not|shouldn'?t)\b"
 )
-_PROMISES: Final = re.compile(
+_PROMISES: Final = lazy_pattern(
     r"\b(?:remind me|don'?t forget|remember to|action items?|(?:i|we)(?:'?ll| will| still need to"
     r"| have to)\b.{1,80}\b(?:tomorrow|tonight|later|next (?:week|month|time)|(?:on|by|before)"
     r" (?:mon|tues|wednes|thurs|fri|satur|sun)day))\b"
 )
-_OPEN: Final = re.compile(
+_OPEN: Final = lazy_pattern(
     r"(?<![/.-])\bto-?dos?\b(?![/-]|\.\w)|\b(?:fixme|next steps?|next(?=,)|not yet|still needs?"
     r"|still have to|remains to be|remaining (?:work|tasks?|steps?|items?)|pending|follow-?ups?"
     r"|left to do|unfinished)\b"
 )
-_CONCLUDES: Final = re.compile(
+_CONCLUDES: Final = lazy_pattern(
     r"\b(?:done|fixed|pass(?:es|ed)?|works|added|updated|removed|finished|completed?|ready|booked"
     r"|saved|created|in short|overall|merged|deployed|sent|settled)\b"
 )

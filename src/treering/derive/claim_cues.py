@@ -6,23 +6,24 @@ import re
 from typing import Final, NamedTuple
 
 from treering.derive.claim_words import VERBS, base, expanded, spelt, third_person, trimmed
+from treering.lazy import lazy_pattern
 
 _IGNORE: Final = re.IGNORECASE
-_LEAD: Final = re.compile(
+_LEAD: Final = lazy_pattern(
     r"(?:(?:please |pls )?(?:remember|note|keep in mind|don't forget|do not forget|fyi|btw"
     r"|by the way|for the record|for future reference|so|well|ok|okay|also|and|but|hi|hey|hello"
     r"|yes|yeah|fact|update|as of (?:now|today|\d{4}))(?:,? that\b|[,:;]| -)\s*"
     r"|that\s+(?=[iIwW]))+",
     _IGNORE,
 )
-_CORRECTION: Final = re.compile(
+_CORRECTION: Final = lazy_pattern(
     r"(?:(?:no|nope|sorry|wait|oops|correction|my mistake|scratch that)(?:[,:;.!]| -)\s*"
     r"|(?:actually|i meant|i mean|in fact|to correct myself)\b[,:;]?\s*|no (?=it is|it was|i |my"
     r" ))+"
     r"(?=\S)",
     _IGNORE,
 )
-_CHANGED: Final = re.compile(
+_CHANGED: Final = lazy_pattern(
     r"\b(?:now|no longer|not \w+ any ?more|any ?more|instead(?: of)?|switched|moved|migrated"
     r"|relocated|upgraded|changed|became|stopped|quit|gave up|from now on|these days|nowadays"
     r"|as of|recently|used to|formerly|previously|replaced|renamed)\b"
@@ -31,35 +32,35 @@ _CHANGED: Final = re.compile(
     r"|Quit|Gave up|Used to|Recently|From now on|These days|Nowadays)\b"
 )
 """In lower case but for the first word: "New York" and "Apocalypse Now" change nothing."""
-_USED_TO: Final = re.compile(r"(?<!is )(?<!are )(?<!was )(?<!be )(?:\bused|^Used) to (?=\w)")
-_ADVERBS: Final = re.compile(
+_USED_TO: Final = lazy_pattern(r"(?<!is )(?<!are )(?<!was )(?<!be )(?:\bused|^Used) to (?=\w)")
+_ADVERBS: Final = lazy_pattern(
     r"\b(?:now|currently|presently|nowadays|these days|still|also|really|already|actually|mostly"
     r"|usually|typically|generally|normally|recently|originally|always|officially|definitely"
     r"|primarily|mainly|absolutely|particularly|especially|very much|truly|strongly|just)\b,? ?"
     r"|^(?:Now|Currently|Nowadays|These days|Still|Also|Really|Already|Mostly|Usually|Typically"
     r"|Generally|Normally|Recently|Always|Primarily|Mainly|Often|From now on|As of now)\b,? (?=\S)"
 )
-_FORMER: Final = re.compile(
+_FORMER: Final = lazy_pattern(
     r"(?:, (?:and )?(?:not|no longer)|,? (?:instead of|rather than|and not)) (?P<old>[^,.;]+)$"
 )
-_NOT_BUT: Final = re.compile(r"\bnot (?P<old>[^,;]+?),? but (?=\S)")
-_DENIED: Final = re.compile(
+_NOT_BUT: Final = lazy_pattern(r"\bnot (?P<old>[^,;]+?),? but (?=\S)")
+_DENIED: Final = lazy_pattern(
     r"(?:\b(?:do|does|did|can|could|will|would|should|shall) not |\bnot (?!only\b)"
     r"|\b(?:never|no longer) |^(?:(?:Do|Does|Did|Can|Could|Will|Would|Should) [Nn]ot"
     r"|Not|Never|No longer) )(?:ever )?"
     r"|(?:\bno|^No) (?!one\b|doubt\b|matter\b|problem\b|(?:more|less|fewer|later|earlier)\b)(?=\w)"
     r"|\bno more$"
 )
-_CAPITAL_NOT: Final = re.compile(r"^(Am|Are|Had|Has|Have|Is|Might|Must|Need|Was|Were) Not\b")
+_CAPITAL_NOT: Final = lazy_pattern(r"^(Am|Are|Had|Has|Have|Is|Might|Must|Need|Was|Were) Not\b")
 """What "Isn't" at the beginning becomes; in a title, "Not" is a word like others."""
-_CEASED: Final = re.compile(
+_CEASED: Final = lazy_pattern(
     r"(?:\b(?:has |have )?(?:stopped|quit|gave up|given up)|^(?:Stopped|Quit|Gave up)) (?=\w+ing\b)"
 )
-_ING: Final = re.compile(r"^((?:(?:I|we|(?:the )?user|[A-Z]\w+) )?)(\w+ing)\b", _IGNORE)
-_AGAIN: Final = re.compile(r"\s+(?:any ?more|now|any longer|at all|these days|nowadays|instead)$")
-_ABLE: Final = re.compile(r"(?:\bcan|^Can) (?P<verb>[a-z]+)\b")
-_STAND: Final = re.compile(r"\b(?:stand|bear) (?=\w)")
-_BLANKS: Final = re.compile(r"\s+")
+_ING: Final = lazy_pattern(r"^((?:(?:I|we|(?:the )?user|[A-Z]\w+) )?)(\w+ing)\b", _IGNORE)
+_AGAIN: Final = lazy_pattern(r"\s+(?:any ?more|now|any longer|at all|these days|nowadays|instead)$")
+_ABLE: Final = lazy_pattern(r"(?:\bcan|^Can) (?P<verb>[a-z]+)\b")
+_STAND: Final = lazy_pattern(r"\b(?:stand|bear) (?=\w)")
+_BLANKS: Final = lazy_pattern(r"\s+")
 
 
 class Marked(NamedTuple):

@@ -7,18 +7,19 @@ from typing import Final
 
 from treering.derive.claim_attributes import attribute_of
 from treering.derive.claim_words import SAID_OF, VERBS, normal, word_set
+from treering.lazy import lazy_pattern
 
-_COPULA: Final = re.compile(r" (is|was|are|were) ")
-_ASIDE: Final = re.compile(r",| (?:who|which|that|because|if|when|but|and) ")
-_NAME_OF: Final = re.compile(
+_COPULA: Final = lazy_pattern(r" (is|was|are|were) ")
+_ASIDE: Final = lazy_pattern(r",| (?:who|which|that|because|if|when|but|and) ")
+_NAME_OF: Final = lazy_pattern(
     r"(?:name of (?:the )?)?(?:current |present |new )?(?=\S)", re.IGNORECASE
 )
-_GOVERNMENT: Final = re.compile(r"head of (?:the )?(?P<subject>.+) government", re.IGNORECASE)
-_RELATIVE: Final = re.compile(
+_GOVERNMENT: Final = lazy_pattern(r"head of (?:the )?(?P<subject>.+) government", re.IGNORECASE)
+_RELATIVE: Final = lazy_pattern(
     r"(?P<noun>[^\W\d_][^,]*?) (?P<how>where|that|which|who|in which|at which|for which|with which"
     r"|on which) (?P<rest>\S.*)"
 )
-_COMPOUND: Final = re.compile(
+_COMPOUND: Final = lazy_pattern(
     r"(?P<noun>(?:[a-z]+ )?(?:head of (?:state|government)|(?:place|date|city|country|year|cause)"
     r" of"
     r" (?:birth|death|origin|citizenship|foundation|residence|burial)|field of (?:work|study)"
@@ -27,29 +28,29 @@ _COMPOUND: Final = re.compile(
     r" (?:of|in|for) (?P<subject>\S.*)",
     re.IGNORECASE,
 )
-_OF: Final = re.compile(
+_OF: Final = lazy_pattern(
     r"(?P<noun>[^\W\d_][^,]*?) (?:of|for|in|on|at|behind) (?:the (?=[a-z]))?(?P<subject>\S.*)"
 )
-_OFFICES: Final = re.compile(
+_OFFICES: Final = lazy_pattern(
     r"(?:vice |deputy |prime |foreign |first )?(?:president|minister|chancellor|king|queen|emperor"
     r"|empress|mayor|governor|ceo|cto|cfo|coo|pope|premier|speaker|chair\w*|director|secretary"
     r"|sultan|prince|princess|duke|head|leader|capital|official|monarch|general|minister \w+)\b",
     re.IGNORECASE,
 )
-_POSSESSED: Final = re.compile(
+_POSSESSED: Final = lazy_pattern(
     r"(?P<owner>.+?)'s? (?P<noun>[a-z][\w-]*(?: [a-z][\w-]*){0,4}?) (?:is|was|are|were)"
     r" (?P<value>\S.*)"
 )
-_LABEL: Final = re.compile(r"(?P<noun>[^\W\d_][\w-]*(?: [\w-]+){0,2}): ?(?P<value>\S.*)")
-_BACK: Final = re.compile(
+_LABEL: Final = lazy_pattern(r"(?P<noun>[^\W\d_][\w-]*(?: [\w-]+){0,2}): ?(?P<value>\S.*)")
+_BACK: Final = lazy_pattern(
     r"the (?:current |new |present )?(?P<noun>[A-Za-z][\w -]*?) of (?P<subject>\S.*)", re.IGNORECASE
 )
 _DONE: Final = (
     r"(?:\w+ed|born|written|made|sung|built|known|given|held|led|run|won|taken) "
     r"(?:by|in|on|at|with|for|to|as|from) "
 )
-_PARTICIPLE: Final = re.compile(_DONE)
-_TITLED: Final = re.compile(
+_PARTICIPLE: Final = lazy_pattern(_DONE)
+_TITLED: Final = lazy_pattern(
     rf"(?P<name>[^\W_a-z].*?)(?= (?:is|was|are|were) (?:{_DONE}|an? [a-z]+ of |famous for )"
     r"| (?:plays|speaks|works|worked|died|lives) (?:the|in|for|at|as) )"
 )

@@ -15,6 +15,7 @@ from treering.derive.claim_times import (
     is_schedule,
 )
 from treering.derive.claim_words import VERBS, base, normal, word_set, words
+from treering.lazy import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,40 +24,40 @@ _IGNORE: Final = re.IGNORECASE
 _PREPOSITIONS: Final = word_set(
     "in at on by for with of to from as near into about under within through"
 )
-_OVER: Final = re.compile(
+_OVER: Final = lazy_pattern(
     r"(?P<one>.+?) (?:over|rather than|instead of|to|more than|better than|above) (?P<other>.+)",
     _IGNORE,
 )
-_COMPARED: Final = re.compile(
+_COMPARED: Final = lazy_pattern(
     r"(?P<one>.+?) (?:over|rather than|instead of|more than|better than) (?P<other>.+)", _IGNORE
 )
-_PURPOSE: Final = re.compile(
+_PURPOSE: Final = lazy_pattern(
     r"(?P<value>.+?) (?P<how>for|as) (?:(?:my|our|the|his|her|their|a|an|all|most) )*(?P<what>.+)",
     _IGNORE,
 )
-_BEHIND: Final = re.compile(
+_BEHIND: Final = lazy_pattern(
     r" (?:for|in|with|on|at|when|while|because|since|as|by|during)\b", _IGNORE
 )
-_FROM_TO: Final = re.compile(
+_FROM_TO: Final = lazy_pattern(
     r"(?:back )?(?:from (?P<old>.+?) )?(?:(?:over|back) )?(?:in)?to (?P<new>.+)", _IGNORE
 )
-_TO_FROM: Final = re.compile(r"(?:back )?to (?P<new>.+?) from (?P<old>.+)", _IGNORE)
-_VERSIONED: Final = re.compile(r"(?P<name>\D*[^\W\d_][+#]*) ?v?(?P<version>\d+(?:\.\w+)*)\b.*")
-_COUNTED: Final = re.compile(
+_TO_FROM: Final = lazy_pattern(r"(?:back )?to (?P<new>.+?) from (?P<old>.+)", _IGNORE)
+_VERSIONED: Final = lazy_pattern(r"(?P<name>\D*[^\W\d_][+#]*) ?v?(?P<version>\d+(?:\.\w+)*)\b.*")
+_COUNTED: Final = lazy_pattern(
     r"(?P<count>\d+|no|one|two|three|four|five|six|seven|eight|nine|ten) (?P<noun>[a-z]+)(?: .*)?",
     _IGNORE,
 )
-_CALLED: Final = re.compile(
+_CALLED: Final = lazy_pattern(
     r"(?:a |an |the )?(?P<noun>.+?),? (?:named|called) (?P<value>.+)", _IGNORE
 )
-_AGED: Final = re.compile(r"(?P<years>\d{1,3})(?: years? old| y/?o)?", _IGNORE)
-_MARITAL: Final = re.compile(
+_AGED: Final = lazy_pattern(r"(?P<years>\d{1,3})(?: years? old| y/?o)?", _IGNORE)
+_MARITAL: Final = lazy_pattern(
     r"(?:(?:happily|newly|recently|un)[ -]?)?(?P<status>married|single|divorced|widowed|separated)"
     r"(?: (?:from|since|for|in) .+)?",
     _IGNORE,
 )
 _EATING: Final = word_set("vegetarian vegan pescatarian carnivore omnivore flexitarian")
-_CRAFT: Final = re.compile(
+_CRAFT: Final = lazy_pattern(
     r"an? (?P<value>(?:(?!of )[\w/+#-]+ ){0,4}(?:\w+(?:eer|ician|ologist|ist|yst)|developer"
     r"|programmer"
     r"|designer|manager|teacher|doctor|nurse|lawyer|writer|author|student|professor|researcher"

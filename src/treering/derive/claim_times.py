@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from treering.lazy import lazy_pattern
+
 _DAY: Final = (
     r"(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:days?)?"
     r"|weekdays?|weekends?|workdays?"
@@ -19,9 +21,9 @@ _CLOCK: Final = (
 )
 _PART: Final = r"mornings?|afternoons?|evenings?|nights?|week|month|year|quarter|hour|day"
 _COUNT: Final = r"(?:\d+|two|three|four|five|six|other|second|third|last|first)"
-CLOCK: Final = re.compile(rf"\b(?:{_CLOCK})", re.IGNORECASE)
-DAY: Final = re.compile(rf"\b(?:{_DAY})\b", re.IGNORECASE)
-_REPEATED: Final = re.compile(
+CLOCK: Final = lazy_pattern(rf"\b(?:{_CLOCK})", re.IGNORECASE)
+DAY: Final = lazy_pattern(rf"\b(?:{_DAY})\b", re.IGNORECASE)
+_REPEATED: Final = lazy_pattern(
     rf"\b(?:(?:every|each)(?: {_COUNT})? (?:{_DAY}|{_MONTH}|{_PART}|minutes|hours|days|weeks"
     rf"|months)"
     rf"|on (?:the )?(?:mondays|tuesdays|wednesdays|thursdays|fridays|saturdays|sundays|weekdays"
@@ -30,12 +32,12 @@ _REPEATED: Final = re.compile(
     rf"|(?:once|twice|{_COUNT} times) an? (?:{_PART}))\b",
     re.IGNORECASE,
 )
-_AT: Final = re.compile(
+_AT: Final = lazy_pattern(
     rf"\b(?:(?:from|at|by|before|after|until|till|around|about) )+(?:{_CLOCK}"
     rf"|(?:[01]?\d|2[0-3])\b(?![.\d]))",
     re.IGNORECASE,
 )
-_PIECES: Final = re.compile(
+_PIECES: Final = lazy_pattern(
     rf"\b(?:(?:in|on|at|from|to|by|before|after|until|till|around|about|and|every|each|the|other)"
     rf" )*(?:{_CLOCK}|{_DAY}|{_PART}|daily|weekly|fortnightly|biweekly|monthly|quarterly|yearly"
     rf"|annually)\b(?: (?:in the|in) (?:morning|afternoon|evening))?"
@@ -43,7 +45,7 @@ _PIECES: Final = re.compile(
     re.IGNORECASE,
 )
 _ON: Final = r"(?:(?:on|by|from|to|until|till|before|after|around|about|the) )*"
-_DATED: Final = re.compile(
+_DATED: Final = lazy_pattern(
     rf"\b{_ON}(?:\d{{4}}-\d\d-\d\d"
     rf"|(?:(?:{_MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?"
     rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH}))(?:,? \d{{4}})?)\b"
@@ -51,8 +53,8 @@ _DATED: Final = re.compile(
     re.IGNORECASE,
 )
 """A day or a month of the calendar, with what leads to it."""
-_PAST: Final = re.compile(r"\b[a-z]{2,}ed\b")
-_DATE: Final = re.compile(
+_PAST: Final = lazy_pattern(r"\b[a-z]{2,}ed\b")
+_DATE: Final = lazy_pattern(
     rf"\b(?:\d{{4}}-\d\d-\d\d|(?:1[0-9]|20)\d\d|(?:{_MONTH})\.? \d{{1,2}}"
     rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH}))\b",
     re.IGNORECASE,

@@ -38,6 +38,7 @@ from treering.derive.claim_predicates import (
 )
 from treering.derive.claim_times import is_day, is_occasion, is_schedule, is_time
 from treering.derive.claim_words import SAID_OF, VERBS, normal, spelt, trimmed, word_set
+from treering.lazy import lazy_pattern
 
 if TYPE_CHECKING:
     from treering.derive.claim_cues import Marked
@@ -47,18 +48,18 @@ CLAIM_CHARACTERS_MAX: Final = 1_000
 USER: Final = "user"
 """The subject of what is said in the first person, of the user, or of nobody."""
 
-_FIRST_PERSON: Final = re.compile(r"(?:I|we|(?:the |this )?user)\s+(?=\S)", re.IGNORECASE)
-_OWN: Final = re.compile(r"(?:my|our|(?:the )?user's)\s+(?=\S)", re.IGNORECASE)
-_KIN: Final = re.compile(
+_FIRST_PERSON: Final = lazy_pattern(r"(?:I|we|(?:the |this )?user)\s+(?=\S)", re.IGNORECASE)
+_OWN: Final = lazy_pattern(r"(?:my|our|(?:the )?user's)\s+(?=\S)", re.IGNORECASE)
+_KIN: Final = lazy_pattern(
     r"(?:wife|husband|partner|spouse|son|daughter|child|mother|father|mom|mum|dad|brother|sister"
     r"|boss|manager|dog|cat|roommate|girlfriend|boyfriend|fianc[eé]e?)\b",
     re.IGNORECASE,
 )
-_CALL: Final = re.compile(r"(?:please )?call me (?=\S)", re.IGNORECASE)
+_CALL: Final = lazy_pattern(r"(?:please )?call me (?=\S)", re.IGNORECASE)
 _PRONOUNS: Final = word_set("he she it they this that these those there who which what here you")
 _NOT_SUBJECTS: Final = word_set("if when while because although though since unless")
-_MORE: Final = re.compile(r"(?:a|an) ", re.IGNORECASE)
-_TOLD: Final = re.compile(r"(?:located|based|situated|found) (?:in|at) (?=\S)", re.IGNORECASE)
+_MORE: Final = lazy_pattern(r"(?:a|an) ", re.IGNORECASE)
+_TOLD: Final = lazy_pattern(r"(?:located|based|situated|found) (?:in|at) (?=\S)", re.IGNORECASE)
 _SUBJECT_WORDS_MAX: Final = 14
 
 TEXTS_HELD: Final = 4_096

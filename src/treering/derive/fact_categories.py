@@ -7,12 +7,13 @@ from typing import Final, Literal, TypeAlias
 
 from treering.derive.claim_times import is_schedule
 from treering.derive.claims import USER, read_claim
+from treering.lazy import lazy_pattern
 
 Category: TypeAlias = Literal[
     "preference", "personal", "work", "habit", "relationship", "technical", "schedule"
 ]
 
-KIN: Final = re.compile(
+KIN: Final = lazy_pattern(
     r"\b(?:wife|husband|partner|spouse|fianc[eé]e?|girlfriend|boyfriend|son|daughter|child|children"
     r"|kids?|sons|daughters|twins?|baby|mother|father|mom|mum|dad|parents?|brothers?|sisters?"
     r"|siblings?|grand(?:mother|father|ma|pa|son|daughter)|uncle|aunt|cousin|nephew|niece|friends?"
@@ -20,12 +21,12 @@ KIN: Final = re.compile(
     re.IGNORECASE,
 )
 """People and animals that someone has."""
-_WORK: Final = re.compile(
+_WORK: Final = lazy_pattern(
     r"\b(?:job|title|role|boss|manager|company|employer|team|colleagues?|office|client|salary"
     r"|career|degree|phd|university|occupation|profession)\b",
     re.IGNORECASE,
 )
-_TECHNICAL: Final = re.compile(
+_TECHNICAL: Final = lazy_pattern(
     r"\b(?:database|db|editor|ide|shell|terminal|os|operating system|laptop|computer|stack"
     r"|framework|language|linter|formatter|package manager|branch|ci|cd|repo(?:sitory)?|codebase"
     r"|api|server|port|version|docker|python|javascript|typescript|rust|java|linux|macos|windows"
@@ -41,8 +42,8 @@ _BY_ATTRIBUTE: Final[dict[str, Category]] = {
     "timezone": "personal", "address": "personal", "citizenship": "personal",
     "speak": "personal", "use": "technical", "editor": "technical", "database": "technical",
 }  # fmt: skip
-_STANDING: Final = re.compile(r"(?:always|never|from now on|wants?|prefers?) ", re.IGNORECASE)
-_HABIT: Final = re.compile(
+_STANDING: Final = lazy_pattern(r"(?:always|never|from now on|wants?|prefers?) ", re.IGNORECASE)
+_HABIT: Final = lazy_pattern(
     r"\b(?:always|usually|never|often|typically|normally|every|daily|weekly)\b", re.IGNORECASE
 )
 

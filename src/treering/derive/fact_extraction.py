@@ -23,6 +23,7 @@ from treering.derive.fact_noise import OVERRIDE, is_question
 from treering.derive.fact_quality import FACT_CHARACTERS_MAX, judge_fact
 from treering.derive.fact_sentences import clauses, own_sentences
 from treering.derive.fact_statements import Statement, stated
+from treering.lazy import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ CORRECTION_REACH: Final = 4
 """How many utterances after a fact a short correction still means it."""
 
 _IGNORE: Final = re.IGNORECASE
-_EXPLICIT: Final = re.compile(
+_EXPLICIT: Final = lazy_pattern(
     r"(?:(?:please|pls|hey|ok|also|and|oh|so)[, ]+)*(?:(?:remember|note|keep in mind|don't forget"
     r"|do not forget|bear in mind|make a note|take note|save (?:this|that)|write (?:this|that)"
     r" down)"
@@ -41,32 +42,32 @@ _EXPLICIT: Final = re.compile(
     r"?reference|future sessions)|nb|note to self|memo)[:,]?)\s*(?P<rest>\S.*)",
     _IGNORE,
 )
-_LEAD: Final = re.compile(
+_LEAD: Final = lazy_pattern(
     r"(?:(?:well|so|oh|ah|hmm|yes|yeah|ok|okay|btw|by the way|also|and|thanks|hi|hello|hey)"
     r"(?: there| all)?[,!.:]? )+(?=\S)",
     _IGNORE,
 )
-_GREETED: Final = re.compile(
+_GREETED: Final = lazy_pattern(
     r"(?:[Hh]i|[Hh]ello|[Hh]ey)(?: there| all| everyone)?[,!.]*\s+(?:I'm|I am|[Tt]his is) "
     r"(?P<name>[A-Z][\w'-]+)(?=[,.!]|$| and\b| from\b)",
 )
-_BACK: Final = re.compile(
+_BACK: Final = lazy_pattern(
     r"(?:(?:no(?! longer)|nope|sorry|wait|oops|actually|correction|hmm|in fact)[,.!:;]*\s+)+(?=\S)",
     _IGNORE,
 )
-_MEANT: Final = re.compile(
+_MEANT: Final = lazy_pattern(
     r"(?:(?:it is|it was|it's|that is|that's|I meant|I mean|make (?:it|that)|it should be|should be"
     r"|rather)\s+)(?P<value>[^,;]+?)(?:,? (?:not|instead of) (?P<old>[^,;]+))?",
     _IGNORE,
 )
-_NOT_BUT: Final = re.compile(
+_NOT_BUT: Final = lazy_pattern(
     r"(?:it is |it's )?not (?P<old>[^,;]+?)(?:,| but|, but|, it is|, it's) (?P<value>[^,;]+)",
     _IGNORE,
 )
-_SPOKEN: Final = re.compile(r"(?:I|we|you|my|our|your|it|this|to|when|how|what)\b", _IGNORE)
+_SPOKEN: Final = lazy_pattern(r"(?:I|we|you|my|our|your|it|this|to|when|how|what)\b", _IGNORE)
 """What only its speaker or its moment makes sense of."""
 _MEANT_WORDS_MAX: Final = 6
-_ASKED: Final = re.compile(
+_ASKED: Final = lazy_pattern(
     r"\b(?:remember|note|keep in mind|don't forget)(?::| that\b)|\b(?:from now on|you must|always"
     r"|never)\b",
     _IGNORE,

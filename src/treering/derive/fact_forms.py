@@ -6,18 +6,19 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from treering.derive.claim_words import word_set
+from treering.lazy import lazy_pattern
 
 if TYPE_CHECKING:
     from treering.derive.fact_categories import Category
 
 _IGNORE: Final = re.IGNORECASE
-SUPPOSED: Final = re.compile(
+SUPPOSED: Final = lazy_pattern(
     r"\b(?:if|suppose|supposing|imagine|assume|assuming|pretend|wish|hypothetically|maybe|perhaps"
     r"|would|could|might|should|shall|what if|let us say|let's say|as if|for example|unless"
     r"|not sure|i think|i guess|i feel like|probably|hopefully|someday|one day)\b",
     _IGNORE,
 )
-CUT: Final = re.compile(
+CUT: Final = lazy_pattern(
     r",? (?:because|since (?=I|we|it|my|the)|so that|so (?=I|we|it|please|can|could)|although"
     r"|though"
     r"|which means|but (?=not|that|it|the|this)|please|and (?=it|that|this|the|can|please|then"
@@ -28,7 +29,7 @@ CUT: Final = re.compile(
     r"|they|it)|but|'?cause)\b.*$|\s*\([^)]*\)\s*$",
     _IGNORE,
 )
-TAIL: Final = re.compile(
+TAIL: Final = lazy_pattern(
     r"(?: (?:too|as well|though|now|anyway|a lot|so much|these days|myself|btw))+$", _IGNORE
 )
 _ADVERBS: Final = (
@@ -36,39 +37,39 @@ _ADVERBS: Final = (
     r"|usually|often|typically|normally|generally|never|absolutely|personally|already|sometimes"
     r"|recently|strongly|much|both|all|only|generally)\s+)*)"
 )
-FIRST: Final = re.compile(
+FIRST: Final = lazy_pattern(
     rf"(?:I|we) {_ADVERBS}(?P<denied>(?:do|can|will) not (?:ever )?)?"
     r"(?P<verb>[a-z]+)(?: (?P<rest>\S.*))?",
     _IGNORE,
 )
-NOT_ANY_MORE: Final = re.compile(
+NOT_ANY_MORE: Final = lazy_pattern(
     r"(?P<head>(?:.*?\s)??)(?:(?:do|(?P<does>does)) )?not (?P<verb>[\w'-]+)(?P<rest>.*?)"
     r" (?:any ?more|any longer)",
     _IGNORE,
 )
-GIVEN_UP: Final = re.compile(
+GIVEN_UP: Final = lazy_pattern(
     rf"(?:I|we) (?:have )?{_ADVERBS}(?:stopped|quit|gave up|given up)"
     r" (?P<doing>[a-z]+ing)(?P<rest>(?: \S+)*)",
     _IGNORE,
 )
-WHEN: Final = re.compile(
+WHEN: Final = lazy_pattern(
     r"\b(?:last|ago|since|recently|yesterday|when|after|before|in \d{4}"
     r"|this (?:year|month|week))\b",
     _IGNORE,
 )
 """When something came to an end."""
-ENDED: Final = re.compile(
+ENDED: Final = lazy_pattern(
     rf"(?:I|we) {_ADVERBS}(?P<helping>am |are |can )?(?P<how>no longer|(?<=am )not|(?<=are )not)"
     r" (?P<rest>\S.*)",
     _IGNORE,
 )
-MINE: Final = re.compile(
+MINE: Final = lazy_pattern(
     r"(?:my|our) (?P<noun>[\w'/-]+(?: [\w'/-]+){0,4}?) (?P<verb>is|are|was|works|lives|has|likes"
     r"|loves"
     r"|prefers|studies|plays|speaks|hates|runs|moved) (?P<rest>\S.*)",
     _IGNORE,
 )
-PROJECT: Final = re.compile(
+PROJECT: Final = lazy_pattern(
     r"(?:the|this|our) (?P<noun>(?:[a-z]+ )?(?:project|repo|repository|codebase|app|application"
     r"|team"
     r"|company|backend|frontend|service|api|server|site|monorepo|pipeline))"
@@ -77,17 +78,17 @@ PROJECT: Final = re.compile(
     r"|lives|stores) \S.*)",
     _IGNORE,
 )
-CALL: Final = re.compile(
+CALL: Final = lazy_pattern(
     r"(?:[Pp]lease |[Yy]ou can |[Jj]ust )*[Cc]all me (?P<name>[A-Z][\w'-]*(?:"
     r" [A-Z][\w'-]*){0,2})(?: please)?"
 )
-STANDING: Final = re.compile(
+STANDING: Final = lazy_pattern(
     r"(?:please )?(?:(?P<how>always|never)|(?P<onward>from now on|in (?:the )?future|going"
     r" forward),?"
     r"(?: please)?|(?P<not>do not ever|don't ever)) (?P<rest>\S.*)",
     _IGNORE,
 )
-LOCAL: Final = re.compile(
+LOCAL: Final = lazy_pattern(
     r"(?:too|also|this|that|it|these|those|them|him|her|you|your|how|what|when|where|why|which"
     r"|whether|here"
     r"|there|both|either|neither|option|one of|all of|none|some of|to (?:know|see|ask|thank|say"
@@ -100,12 +101,12 @@ LOCAL: Final = re.compile(
     _IGNORE,
 )
 """What is spoken of is in front of the speakers, not in their lives."""
-HERE: Final = re.compile(
+HERE: Final = lazy_pattern(
     r"\b(?:it|this|that|these|those|you|your|here|I|to)$|\b(?:this (?!project|repo|year)|I |we "
     r"|you |him\b|those "
     r"|these |that \w+$)",
 )
-HELD: Final = re.compile(
+HELD: Final = lazy_pattern(
     r"(?:an? |two |three |four |five |\d+ |no |one )?(?:\w+ ){0,2}?(?:dogs?|cats?|pets?|kids?|child"
     r"|children|sons?|daughters?|brothers?|sisters?|siblings?|twins|wife|husband|partner|girlfriend"
     r"|boyfriend|horse|parrot|rabbits?|hamster|allerg(?:y|ies)|asthma|diabetes|adhd|dyslexia|celiac"
@@ -114,8 +115,8 @@ HELD: Final = re.compile(
     r"(?: .*)?",
     _IGNORE,
 )
-HELD_EVENT: Final = re.compile(r"(?:an? |the |our |my )?(?P<event>\S.*)", _IGNORE)
-STATE: Final = re.compile(
+HELD_EVENT: Final = lazy_pattern(r"(?:an? |the |our |my )?(?P<event>\S.*)", _IGNORE)
+STATE: Final = lazy_pattern(
     r"(?:allergic to|intolerant to|vegan|vegetarian|pescatarian|a vegan|a vegetarian|from"
     r" (?=(?-i:[A-Z]))"
     r"|based in|living in|working (?:at|for|as)|married|engaged to|divorced|single|left-handed"
@@ -127,11 +128,11 @@ STATE: Final = re.compile(
     r"|student|member|citizen|introvert|extrovert|beginner|runner|gamer)\b)",
     _IGNORE,
 )
-VAGUE: Final = re.compile(
+VAGUE: Final = lazy_pattern(
     r"(?:like|so|such|very|too|really|pretty|quite|about|all|not|always|\w+ing)\b", _IGNORE
 )
-TOLD: Final = re.compile(rf"[A-Z\d]|called |named |(?:an?|\w+ years old)\b|{STATE.pattern}")
-NEVER: Final = re.compile(r"(?:please )?(?:do not|never|avoid) (?=\w)", _IGNORE)
+TOLD: Final = lazy_pattern(rf"[A-Z\d]|called |named |(?:an?|\w+ years old)\b|{STATE.pattern}")
+NEVER: Final = lazy_pattern(r"(?:please )?(?:do not|never|avoid) (?=\w)", _IGNORE)
 ORDERS: Final = word_set(
     "use run write answer reply respond commit push ask check add prefer keep format include start"
     " call put make create test tell show explain give avoid deploy do be follow read open send say"

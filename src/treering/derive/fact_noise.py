@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from treering.lazy import lazy_pattern
+
 _IGNORE: Final = re.IGNORECASE
 
-FILLER: Final = re.compile(
+FILLER: Final = lazy_pattern(
     r"(?:ok(?:ay)?|k|yes|yeah|yep|yup|no|nope|sure|fine|right|exactly|correct|agreed|done|thanks?"
     r"|thank you|thx|ty|cheers|great|nice|cool|awesome|perfect|good|excellent|lol|haha+|hmm+|uh+"
     r"|um+"
@@ -20,16 +22,16 @@ FILLER: Final = re.compile(
     _IGNORE,
 )
 """One greeting, answer or acknowledgement."""
-_FILLERS: Final = re.compile(
+_FILLERS: Final = lazy_pattern(
     rf"[\s,.!?;:…-]*(?:{FILLER.pattern}[\s,.!?;:…-]+)*{FILLER.pattern}[\s,.!?;:…-]*", _IGNORE
 )
 
-_ASKING: Final = re.compile(
+_ASKING: Final = lazy_pattern(
     r"(?:who|whom|whose|what|when|where|why|which|how|is|are|am|was|were|do|does|did|can|could|will"
     r"|would|should|shall|may|might|have|has|had|any|isn't|aren't|don't|doesn't|can't|won't)\b",
     _IGNORE,
 )
-_TRANSIENT: Final = re.compile(
+_TRANSIENT: Final = lazy_pattern(
     r"\b(?:(?:is|am|are|'m|'re|was|were) (?:\w+ly )?(?:tired|hungry|sleepy|bored|stuck|confused"
     r"|busy"
     r"|late|sick|back|away|here|ready|done|finished|running late|frustrated|lost|in a (?:meeting"
@@ -50,13 +52,13 @@ _TRANSIENT: Final = re.compile(
     r"|(?:today|tonight|tomorrow|yesterday)$)",
     _IGNORE,
 )
-_STARTED: Final = re.compile(
+_STARTED: Final = lazy_pattern(
     r"(?:i |we |the user |user )?(?:currently|now|just) (?:\w+ing\b(?! (?:in|at|for|as)\b)"
     r"|finished)"
     r"|(?:debugging|running|fixing|testing|waiting|checking|working on|looking) ",
     _IGNORE,
 )
-_MACHINERY: Final = re.compile(
+_MACHINERY: Final = lazy_pattern(
     r"<system|\b(?=[acghilmnpstu])(?:heartbeat|cron(?:job| job)? (?:run|ran|fired|tick|trigger)"
     r"|no_reply"
     r"|system[ _-](?:prompt|reminder)|context window|token (?:budget|limit)"
@@ -71,7 +73,7 @@ _MACHINERY: Final = re.compile(
     r"|conversation (?:started|ended|began|summary)|no (?:new )?(?:facts|memories|information)\b)"
 )
 """On lower-case text."""
-_LINE: Final = re.compile(
+_LINE: Final = lazy_pattern(
     r"^\s*(?:\$ |>>> |# ?!|//|/\*|\{|\[\d|<\w+[ >/]|</|@@ |diff --git|[+-]{3} |import \w+|from \w+"
     r" import |def \w+\(|class \w+[:(]|function \w+\(|const \w+ =|let \w+ =|var \w+ =|return\b"
     r"|#include"
@@ -81,7 +83,7 @@ _LINE: Final = re.compile(
     r"|[;{}]\s*$|\w+\([^)]*\)\s*[;{]|=>|\w+Error:|\bexit (?:code|status) \d|[|<>=&]{2}|\\n"
     r"|\w+::\w+\(",
 )
-_GENERIC: Final = re.compile(
+_GENERIC: Final = lazy_pattern(
     r"(?:(?:i|we|the user|user|they|he|she|people|everyone) )?(?:\w+ly )?(?:likes?|loves?|enjoys?"
     r"|prefers?|wants?|needs?|uses?|has|have|knows?|does|do|is interested in|am interested in"
     r"|works? (?:on|with)|is|am) (?:some |many |all |lots of |a lot of |various |different |good "
@@ -92,7 +94,7 @@ _GENERIC: Final = re.compile(
     r"|that|one|ones|answers?|code|software|computers?|tools?|projects?|files?)",
     _IGNORE,
 )
-OVERRIDE: Final = re.compile(
+OVERRIDE: Final = lazy_pattern(
     r"\b(?:ignore|disregard|forget|override|bypass) (?:all |any |everything |the |your |of |my )*"
     r"(?:previous|prior|above|earlier|preceding|existing|other|system|safety)\b"
     r"|\byou are now (?:an? |the |in |free|dan\b)|\bnew (?:system )?instructions?:"
@@ -107,7 +109,7 @@ OVERRIDE: Final = re.compile(
     _IGNORE,
 )
 """What tries to take over whoever reads it."""
-INSTRUCTION: Final = re.compile(
+INSTRUCTION: Final = lazy_pattern(
     r"^(?:please |important[:!] ?|note[:!] ?|instruction[s]?[:!] ?)*(?:always|never|from now on,?"
     r"|do not"
     r"|don't|make sure|be sure|remember to|you (?:must|should|need to|have to|are required|may not"

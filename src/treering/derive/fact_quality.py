@@ -25,14 +25,15 @@ from treering.derive.fact_noise import (
     is_question,
     is_transient,
 )
+from treering.lazy import lazy_pattern
 
 FACT_CHARACTERS_MAX: Final = 500
 
 Origin: TypeAlias = Literal["user", "agent", "tool", "host"]
 Outcome: TypeAlias = Literal["accept", "refuse", "quarantine"]
 
-_LETTER: Final = re.compile(r"[^\W\d_]")
-_UNSPACED: Final = re.compile(
+_LETTER: Final = lazy_pattern(r"[^\W\d_]")
+_UNSPACED: Final = lazy_pattern(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u3040-\u30ff\u3400-\u9fff"
     "\ua000-\ua4cf\ua980-\ua9df\uaa60-\uaa7f\uac00-\ud7af\U00020000-\U0003ffff]"
 )
@@ -41,12 +42,12 @@ _UNSPACED_MIN: Final = 3
 _ENGLISH: Final = word_set(
     "the of for with and but my your our her their this that these those i we you she it they from"
 )
-_DANGLING: Final = re.compile(
+_DANGLING: Final = lazy_pattern(
     r"(?:it|this|that|they|he|she|these|those|there|which|who|and|or|but|because|so|then|than)\b"
     r"(?!'?s? (?:project|repo|repository|codebase|team|app|company|user)\b)",
     re.IGNORECASE,
 )
-_WORK: Final = re.compile(r"\w+(?:ed|ing)$|\w{3,}s$")
+_WORK: Final = lazy_pattern(r"\w+(?:ed|ing)$|\w{3,}s$")
 _HELPING: Final = word_set(
     "can could will would should must may might never always not need needs cannot"
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.derive.claim_words import expanded, spelt
 from treering.derive.fact_noise import is_code
+from treering.lazy import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,31 +18,31 @@ LINE_CHARACTERS_MAX: Final = 2_000
 """A longer line was not typed by hand."""
 SENTENCE_CHARACTERS_MAX: Final = 400
 
-_FENCED: Final = re.compile(r"(```|~~~).*?(?:\1|\Z)", re.DOTALL)
-_TAG: Final = re.compile(r"<(\w[\w-]{0,40})>")
-_LINK: Final = re.compile(r"\b(?:https?|ftp|file)://\S+|\bwww\.\S+")
-_SAID: Final = re.compile(r"\"[^\"\n]*\s[^\"\n]*\"|“[^”\n]*\s[^”\n]*”|«[^»\n]*»")
-_QUOTED_LINE: Final = re.compile(r"\s*(?:>|\|)")
-_BULLET: Final = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
-_END: Final = re.compile(
+_FENCED: Final = lazy_pattern(r"(```|~~~).*?(?:\1|\Z)", re.DOTALL)
+_TAG: Final = lazy_pattern(r"<(\w[\w-]{0,40})>")
+_LINK: Final = lazy_pattern(r"\b(?:https?|ftp|file)://\S+|\bwww\.\S+")
+_SAID: Final = lazy_pattern(r"\"[^\"\n]*\s[^\"\n]*\"|“[^”\n]*\s[^”\n]*”|«[^»\n]*»")
+_QUOTED_LINE: Final = lazy_pattern(r"\s*(?:>|\|)")
+_BULLET: Final = lazy_pattern(r"^\s*(?:[-*•]|\d+[.)])\s+")
+_END: Final = lazy_pattern(
     r"(?<=[.!?…])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\b[A-Z]\.)(?<!\b(?:vs|St|Mr|Dr"
     r"|Ms)\.)(?<!\bMrs\.)\s+(?=\S)"
 )
-_CLAUSE: Final = re.compile(
+_CLAUSE: Final = lazy_pattern(
     r"(?:;|,? (?:and|but|so|also)|,)\s+(?:also )?(?=(?:I|my|we|our)\b)"
     r"|;\s+| [\u2013\u2014] | - "
 )
-_GOING_ON: Final = re.compile(
+_GOING_ON: Final = lazy_pattern(
     r",? and (?:also )?(?=(?:(?:live|reside) (?:in|at|near|with)|work (?:at|for|as|in|from)"
     r"|study (?:at|in)|(?:am|have|own|speak|prefer|hate|dislike) [\w']+)\b)"
     r"|, (?=(?:(?:live|reside) (?:in|at|near)|work (?:at|for|as))\b)"
 )
 """Where a sentence goes on to say something else of the same speaker, who is not named again."""
-_SPEAKER: Final = re.compile(r"(?P<who>I|[Ww]e) \w+ \w")
-_INFINITIVE: Final = re.compile(
+_SPEAKER: Final = lazy_pattern(r"(?P<who>I|[Ww]e) \w+ \w")
+_INFINITIVE: Final = lazy_pattern(
     r"\b(?:like|love|hate|prefer|want|wish|hope|plan|need|have|try|used|going|able) to [a-z]"
 )
-_BLANKS: Final = re.compile(r"\s+")
+_BLANKS: Final = lazy_pattern(r"\s+")
 
 
 def own_sentences(text: str) -> Iterator[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from treering.derive.terms import terms
+from treering.lazy import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,12 +15,12 @@ SUPPORT_MIN: Final = 0.5
 
 _SPEAKER: Final = frozenset(terms("user person speaker they says said mentioned"))
 """Words by which a statement names who said it."""
-_DENIAL: Final = re.compile(
+_DENIAL: Final = lazy_pattern(
     r"\b(?:not|no|never|none|nor|cannot|without|nothing|nobody)\b|n['\u2019]t\b"
 )
-_STOPPED: Final = re.compile(r"\b(?:stop|stopped|quit|gave up|used to|avoid|hate|dislike)\b")
-_NUMBER: Final = re.compile(r"\d+")
-_NAME: Final = re.compile(r"(?<=[^.!?:] )[^\W\d_a-z][\w'-]*")
+_STOPPED: Final = lazy_pattern(r"\b(?:stop|stopped|quit|gave up|used to|avoid|hate|dislike)\b")
+_NUMBER: Final = lazy_pattern(r"\d+")
+_NAME: Final = lazy_pattern(r"(?<=[^.!?:] )[^\W\d_a-z][\w'-]*")
 """A word in capitals that begins no sentence."""
 
 

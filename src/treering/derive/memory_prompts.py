@@ -6,6 +6,7 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
+from treering.lazy import lazy_pattern
 from treering.model.times import instant
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ FACTS_TITLE: Final = "## What I Know About You"
 EPISODES_TITLE: Final = "## Recent Conversations"
 SUMMARY_CHARACTERS_MAX: Final = 600
 
-_BLANKS: Final = re.compile(r"\s+")
-_TURNS: Final = re.compile(
+_BLANKS: Final = lazy_pattern(r"\s+")
+_TURNS: Final = lazy_pattern(
     r"\[\s*/?\s*(?:INST|SYS|SYSTEM|USER|ASSISTANT)\b[^\[\]]{0,40}\]", re.IGNORECASE
 )
-_FENCES: Final = re.compile(r"`{3,}|~{3,}")
-_SPEAKERS: Final = re.compile(
+_FENCES: Final = lazy_pattern(r"`{3,}|~{3,}")
+_SPEAKERS: Final = lazy_pattern(
     r"\b((?:system|assistant|human|user|developer|tool)(?:\s+(?:prompt|message|instructions?))?)"
     r"[\s*_\"'`]*:",
     re.IGNORECASE,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.lazy import lazy_pattern
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.search_words import grams_in, pieces_in, spelt
 
@@ -52,24 +53,24 @@ _PATHS: Final = frozenset({
 _ASKED: Final = ("command", "cmd", "script", "query", "pattern", "url")
 """What a tool is asked in a few words."""
 _COMMANDS: Final = frozenset({"cmd", "command", "commands", "input", "patch", "script"})
-_PATCHED: Final = re.compile(
+_PATCHED: Final = lazy_pattern(
     r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$|^(?:\+\+\+|---) [ab]/(\S+)",
     re.MULTILINE,
 )
 # Not a possessive group: up to Python 3.11.4 it would go on behind a bracket that is not closed.
 _PART: Final = r"(?:[\w.@+-]++|\\[ ()\[\]&']|\([\w.@+-]*\)|\[\[?[\w.@+-]*\]?\])+"
 """A part of a path. Whole brackets belong to it: routes are named app/(group)/[slug]/page.tsx."""
-_IN_COMMANDS: Final = re.compile(
+_IN_COMMANDS: Final = lazy_pattern(
     rf"(?<![\w./:~-])(?:~|\.{{1,2}})?(?:/?{_PART}/)+{_PART}|(?<![\w./:-])[\w-]+\.[A-Za-z]\w{{0,5}}\b"
 )
-_ESCAPED: Final = re.compile(r"\\(.)")
-_QUOTED: Final = re.compile(r"""\"([^\"\n]{1,400})\"|'([^'\n]{1,400})'""")
-_SPACED: Final = re.compile(
+_ESCAPED: Final = lazy_pattern(r"\\(.)")
+_QUOTED: Final = lazy_pattern(r"""\"([^\"\n]{1,400})\"|'([^'\n]{1,400})'""")
+_SPACED: Final = lazy_pattern(
     r"(?=[~/.]|.*\.\w{1,8}$)(?:[\w.@+,&()\[\]~-][\w.@+,&()\[\]~ -]*+)?"
     r"(?:/[\w.@+,&()\[\] -]++)+"
 )
 """A path with blanks, which has to be in quotes: from the top, from here, or with an ending."""
-_BLANKS: Final = re.compile(r"\s")
+_BLANKS: Final = lazy_pattern(r"\s")
 
 
 class SearchText(msgspec.Struct, frozen=True, gc=False):

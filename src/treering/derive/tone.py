@@ -6,14 +6,15 @@ messages is no tone.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.lazy import lazy_pattern
 from treering.model.episodes import Mood
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Sequence
 
 SHARE_MIN: Final = 0.1
@@ -25,27 +26,27 @@ EVENT_IDS_MAX: Final = 8
 TEXT_CHARS_MAX: Final = 4_096
 """So much of a message is looked at."""
 
-_UNSAID: Final = re.compile(
+_UNSAID: Final = lazy_pattern(
     r"(?:\b(?:not|never|no|hardly|would|could|should|if)|n't|'d)\b[^.,;!?]{0,16}$"
 )
 """What denies a word behind it, or only wishes for it: ``not happy``, ``would be great``."""
 _APOSTROPHES: Final = str.maketrans("\u2019\u2018", "''")
 _WORDS: Final[dict[Mood, re.Pattern[str]]] = {
-    "grateful": re.compile(
+    "grateful": lazy_pattern(
         r"\b(?:thank(?:s| you)|thx|appreciate(?:d)?|grateful|much obliged|you'?re the best"
         r"|life ?saver|danke|merci|gracias|obrigad[oa]|grazie)\b"
     ),
-    "positive": re.compile(
+    "positive": lazy_pattern(
         r"\b(?:love(?:d|ly)?|great|perfect(?:ly)?|awesome|amazing|fantastic|wonderful|excellent"
         r"|brilliant|delighted|happy|glad|excited|thrilled|yay|hooray|beautiful|so good|well done"
         r"|works now|good news|proud|relieved|fun|haha|super)\b|[\U0001f600-\U0001f60e❤🎉👍]"
     ),
-    "negative": re.compile(
+    "negative": lazy_pattern(
         r"\b(?:sad|unhappy|worried|anxious|afraid|scared|lonely|depressed|upset|heartbroken"
         r"|disappoint(?:ed|ing)|terrible|awful|horrible|miserable|stressed|overwhelmed|exhausted"
         r"|hate|bad news|grief|miss (?:him|her|them)|passed away|crying)\b|[😞-😢😭💔]"
     ),
-    "frustrated": re.compile(
+    "frustrated": lazy_pattern(
         r"\b(?:frustrat(?:ed|ing)|annoy(?:ed|ing)|ridiculous|useless|fed up|wtf|argh+|ugh+|ffs"
         r"|damn|for the (?:third|fourth|fifth|tenth|hundredth) time|how many times|sick of"
         r"|waste of time|wasted (?:hours|days|the whole)|drives me (?:mad|crazy|nuts)|angry"

@@ -6,9 +6,10 @@ Scripts that are written without spaces are taken two characters at a time.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from treering.lazy import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,27 +25,27 @@ _MARKS: Final = (
 )
 """Characters inside a word that are no letters: accents and vowels of many scripts."""
 _PICTURES: Final = "\U0001f000-\U0001faff\u2600-\u27bf"
-_CHUNK: Final = re.compile(rf"[\w{_MARKS}{_PICTURES}]+")
-_UNSPACED: Final = re.compile(
+_CHUNK: Final = lazy_pattern(rf"[\w{_MARKS}{_PICTURES}]+")
+_UNSPACED: Final = lazy_pattern(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
 )
 """Scripts without spaces between words, or with endings that hide them."""
-_TYPOGRAPHY: Final = re.compile(
+_TYPOGRAPHY: Final = lazy_pattern(
     "[\u00a0\u00ab\u00b7\u00bb\u2010-\u2027\u2030-\u205e\u2190-\u23ff\u2500-\u25ff]+"
 )
 """Characters between words that are no ASCII."""
-_ACCENTS: Final = re.compile("[\u0300-\u036f\ufe00-\ufe0f\u200c\u200d]")
-_NEVER_IN_WORDS: Final = re.compile(r"[\x00-\x2f\x3a-\x60\x7b-\x7f\s]+")
-_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_]+(?:[./\\:@$-]{1,2}[A-Za-z0-9_]+)*")
-_PLAIN: Final = re.compile(r"[a-z0-9]+")
-_JOINED: Final = re.compile(
+_ACCENTS: Final = lazy_pattern("[\u0300-\u036f\ufe00-\ufe0f\u200c\u200d]")
+_NEVER_IN_WORDS: Final = lazy_pattern(r"[\x00-\x2f\x3a-\x60\x7b-\x7f\s]+")
+_IDENTIFIER: Final = lazy_pattern(r"[A-Za-z0-9_]+(?:[./\\:@$-]{1,2}[A-Za-z0-9_]+)*")
+_PLAIN: Final = lazy_pattern(r"[a-z0-9]+")
+_JOINED: Final = lazy_pattern(
     r"(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z][A-Z][a-z])[A-Za-z0-9]*"
 )
-_CODE: Final = re.compile(r"[_./\\:@$-]|[a-z0-9][A-Z]|[A-Za-z][0-9]|[0-9][A-Za-z]")
-_PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_CODE: Final = lazy_pattern(r"[_./\\:@$-]|[a-z0-9][A-Z]|[A-Za-z][0-9]|[0-9][A-Za-z]")
+_PIECE: Final = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LONG_WORD: Final = 10
-_BETWEEN: Final = re.compile(r"[^a-z0-9]")
+_BETWEEN: Final = lazy_pattern(r"[^a-z0-9]")
 
 
 class Word(NamedTuple):
