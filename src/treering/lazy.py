@@ -41,10 +41,12 @@ def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     The guard alone has 130 of them: compiling all takes as long as starting Python three times,
     and a command that lists sessions uses none.
     """
-    return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))
+    return cast("re.Pattern[AnyStr]", LazyPattern(pattern, flags))
 
 
-class _LazyPattern(Generic[AnyStr]):
+class LazyPattern(Generic[AnyStr]):
+    """A regular expression before its first use; it has what a compiled one has."""
+
     def __init__(self, pattern: AnyStr, flags: int) -> None:
         self.pattern: AnyStr = pattern
         self._flags = flags

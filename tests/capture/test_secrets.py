@@ -26,6 +26,7 @@ from treering.capture.secret_alarm import NO_VETO, PIECES, Alarm
 from treering.capture.secret_assignments import Span
 from treering.capture.secret_rules import SECRET_RULES, Rule
 from treering.capture.secrets import SecretGuard, SecretMatch
+from treering.lazy import LazyPattern
 from treering.model.codec import Json
 
 RECALL_MIN = 0.97
@@ -727,15 +728,19 @@ def shape(value: Json) -> object:
             return None
 
 
-def patterns(module: ModuleType) -> Iterator[re.Pattern[Any]]:
-    yield from (item for item in vars(module).values() if isinstance(item, re.Pattern))
+def patterns(module: ModuleType) -> Iterator[Any]:
+    yield from (item for item in vars(module).values() if is_pattern(item))
     for rule in vars(module).get("SECRET_RULES", ()):
         for cell in getattr(rule.locate, "__closure__", None) or ():
-            if isinstance(cell.cell_contents, re.Pattern):
+            if is_pattern(cell.cell_contents):
                 yield cell.cell_contents
 
 
-def parse(pattern: re.Pattern[Any]) -> object:
+def is_pattern(item: object) -> bool:
+    return isinstance(item, re.Pattern | LazyPattern)
+
+
+def parse(pattern: Any) -> object:
     parser = importlib.import_module("re._parser")
     return parser.parse(pattern.pattern, pattern.flags).data
 
