@@ -144,7 +144,7 @@ def test_a_follower_that_was_moved_behind_the_last_event_is_found(ledger: Ledger
     found = ledger.verify(derived=True).first_broken
 
     assert found is not None
-    assert found.detail == "the follower sink was moved behind the last event"
+    assert found.detail == "the follower sink was moved past the last event"
 
 
 def test_without_being_asked_nothing_derived_is_compared(ledger: Ledger) -> None:

@@ -5,10 +5,10 @@
     link           = SHA-256(previous link ‖ int8(seq) ‖ header_digest ‖ content_digest)
 
 The first link of a session chains from its genesis, which holds scope and session id under a salt;
-that of a fork also holds its parent's genesis and the seq and link where it leaves it.
+that of a fork also holds its parent's genesis and the seq and link it was forked at.
 Erasing content and salt leaves the digest, so the chain still verifies and the content cannot be
 guessed back. The sessions of a scope are a set, with a number and the exclusive or of their
-geneses: each session is added when it is opened, and none is ever taken out.
+geneses: a session is added when it is opened, and never removed.
 Changing anything in this file makes every ledger unverifiable.
 """
 
@@ -39,7 +39,7 @@ def genesis(salt: bytes, scope: str, session_id: str, cut: ForkPoint | None = No
 
 
 def with_session(digest: bytes, first: bytes) -> bytes:
-    """Return the digest of a set of sessions with one more, which starts with ``first``."""
+    """Return the digest of a set of sessions after adding the one whose genesis is ``first``."""
     both = int.from_bytes(digest, "big") ^ int.from_bytes(first[:LINK_BYTES], "big")
     return both.to_bytes(LINK_BYTES, "big")
 
@@ -64,7 +64,7 @@ def header_digest(
     visibility: str,
     schema_version: int,
 ) -> bytes:
-    """Return the digest of the fields that never change; it is free of seq and position."""
+    """Return the digest of the fields that never change; seq and position are not among them."""
     fixed = (
         event_id, run_id, run_seq, turn_id, agent_id, user_id, kind, source, origin,
         ts_ms, recorded_ms, visibility, schema_version,
@@ -73,5 +73,5 @@ def header_digest(
 
 
 def link(previous: bytes, seq: int, header: bytes, content: bytes) -> bytes:
-    """Return the link of the event at ``seq`` behind ``previous``."""
+    """Return the link of the event at ``seq``, after ``previous``."""
     return sha256(previous + seq.to_bytes(8, "big") + header + content).digest()

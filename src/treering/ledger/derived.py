@@ -1,7 +1,7 @@
-"""What is derived, compared with the events: derived again by the same rules, and held against it.
+"""Compare derived tables with the events, by deriving them again with the same rules.
 
-Nothing here is taken from what it checks, but how far that has come: rows that lag behind the
-events are no fault, for whoever asks has them caught up first.
+The tables are trusted only for how far they have followed the events: a lag is not a fault, since
+every reader catches up first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COSINE_MIN: Final = 0.98
 
 
 class Rules(NamedTuple):
-    """By what rules things are derived."""
+    """The rules that derived tables are made with."""
 
     search_text: Callable[[Event], SearchText]
     event_texts: Callable[[Event], list[str]]
@@ -50,7 +50,7 @@ class Rules(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """How much is compared where not all of it is."""
+    """How much a sample compares."""
 
     scopes: int
     sessions: int
@@ -61,7 +61,7 @@ SAMPLE: Final = Sample(scopes=10, sessions=20, documents=200)
 
 
 class _Flaw(Exception):
-    """Something that is derived is not what the events give."""
+    """A derived table differs from the events."""
 
     def __init__(self, detail: str, session_id: str = "", seq: int = 0) -> None:
         super().__init__(detail)
@@ -75,9 +75,9 @@ def compare_derived(
     rules: Rules,
     sample: Sample | None = None,
 ) -> tuple[dict[str, int], Broken | None]:
-    """Return how many rows of each sort were compared, and the first that does not hold.
+    """Return how many rows of each table were compared, and the first difference.
 
-    A sample has the snapshots of some sessions, what is remembered, and the newest documents.
+    A sample covers the snapshots of some sessions, the memory, and the newest documents.
     """
     counts: dict[str, int] = {}
     for scope in scopes:
@@ -100,115 +100,115 @@ def _compare(
     store: EventStore, scope: Scope, rules: Rules, sample: Sample | None
 ) -> Iterator[tuple[str, int]]:
     if sample is None:
-        yield "tool_calls", _told(store.compare_tool_calls(scope))
-        yield "search", _told(store.compare_search(scope, rules.search_text))
+        yield "tool_calls", _checked(store.compare_tool_calls(scope))
+        yield "search", _checked(store.compare_search(scope, rules.search_text))
         yield "cursors", _compare_cursors(store, scope)
     sessions = store.session_records(scope)
     for session in sessions if sample is None else islice(sessions, sample.sessions):
         yield "snapshots", _compare_snapshots(store, scope, session.session_id)
     yield "memory_rows", _compare_memory(store, scope)
-    for shelf in INDEX_NAMES:
-        yield "documents", _compare_documents(store, scope, shelf, rules, sample)
+    for index in INDEX_NAMES:
+        yield "documents", _compare_documents(store, scope, index, rules, sample)
 
 
-def _told(found: tuple[int, str | None]) -> int:
-    count, flaw = found
+def _checked(comparison: tuple[int, str | None]) -> int:
+    count, flaw = comparison
     if flaw is not None:
         raise _Flaw(flaw)
     return count
 
 
 def _compare_cursors(store: EventStore, scope: Scope) -> int:
-    """See that no follower stands behind the last event: it would pass over those that come."""
+    """Check that no follower is past the last event: it would skip the next ones."""
     count = 0
     for follower, cursor in store.cursors(scope).items():
         try:
             mark = mark_of(cursor, scope)
         except InvalidCursor:
-            continue  # The place of somebody who follows something else, such as a log.
+            continue  # A follower of something else, such as a log.
         if mark > store.end(scope):
-            raise _Flaw(f"the follower {follower} was moved behind the last event")
+            raise _Flaw(f"the follower {follower} was moved past the last event")
         count += 1
     return count
 
 
 def _compare_snapshots(store: EventStore, scope: Scope, session_id: str) -> int:
-    kept: dict[int, bytes] = {}
+    snapshots: dict[int, bytes] = {}
     until = NO_END
-    while (found := store.snapshot(scope, session_id, until_seq=until)) is not None:
-        kept[found[0]] = found[1]
-        until = found[0] - 1
-    if kept:
-        wrong = Views(Lineage(store, scope, session_id)).wrong_snapshot(kept)
+    while (snapshot := store.snapshot(scope, session_id, until_seq=until)) is not None:
+        seq, body = snapshot
+        snapshots[seq] = body
+        until = seq - 1
+    if snapshots:
+        wrong = Views(Lineage(store, scope, session_id)).wrong_snapshot(snapshots)
         if wrong is not None:
-            raise _Flaw("a snapshot of its views is not what its events give", session_id, wrong)
-    return len(kept)
+            raise _Flaw("a snapshot of its views differs from its events", session_id, wrong)
+    return len(snapshots)
 
 
 def _compare_memory(store: EventStore, scope: Scope) -> int:
-    """Fold what is remembered again, as far as the rows have come that are kept."""
-    kept = store.memory_rows(scope)
-    if not kept.mark and not kept.items:
+    """Fold the memory again, up to the mark of the stored rows."""
+    rows = store.memory_rows(scope)
+    if not rows.mark and not rows.items:
         return 0
-    if any(row.sort not in ROW_SORTS for row in kept.items):
-        return 0  # Folded by rules of another version: whoever reads them throws them away.
+    if any(row.sort not in ROW_SORTS for row in rows.items):
+        return 0  # Rows of another version: the next reader discards them.
     state, more = MemoryState(partial(read_attribution, store, scope)), True
     mark: Mark = ()
     while more:
         stretch = store.remembered_after(scope, mark, limit=PAGE)
         for event, at in zip(stretch.items, stretch.marks, strict=True):
-            if at <= kept.mark:
+            if at <= rows.mark:
                 state.follow(event)
             elif event.kind in ERASURE_KINDS:
-                return 0  # Whoever reads these rows next throws them away.
+                return 0  # The next reader discards these rows.
         mark, more = stretch.last, stretch.more
-    stored = {(row.sort, row.key): row.body for row in kept.items}
+    stored = {(row.sort, row.key): row.body for row in rows.items}
     made = {(sort, key): body for sort, key, body in state.rows(state.all_keys())}
     if stored != made:
         differing = sorted(key for key in {*stored, *made} if stored.get(key) != made.get(key))
         sort, key = differing[0]
-        raise _Flaw(f"{len(differing)} memory rows are not what the events give: {sort} {key}")
+        raise _Flaw(f"{len(differing)} memory rows differ from the events: {sort} {key}")
     return len(stored)
 
 
 def _compare_documents(
-    store: EventStore, scope: Scope, shelf: IndexName, rules: Rules, sample: Sample | None
+    store: EventStore, scope: Scope, index: IndexName, rules: Rules, sample: Sample | None
 ) -> int:
-    """Compare what memories, or events, are found by on a shelf."""
-    texts = memory_texts if shelf == "memories" else rules.event_texts
-    held = store.index_state(scope, shelf)
+    """Compare the documents of an index, of memories or of events."""
+    texts = memory_texts if index == "memories" else rules.event_texts
+    held = store.index_state(scope, index)
     after = 0 if sample is None else max(held.newest - sample.documents, 0)
     key = store.term_key(scope)
     count = worded = 0
     sessions: dict[int, str] = {}
-    while page := store.documents(scope, shelf, after=after, limit=PAGE):
+    while page := store.documents(scope, index, after=after, limit=PAGE):
         documents = [document for _, document in page]
         positions = [document.position for document in documents]
-        events = {one.position: one for one in store.events_at_positions(scope, positions)}
+        events = {event.position: event for event in store.events_at_positions(scope, positions)}
         made = _entries(list(events.values()), texts, rules.embedder, key)
         for document in documents:
             event, entry = events.get(document.position), made.get(document.position)
             if event is None or entry is None:
-                raise _Flaw(f"a document on the shelf of {shelf} stands for no event")
-            known = sessions.setdefault(document.session, event.session_id)
-            if known != event.session_id or not _is_of(document, event, entry, rules.embedder):
+                raise _Flaw(f"a document in the index of {index} has no event")
+            session_id = sessions.setdefault(document.session, event.session_id)
+            if session_id != event.session_id or not _is_of(document, event, entry, rules.embedder):
                 raise _Flaw(
-                    f"a document on the shelf of {shelf} is not what its event gives",
+                    f"a document in the index of {index} differs from its event",
                     event.session_id,
                     event.seq,
                 )
             worded += bool(document.terms)
         count += len(page)
         after = page[-1][0]
-    if sample is None and held == store.index_state(
-        scope, shelf
-    ):  # Nobody has added any meanwhile.
+    # Unless somebody has added documents meanwhile.
+    if sample is None and held == store.index_state(scope, index):
         if count != held.count:
-            raise _Flaw(f"{held.count} documents were put on the shelf of {shelf}, not {count}")
-        if count and not store.documents_lag(scope, shelf):
-            expected = _count_worded(store, scope, shelf, texts)
+            raise _Flaw(f"the index of {index} has {count} documents instead of {held.count}")
+        if count and not store.documents_lag(scope, index):
+            expected = _count_worded(store, scope, index, texts)
             if worded != expected:
-                raise _Flaw(f"{expected} documents belong on the shelf of {shelf}, not {worded}")
+                raise _Flaw(f"the index of {index} has {worded} documents instead of {expected}")
     return count
 
 
@@ -228,26 +228,26 @@ def _entries(
 
 
 def _is_of(document: Document, event: Event, entry: IndexEntry, embedder: Embedder | None) -> bool:
-    said = (document.seq, document.ts_ms, document.kind, document.terms)
-    if said != (event.seq, event.ts_ms, event.kind, entry.terms):
+    fields = (document.seq, document.ts_ms, document.kind, document.terms)
+    if fields != (event.seq, event.ts_ms, event.kind, entry.terms):
         return False
     if embedder is None or document.embedder != embedder.name or not entry.vectors:
         return True  # Vectors of another embedder cannot be made again by this one.
     if len(document.vectors) != len(entry.vectors):
         return False
-    import numpy as np  # noqa: PLC0415  (only who remembers needs it)
+    import numpy as np  # noqa: PLC0415  (only for memories)
 
-    with np.errstate(all="ignore"):  # What was changed may be no number at all.
-        one, other = (
+    with np.errstate(all="ignore"):  # Damaged bytes may not be numbers.
+        stored, made = (
             unpack([packed], embedder.dimensions)[0] for packed in (document.vectors, entry.vectors)
         )
-        return bool(((one * other).sum(axis=1) >= COSINE_MIN).all())
+        return bool(((stored * made).sum(axis=1) >= COSINE_MIN).all())
 
 
 def _count_worded(
-    store: EventStore, scope: Scope, shelf: IndexName, texts: Callable[[Event], list[str]]
+    store: EventStore, scope: Scope, index: IndexName, texts: Callable[[Event], list[str]]
 ) -> int:
-    """Return how many events of a shelf have words to be found by."""
+    """Return how many events of an index have words."""
     folded = {*REMEMBERED_KINDS, *ERASURE_KINDS}
     count = 0
     mark: Mark = ()
@@ -257,7 +257,7 @@ def _count_worded(
         own = [
             event
             for event in stretch.items
-            if (event.kind in TOLD_KINDS if shelf == "memories" else event.kind not in folded)
+            if (event.kind in TOLD_KINDS if index == "memories" else event.kind not in folded)
         ]
         count += sum(bool(entry.terms) for entry in _entries(own, texts, None, b"").values())
         mark, more = stretch.last, stretch.more

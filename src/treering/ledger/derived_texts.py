@@ -1,4 +1,4 @@
-"""Retellings: events that tell others in other words, and must go when those are erased."""
+"""Events that summarise others, and are erased together with them."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 KINDS: Final = ("context.compacted", "episode.written")
-"""Their refs say up to which seq, and from where on, they tell what happened."""
+"""Their refs hold the first and last seq that they summarise."""
 
 
 def derived_texts(
     store: EventStore, scope: Scope, session_id: str, *, first_seq: int, last_seq: int
 ) -> Iterator[str]:
-    """Return the ids of events that retell what a session recorded from ``first_seq`` on.
+    """Return the ids of events that summarise ``first_seq`` to ``last_seq`` of a session.
 
-    Those of sessions that were forked from it behind that are among them.
+    Summaries in sessions forked from it after ``first_seq`` are included.
     """
     return derived_texts_of(store, scope, session_id, [(first_seq, last_seq)])
 
 
 def derived_texts_of(
-    store: EventStore, scope: Scope, session_id: str, stretches: Sequence[tuple[int, int]]
+    store: EventStore, scope: Scope, session_id: str, ranges: Sequence[tuple[int, int]]
 ) -> Iterator[str]:
-    """Return the same for several stretches of a session, given by first and last seq, in order."""
-    waiting = [(session_id, stretches)]
-    while waiting:
-        name, told = waiting.pop()
+    """Return the same for several ranges of a session, given by first and last seq, in order."""
+    queue = [(session_id, ranges)]
+    while queue:
+        name, summarised = queue.pop()
         for header in _all(store, scope, name):
-            if not header.redacted and _tells(header, told):
+            if not header.redacted and _summarises(header, summarised):
                 yield header.event_id
         for fork in store.forks(scope, name):
             cut = store.cut(scope, fork)
-            shared = [(a, min(b, cut.seq)) for a, b in told if a <= cut.seq] if cut else []
+            shared = [(a, min(b, cut.seq)) for a, b in summarised if a <= cut.seq] if cut else []
             if shared:
-                waiting.append((fork, shared))
+                queue.append((fork, shared))
 
 
-def _tells(header: Header, stretches: Sequence[tuple[int, int]]) -> bool:
-    """Whether a retelling is of anything in ``stretches``; if it does not say, of all before it."""
+def _summarises(header: Header, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Whether a summary covers anything in ``ranges``; without refs it covers all before it."""
     refs = header.refs if isinstance(header.refs, dict) else {}
     through, start = refs.get("through_seq"), refs.get("from_seq")
     through = through if type(through) is int else header.seq - 1
     start = start if type(start) is int else 0
-    # The first stretch that does not end before it starts decides.
-    at = bisect_left(stretches, start, key=lambda stretch: stretch[1])
-    return at < len(stretches) and stretches[at][0] <= through
+    # The first range that does not end before the summary starts decides.
+    at = bisect_left(ranges, start, key=lambda ends: ends[1])
+    return at < len(ranges) and ranges[at][0] <= through
 
 
 def _all(store: EventStore, scope: Scope, session_id: str) -> Iterator[Header]:

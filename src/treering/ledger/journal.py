@@ -8,7 +8,7 @@ from treering.ledger import erasure
 from treering.ledger.following import Follower
 from treering.ledger.records import SealedMeanwhile
 from treering.ledger.session_settings import read_settings
-from treering.ledger.sink_history import PrivatePasts, SinkHistory
+from treering.ledger.sink_history import PrivateSinkHistory, SinkHistory
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -105,9 +105,9 @@ class LedgerJournal:
         """Return what safe sinks may ask about the past of an event."""
         return SinkHistory(self._store, self.settings)
 
-    def private_past(self) -> PrivatePasts:
+    def private_past(self) -> PrivateSinkHistory:
         """Return what private sinks may ask about the past of an event."""
-        return PrivatePasts(self._store, self.settings)
+        return PrivateSinkHistory(self._store, self.settings)
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended."""

@@ -1,4 +1,4 @@
-"""What stays legible of an event whose payload is sealed: none of the words of the payload."""
+"""Keep the words of an encrypted payload out of the event's readable fields."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ if TYPE_CHECKING:
     from treering.model.events import NewEvent
 
 WORD_CHARS_MIN: Final = 4
-"""Shorter words stand in every text, and say nothing of it."""
+"""Shorter words are in every text, and reveal nothing."""
 NAMES: Final = {
     "conversation.user": "user message",
     "conversation.assistant": "assistant message",
 }
 _WORD: Final = re.compile(r"\w+")
 _CODE: Final = re.compile(r"[\w.:/@+-]{1,128}")
-"""An id, a name or a path: it points somewhere, and is no talk."""
+"""An id, a name or a path, as opposed to prose."""
 
 
 def without_words(event: NewEvent) -> NewEvent:
     """Return ``event`` with a summary and refs that repeat nothing of its payload.
 
-    A summary of its author's own stays; one that shares a word with the payload gives way to the
-    kind and the size. So do texts in refs; ids, names and paths stay.
+    A summary that shares a word with the payload is replaced by the kind and the size. Prose in
+    refs is replaced, too; ids, names and paths stay.
     """
     texts = list(_texts(event.payload))
-    spoken = "\n".join((*texts, *_figures(event.payload))).lower()
+    payload_words = "\n".join((*texts, *_figures(event.payload))).lower()
     summary, refs = event.summary, event.refs
-    if _repeats(summary, spoken):
+    if _repeats(summary, payload_words):
         summary = _described(event, sum(map(len, texts)))
     if refs is not None:
-        refs = _wordless(refs, spoken)
+        refs = _wordless(refs, payload_words)
     if summary is event.summary and refs is event.refs:
         return event
     return replace(event, summary=summary, refs=refs)
 
 
-def _repeats(text: str, spoken: str) -> bool:
+def _repeats(text: str, payload_words: str) -> bool:
     words = _WORD.findall(text.lower())
     long = [word for word in words if len(word) >= WORD_CHARS_MIN]
-    return any(word in spoken for word in long or words)
+    return any(word in payload_words for word in long or words)
 
 
 def _described(event: NewEvent, characters: int) -> str:
@@ -55,19 +55,19 @@ def _described(event: NewEvent, characters: int) -> str:
     return f"{name}, {characters:,} character{'' if characters == 1 else 's'}"
 
 
-def _wordless(value: Any, spoken: str) -> Any:
+def _wordless(value: Any, payload_words: str) -> Any:
     """Return refs with "…" for every text that repeats the payload."""
     if isinstance(value, str):
-        return "…" if not _CODE.fullmatch(value) and _repeats(value, spoken) else value
+        return "…" if not _CODE.fullmatch(value) and _repeats(value, payload_words) else value
     if isinstance(value, dict):
-        return {key: _wordless(item, spoken) for key, item in value.items()}
+        return {key: _wordless(item, payload_words) for key, item in value.items()}
     if isinstance(value, list):
-        return [_wordless(item, spoken) for item in value]
+        return [_wordless(item, payload_words) for item in value]
     return value
 
 
 def _figures(value: Any) -> Iterator[str]:
-    """Give every number in a payload, and every key that is no plain name."""
+    """Yield every number in a payload, and every key that is not a plain name."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         yield str(value)
     elif isinstance(value, dict):
@@ -81,7 +81,7 @@ def _figures(value: Any) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Give every text in a payload, keys left out."""
+    """Yield every text in a payload, without keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

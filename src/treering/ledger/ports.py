@@ -1,4 +1,4 @@
-"""What the ledger needs from outside: a store, a vault of keys, a guard, a clock."""
+"""What the ledger needs from outside: a store, keys, a guard and a clock."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class EventStore(MemoryStore, Protocol):
-    """Keeps events. Every database behind it passes the same contract tests."""
+    """Stores events. Every implementation passes the same contract tests."""
 
     @property
     def vault(self) -> Vault:
@@ -56,12 +56,12 @@ class EventStore(MemoryStore, Protocol):
     def session_headers(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Header]:
-        """Return headers of a session in order, behind ``after_seq``."""
+        """Return headers of a session in order, after ``after_seq``."""
 
     def session_events(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Event]:
-        """Return events of a session in order, behind ``after_seq``."""
+        """Return events of a session in order, after ``after_seq``."""
 
     def last_headers(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
@@ -74,7 +74,7 @@ class EventStore(MemoryStore, Protocol):
         """Return the last events of a session, before ``before_seq``, in order."""
 
     def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
-        """Return the session's own events at ``seqs``, in order, as far as they are there."""
+        """Return the session's own events at ``seqs``, in order; missing ones are left out."""
 
     def committed_events(
         self,
@@ -87,62 +87,62 @@ class EventStore(MemoryStore, Protocol):
         run_id: str | None,
         limit: int,
     ) -> list[Event]:
-        """Return the last events of ``kinds`` before ``before_seq``, in order, that count.
+        """Return the last committed events of ``kinds`` before ``before_seq``, in order.
 
-        Those count that belong to no run, to one that ended well at or before ``until_seq``, or to
-        ``run_id``. A page of large payloads is shorter; only an empty one is the end.
+        An event is committed if it has no run, if its run succeeded at or before ``until_seq``, or
+        if its run is ``run_id``. Large payloads shorten a page; only an empty page is the end.
         """
 
     def session_heads(
         self, scope: Scope, *, before_position: int | None, limit: int
     ) -> list[SessionHead]:
-        """Return the sessions of a scope, the one that was last written to first."""
+        """Return the sessions of a scope, most recently written first."""
 
     def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
         """Open the session of ``draft`` as a fork of ``parent`` at its ``seq``; record ``draft``.
 
-        Raises Conflict if the session is there already, NotFound if the parent has no such seq.
+        Raise Conflict if the session exists, NotFound if the parent has no such seq.
         """
 
     def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
-        """Return where a session was forked; None if it was not, or is not there."""
+        """Return where a session was forked; None if it is not a fork or does not exist."""
 
     def forks(self, scope: Scope, session_id: str) -> list[str]:
-        """Return the sessions that were forked from a session's own events, the oldest first."""
+        """Return the sessions forked from a session's own events, oldest first."""
 
     def sessions_named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
-        """Return the sessions of a scope whose names begin and end like this."""
+        """Return the sessions whose ids begin with ``prefix`` and end with ``suffix``."""
 
     def snapshot(
         self, scope: Scope, session_id: str, *, until_seq: int
     ) -> tuple[int, bytes] | None:
-        """Return the latest snapshot kept of a session at or before ``until_seq``, and its seq."""
+        """Return the seq and body of the latest snapshot at or before ``until_seq``."""
 
     def keep_snapshot(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:
-        """Keep a snapshot, where anything may be written; a few older ones stay beside it.
+        """Keep a snapshot beside a few older ones; do nothing if the store is read-only.
 
-        An erasure drops those of its session and of all that were forked from it.
+        An erasure drops the snapshots of its session and of all sessions forked from it.
         """
 
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""
 
     def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
-        """Return where the events with these ids stand, as far as there are such, erased or not."""
+        """Return where each of these events is, erased or not; unknown ids are left out."""
 
     def rekeyed_ms(self) -> int | None:
-        """Return when the ledger was rid of ids that words can be guessed from; None if never."""
+        """Return when guessable ids were replaced in this ledger; None if never."""
 
     def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
-        """Return scope, id and kind of what was redacted before the ledger was rekeyed.
+        """Return scope, id and kind of events redacted before the ledger was rekeyed.
 
-        It is empty once ``settle_legacy`` was called, and for whoever may not call it.
+        Empty after ``settle_legacy``, and for a role that may not call it.
         """
 
     def settle_legacy(self) -> int:
-        """Hide the ids of what had expired before the ledger was rekeyed; return how many.
+        """Hide the ids of events that expired before the ledger was rekeyed; return how many.
 
-        From then on nothing of that time is left to be seen to.
+        Afterwards nothing is left to rekey.
         """
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
@@ -152,19 +152,19 @@ class EventStore(MemoryStore, Protocol):
         """Return the events of one run, in order."""
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
-        """Return the runs that have begun and not ended, as far as this user may see them."""
+        """Return the runs that have begun and not ended, if this role may see them."""
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
-        """Return headers of the scope behind ``mark``, in the order they are followed."""
+        """Return headers of the scope after ``mark``, in commit order."""
 
     def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
-        """Return events of the scope behind ``mark``, in the order they are followed."""
+        """Return events of the scope after ``mark``, in commit order."""
 
     def end(self, scope: Scope) -> Mark:
-        """Return the mark of the last event of the scope that can be followed by now."""
+        """Return the mark of the last event of the scope that a follower can read by now."""
 
     def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:
-        """Return True once something may be found behind ``seen``, False after the timeout."""
+        """Return True once there may be events after ``seen``, False after the timeout."""
 
     def erase(
         self,
@@ -174,22 +174,22 @@ class EventStore(MemoryStore, Protocol):
         limit: int,
         vouch: Callable[[SessionErasure], Draft],
     ) -> Erased:
-        """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
+        """Blank up to ``limit`` selected events and record what ``vouch`` makes, atomically."""
 
     def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
         """Return how many events would expire by kind, and how many open sessions are left."""
 
     def finish_erasure(self) -> Physical:
-        """Drive erased bytes out of every file; say whether that is done."""
+        """Remove erased bytes from every file; say whether that is complete."""
 
     def erasure_state(self) -> Physical:
-        """Say whether bytes of what was erased are still in some file; change nothing."""
+        """Say whether erased bytes are still in some file; change nothing."""
 
     def retention(self, scope: Scope) -> Retention:
-        """Return the policy kept for the scope; empty if none was set."""
+        """Return the scope's retention policy; empty if none is set."""
 
     def set_retention(self, scope: Scope, policy: Retention) -> None:
-        """Keep ``policy`` for the scope."""
+        """Set the scope's retention policy."""
 
     def session_records(
         self, scope: Scope | None = None, session_id: str | None = None
@@ -206,186 +206,186 @@ class EventStore(MemoryStore, Protocol):
         session_id: str | None = None,
         behind: Mapping[str, int] | None = None,
     ) -> Iterator[list[Record]]:
-        """Return what a scope, or one session, holds when asked, erased events included.
+        """Return the records of a scope, or of one session, erased events included.
 
-        Each session comes in order, and with what vouches for its erasures. ``behind`` says up to
-        which seq sessions are known elsewhere: what comes before all that is new may be left out.
+        Each session comes in order, with the events that account for its erasures. ``behind`` maps
+        sessions to the last seq that is known elsewhere; earlier records may be left out.
         """
 
     def covers(self, scope: Scope, session_id: str) -> list[Event]:
-        """Return the events that vouch for erasures in a session, in order."""
+        """Return the events that account for erasures in a session, in order."""
 
     def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
 
     def check_tables(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
-        """Say what is wrong around the events of the ledger, a scope or a session, if anything.
+        """Return the first problem in the tables of the ledger, a scope or a session, or None.
 
-        That is: scopes and sessions that are gone, events that are filed where nobody finds them,
-        and derived tables that do not hold them.
+        A problem is a scope or session that is gone, an event missing from an index, or a derived
+        table that lacks it.
         """
 
     def follow_tools(self, scope: Scope) -> FollowStep:
-        """Have the tool records of a scope follow the next stretch of its events."""
+        """Update the tool records of a scope with the next batch of its events."""
 
     def tool_calls(self, query: ToolQuery) -> list[ToolRecord]:
-        """Return up to ``query.limit`` tool records, as far as they were followed.
+        """Return up to ``query.limit`` tool records of the events followed so far.
 
-        They read forwards, also where the query goes backwards.
+        They are in forward order even if the query goes backwards.
         """
 
     def tool_statistics(self, query: ToolQuery) -> list[ToolStatistics]:
-        """Return what is known of each tool, the most called first, as far as followed."""
+        """Return statistics of each tool, most called first, of the events followed so far."""
 
     def follow_search(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
-        """Have the search index follow the next stretch of a scope's events, told by ``read``.
+        """Index the next batch of a scope's events; ``read`` makes the text of one.
 
-        Of a sealed scope it is given events without payloads.
+        ``read`` gets events of an encrypted scope without payloads.
         """
 
     def search(
         self, query: SearchQuery, *, inside: bool, include_failed: bool
     ) -> SearchCandidates | None:
-        """Return the newest events that match, as far as followed.
+        """Return the newest indexed events that match.
 
-        With ``inside``, words may also be part of names in code. None says that the index was
-        lost and is to be followed first.
+        With ``inside``, words may also be part of names in code. None says that the index was lost
+        and must be followed again first.
         """
 
     def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
-        """Return what was found, as far as it is there, in any order; sealed, without payloads."""
+        """Return the events of candidates, in any order; encrypted ones without payloads."""
 
     def search_lag(self, scope: Scope) -> int:
-        """Return how many events of a scope the search index does not know yet."""
+        """Return how many events of a scope are not indexed yet."""
 
     def searched_scopes(self) -> list[Scope]:
-        """Return the scopes that the search index has followed, if only in part."""
+        """Return the scopes that are indexed, at least in part."""
 
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
-        """Take in ``records`` of one scope verbatim and in order, all or none.
+        """Store ``records`` of one scope verbatim and in order, all or none.
 
         Return how many were new.
         """
 
     def seal_scope(self, scope: Scope) -> None:
-        """Note, for every writer, that payloads of the scope are sealed from now on."""
+        """Make every writer encrypt the payloads of the scope from now on."""
 
     def is_sealed(self, scope: Scope) -> bool:
-        """Whether payloads of the scope are sealed."""
+        """Whether payloads of the scope are encrypted."""
 
     def sealed_scopes(self) -> list[Scope]:
-        """Return the scopes whose payloads are sealed, by name."""
+        """Return the encrypted scopes, by name."""
 
     def sealed_payloads(self, scope: Scope) -> dict[int, int]:
-        """Return how many payloads are sealed under each generation of the scope's key."""
+        """Return how many payloads each generation of the scope's key encrypts."""
 
     def await_writers(self, scope: Scope) -> None:
-        """Return when all that was being written to the scope is recorded, or given up."""
+        """Return when every write to the scope that was in progress has ended."""
 
     def cursor(self, scope: Scope, follower: str) -> str | None:
-        """Return how far a follower has come that keeps its place here; None if it has none."""
+        """Return a follower's stored cursor, or None."""
 
     def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
-        """Keep durably how far a follower has come."""
+        """Store a follower's cursor durably."""
 
     def cursors(self, scope: Scope) -> dict[str, str]:
-        """Return how far each follower has come that keeps its place here."""
+        """Return the stored cursor of each follower."""
 
     def compare_tool_calls(self, scope: Scope) -> tuple[int, str | None]:
-        """Derive the tool records of a scope again; return how many there are, and what differs."""
+        """Derive the tool records again; return their number and the first difference."""
 
     def compare_search(
         self, scope: Scope, read: Callable[[Event], SearchText]
     ) -> tuple[int, str | None]:
-        """Index a scope again, as ``read`` tells it; return how many events, and what differs."""
+        """Index a scope again; return the number of events and the first difference."""
 
     def owner(self) -> str:
-        """Return the name under which this process holds its runs.
+        """Return the name under which this process owns its runs.
 
-        It is held from the first call on, until the store is closed or the process ends.
+        The process owns it from the first call until the store is closed or the process ends.
         """
 
     def is_gone(self, owner: str, seen_ms: int) -> bool:
-        """Whether the process behind ``owner`` is certainly not carrying on.
+        """Whether the process called ``owner`` has certainly ended.
 
-        ``seen_ms`` is when it was last heard of. One that is stopped, busy or cut off is not gone.
+        ``seen_ms`` is its last sign of life. A stopped, busy or cut-off process is not gone.
         """
 
     def is_in_copy(self, owner: str) -> bool:
-        """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
+        """Whether ``owner`` owns its runs in another ledger, of which this one is a copy."""
 
     def hold(self, name: str) -> bool:
         """Hold ``name`` alone, until the store is closed or the process ends.
 
-        Return False if another store has it; asked again, whether we still have it.
+        Return False if another store holds it. Calling again says whether it is still held.
         """
 
     def release(self, name: str) -> None:
-        """Let another store have ``name``."""
+        """Release ``name`` for other stores."""
 
     def rebuild(self) -> RebuildReceipt:
-        """Make every derived table anew from the events."""
+        """Rebuild every derived table from the events."""
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
 
     def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
-        """Return the sessions that have events about ``users``, and how many."""
+        """Return the sessions that have events about ``users``, with their number."""
 
     def forget_names(self) -> int:
-        """Forget the names that nothing refers to any more; return how many."""
+        """Remove names that nothing refers to any more; return how many."""
 
     def projection_counts(self, scope: Scope) -> dict[str, int]:
-        """Return how many entries each projection beside the events has of a scope, by its name."""
+        """Return the number of entries of a scope in each projection, by its name."""
 
 
 class Vault(Protocol):
-    """Keeps the keys of sealed scopes, and the one that hides ids, apart from the ledger."""
+    """Stores the keys of encrypted scopes and the key that hides ids, outside the ledger."""
 
     def id_key(self) -> bytes:
-        """Return the key that hides ids, made when it is first needed. Raises StorageError."""
+        """Return the key that hides ids; create it if needed. Raise StorageError if that fails."""
 
     def find_id_key(self, scope: str, noted: Callable[[str], str | None], *names: str) -> bytes:
-        """Return the key that hides ids; nothing if none was needed yet.
+        """Return the key that hides ids; empty bytes if none was needed yet.
 
-        ``noted`` reads the mark of the key that was used in the scope, by each of ``names``: see
-        ID_NOTES. Raises KeyMissing if that is not the key that is here.
+        ``noted`` reads the mark of the key that the scope was written with, under each of ``names``
+        (see ID_NOTES). Raise KeyMissing if it is not the key stored here.
         """
 
     def seals(self, scope: str) -> bool:
-        """Whether the scope has a key in use."""
+        """Whether new payloads of the scope are encrypted."""
 
     def in_use(self, scope: str) -> Key:
-        """Return the key that new payloads are sealed under. Raises KeyMissing."""
+        """Return the key for new payloads. Raise KeyMissing if there is none."""
 
     def find(self, scope: str, generation: int) -> Key | None:
-        """Return a key, or None if it was destroyed. Raises KeyMissing if it is not here."""
+        """Return a key, or None if it was destroyed. Raise KeyMissing if it is not stored here."""
 
     def records(self, scope: str) -> list[KeyRecord]:
-        """Return what is known of each generation, without the keys."""
+        """Return a record of each generation, without the keys."""
 
     def create(self, scope: str, *, at_ms: int) -> int:
-        """Make the next generation unless one is in use; return the one that is, or will be.
+        """Create the next generation unless one is in use; return the one in use.
 
-        It is in use for good once ``confirm`` is called.
+        ``confirm`` makes it permanent.
         """
 
     def confirm(self, scope: str) -> None:
-        """Note that the ledger says that the scope is encrypted, so that it always has to."""
+        """Note that the ledger marks the scope as encrypted; from now on it always must."""
 
     def has_sealed(self, scope: str) -> bool:
-        """Whether a key of the scope is or was in use."""
+        """Whether the scope has or had a key in use."""
 
     def rotate(self, scope: str, *, at_ms: int) -> int:
-        """Make the next generation and use it from now on. Raises KeyMissing if none is in use."""
+        """Create the next generation and use it. Raise KeyMissing if none is in use."""
 
     def retire(self, scope: str) -> None:
-        """Take the key out of use: what is sealed can be read, and nothing more is sealed."""
+        """Stop encrypting new payloads; encrypted ones can still be read."""
 
     def destroy(self, scope: str, generations: Sequence[int], *, at_ms: int) -> list[int]:
-        """Destroy keys; return those that were there to be destroyed."""
+        """Destroy keys; return the generations that existed."""
 
 
 class Key(Protocol):
@@ -393,26 +393,26 @@ class Key(Protocol):
 
     @property
     def generation(self) -> int:
-        """Return its number: they count from 1."""
+        """Return its number, from 1 on."""
 
     def seal(self, plain: bytes, bound_to: bytes) -> bytes:
         """Return ``plain`` encrypted; it opens only together with ``bound_to``."""
 
     def unseal(self, sealed: bytes, bound_to: bytes) -> bytes:
-        """Return what was sealed. Raises Corrupt if it was changed, or stands elsewhere."""
+        """Return the decrypted bytes. Raise Corrupt if they were changed or moved."""
 
     def digest(self, plain: bytes) -> bytes:
-        """Return a hash of ``plain`` that nobody without the key can compare a guess with."""
+        """Return a hash of ``plain`` that cannot be compared with a guess without the key."""
 
 
 class ContentGuard(Protocol):
     """Finds and masks secrets."""
 
     def suspicious(self, encoded: bytes) -> bool:
-        """Return False if nothing would be found in these JSON bytes; True if it may be."""
+        """Return False if these JSON bytes certainly hold no secret."""
 
     def find_text(self, text: str) -> Sequence[GuardFinding]:
-        """Return what was found, in order."""
+        """Return the secrets in ``text``, in order."""
 
     def mask_text(self, text: str) -> str:
         """Return ``text`` with its secrets masked; the same object if there are none."""
@@ -425,7 +425,7 @@ class ContentGuard(Protocol):
 
 
 class GuardFinding(Protocol):
-    """One thing that a guard found."""
+    """A secret that a guard found."""
 
     @property
     def rule(self) -> str:
@@ -433,7 +433,7 @@ class GuardFinding(Protocol):
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """The time of day."""
 
     def __call__(self) -> int:
         """Return milliseconds since 1970."""

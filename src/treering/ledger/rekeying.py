@@ -1,7 +1,7 @@
-"""Ridding a ledger of ids that earlier versions made of words, which can be guessed from them.
+"""Replace event ids that earlier versions derived from the text, so that it could be guessed.
 
-What has expired has its id hidden under a key that lies apart from the ledger. What was redacted
-keeps its id, which its chain holds; so it expires, if its id was made of words.
+Expired events get their ids hidden under a key that is stored outside the ledger. A redacted event
+keeps its id, since the chain holds it; if that id is guessable, the event expires.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _OF_WORDS: Final = re.compile(
     r"|ep-[0-9a-f]{16,32}(?:~\d+)?|(?:apeira|tape):[0-9a-f]{16}(?:\.\d+)?"
     r"|clawser-[0-9a-f]{40}|[0-9a-f]{32}(?:\..*)?"
 )
-"""How ids look that earlier versions made of what was said."""
+"""Ids that earlier versions derived from the text."""
 
 
 def rekey(store: EventStore, drafter: Drafter) -> int:
-    """See to what was erased before the ledger was rekeyed; return how many ids were hidden."""
+    """Rekey events that were erased before; return how many ids were hidden."""
     hidden = 0
     for scope, event_id, kind in store.legacy_redacted():
         if kind not in KEPT and _OF_WORDS.fullmatch(event_id):
             vouch = voucher(drafter, scope, "ledger.expired", "expired", "expired")
             selection = Selection(scope=scope, event_id=event_id)
-            done = store.erase(selection, erasure="expired", limit=1, vouch=vouch)
-            hidden += sum(done.by_kind.values())
+            erased = store.erase(selection, erasure="expired", limit=1, vouch=vouch)
+            hidden += sum(erased.by_kind.values())
     hidden += store.settle_legacy()
     if hidden:
         store.finish_erasure()

@@ -1,4 +1,4 @@
-"""What sinks may ask about the past of an event: facts and counts, or messages too."""
+"""The history that sinks may ask for: facts and counts, and messages for private sinks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MESSAGE_KINDS: Final = ("conversation.user", "conversation.assistant", "tool.re
 
 
 class SinkHistory:
-    """The past of events in a store, without a text of it."""
+    """The history of a session, without texts."""
 
     def __init__(
         self, store: EventStore, settings: Callable[[Scope, str], SessionSettings | None]
@@ -35,7 +35,7 @@ class SinkHistory:
         self._settings = settings
 
     def run_started(self, scope: str, session_id: str, run_id: str) -> RunStarted:
-        """Return what a run was begun with, as far as that is known."""
+        """Return the settings a run was started with; empty if unknown."""
         headers = self._store.run_headers(Scope(scope), session_id, run_id)
         first = next(iter(headers), None)
         part = None if first is None else safe_part(first.kind, first.refs)
@@ -52,10 +52,10 @@ class SinkHistory:
         return first[0].ts_ms if first else None
 
     def message_count(self, scope: str, session_id: str, until_seq: int) -> int:
-        """Return how often somebody said something or a tool gave a result, up to a seq."""
+        """Return the number of messages and tool results up to a seq."""
         lineage = Lineage(self._store, Scope(scope), session_id)
-        found = Views(lineage).counts().by_kind
-        count = sum(found.get(kind, 0) for kind in _MESSAGE_KINDS)
+        counts = Views(lineage).counts().by_kind
+        count = sum(counts.get(kind, 0) for kind in _MESSAGE_KINDS)
         after = until_seq
         while page := lineage.headers_after(after, PAGE):
             count -= sum(header.kind in _MESSAGE_KINDS for header in page)
@@ -63,13 +63,13 @@ class SinkHistory:
         return max(count, 0)
 
 
-class PrivatePasts(SinkHistory):
-    """The past of events in a store, texts included."""
+class PrivateSinkHistory(SinkHistory):
+    """The history of a session, with its texts."""
 
     def messages(
         self, scope: str, session_id: str, run_id: str | None, until_seq: int | None
     ) -> list[ModelMessage]:
-        """Return the last messages of a session up to a seq, those of ``run_id`` among them."""
+        """Return the last messages of a session up to a seq, including those of ``run_id``."""
         window = read_window(
             Lineage(self._store, Scope(scope), session_id),
             tokens=None,
