@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -68,6 +67,8 @@ def scope_of(folder: str, remote: str | None = None) -> Scope:
 
 def _remote(git: Path) -> str | None:
     """Return owner and name of the repository that ``git`` was cloned from, if it says so."""
+    import configparser  # noqa: PLC0415  (3 ms, and only inside a repository)
+
     settings = configparser.ConfigParser(strict=False, interpolation=None)
     try:
         settings.read_string((_common(git) / "config").read_text(errors="replace"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import socket
 import sys
 from functools import cache
 from hashlib import blake2b
@@ -110,7 +109,7 @@ def is_gone_from_sight(owner: LeaseOwner, silent_ms: int) -> bool:
 def machine() -> str:
     """Return a short name of this machine as it runs now, and of what it sees as its processes."""
     parts = (
-        socket.gethostname(),
+        os.uname().nodename,
         _read("/proc/sys/kernel/random/boot_id"),
         _target("/proc/self/ns/pid"),
     )

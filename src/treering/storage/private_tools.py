@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import apsw
@@ -57,5 +57,5 @@ class PrivateTable:
 
 def _made() -> apsw.Connection:
     connection = apsw.Connection("")
-    connection.execute(resources.files(__package__).joinpath(LAYOUT).read_text())
+    connection.execute(Path(__file__).with_name(LAYOUT).read_text())
     return connection

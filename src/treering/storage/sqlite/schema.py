@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uuid_utils
@@ -23,9 +23,9 @@ APPLICATION_ID: Final = 0x54524E47
 @cache
 def migrations() -> tuple[str, ...]:
     """Return the SQL of every migration, in order; the first is version 1."""
-    folder = resources.files(__package__).joinpath("migrations")
-    found = sorted(folder.iterdir(), key=lambda entry: entry.name)
-    return tuple(entry.read_text() for entry in found if entry.name.endswith(".sql"))
+    # importlib.resources would cost a short command 10 ms.
+    folder = Path(__file__).with_name("migrations")
+    return tuple(path.read_text() for path in sorted(folder.glob("*.sql")))
 
 
 def stored_version(connection: apsw.Connection, path: str) -> int:
