@@ -168,7 +168,7 @@ def _fact_rows(known: Facts, path: Path) -> list[Row]:
                 hit.fact.state != "current" or hit.fact.text in known.outdated for hit in hits
             )
     share = first / len(known.questions)
-    taken = sum(one.taken for one in learned)
+    taken = sum(one.believed for one in learned)
     return [
         at_least(
             "the first fact recalled has the answer",

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.memory.memory import Memory
     from treering.memory.ports import Embedder, Extractor
-    from treering.memory.recalled import Recalled
+    from treering.memory.recall_result import RecallResult
     from treering.model.episodes import Episode
     from treering.model.events import Event, Header, NewEvent
     from treering.model.memories import Fact
@@ -77,7 +77,7 @@ __all__ = [
     "NotFound",
     "Page",
     "PrivateSink",
-    "Recalled",
+    "RecallResult",
     "Run",
     "RunInterrupted",
     "SafeSink",
@@ -110,7 +110,7 @@ _HOMES: Final = {
     "NotFound": "treering.errors",
     "Page": "treering.model.queries",
     "PrivateSink": "treering.spine.ports",
-    "Recalled": "treering.memory.recalled",
+    "RecallResult": "treering.memory.recall_result",
     "Run": "treering.spine.runs",
     "RunInterrupted": "treering.errors",
     "SafeSink": "treering.spine.ports",

@@ -68,7 +68,7 @@ def resolve(pipe: Connection, path: Path, _: int) -> None:
         memory.handles()
         pipe.send("ready")
         while (handle := pipe.recv()) is not None:
-            pipe.send(memory.resolve("telegram", handle))
+            pipe.send(memory.resolve_user("telegram", handle))
 
 
 def learn_many(pipe: Connection, path: Path, _: int) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from builders import HERE
 from treering.derive.memory_state import FactPayload, hashed
+from treering.errors import InvalidInput
 from treering.memory.events import told
 from treering.memory.records import Row
 from treering.model.events import NewEvent
@@ -35,8 +36,8 @@ def talk(ledger: Ledger, name: str = "s1", text: str = SALARY, **about: Any) -> 
 
 def found(memory: Memory, user: str | None = None, session: str | None = None) -> tuple[int, int]:
     """Return how many facts and episodes are recalled."""
-    hits = memory.recall(QUERY, user=user, session=session, record=False)
-    brief = memory.recall(None, user=user, session=session, record=False)
+    hits = memory.recall(QUERY, user=user, session_id=session, record=False)
+    brief = memory.recall(None, user=user, session_id=session, record=False)
     assert {one.fact.id for one in hits.fact_hits} <= {one.fact.id for one in brief.fact_hits}
     return len(brief.fact_hits), len(brief.episode_hits)
 
@@ -61,7 +62,7 @@ def test_what_is_said_where_nobody_is_named_is_recalled_there_alone(
     ledger: Ledger, memory: Memory
 ) -> None:
     session = talk(ledger)
-    memory.learn(FACT, session="s1")
+    memory.learn(FACT, session_id="s1")
     session.close()
     talk(ledger, "s2", "What do I earn?")
 
@@ -79,7 +80,7 @@ def test_facts_that_are_found_in_such_a_talk_stay_in_it(ledger: Ledger, memory: 
     assert [one.outcome for one in memory.extract().learned] == ["stored", "stored"]
 
     assert found(memory) == found(memory, "bob") == (0, 0)
-    facts = memory.recall("work", session="s1", record=False).facts
+    facts = memory.recall("work", session_id="s1", record=False).facts
     assert facts == "- Works at Globex as a data engineer (work)"
 
 
@@ -95,7 +96,7 @@ def test_what_the_host_teaches_holds_for_the_scope(ledger: Ledger, memory: Memor
     talk(ledger)
     named = talk(ledger, "s2", user="ann")
     memory.learn(FACT)
-    memory.learn("The office has a sauna", session=named.session_id)
+    memory.learn("The office has a sauna", session_id=named.session_id)
 
     assert found(memory) == found(memory, "bob") == found(memory, session="s1") == (2, 0)
 
@@ -103,13 +104,27 @@ def test_what_the_host_teaches_holds_for_the_scope(ledger: Ledger, memory: Memor
 def test_a_talk_with_one_participant_is_theirs(ledger: Ledger, memory: Memory) -> None:
     session = talk(ledger, text="I work at Globex.", participants=["ann"])
     memory.extract()
-    memory.learn(FACT, session="s1")
+    memory.learn(FACT, session_id="s1")
     session.close()
 
     assert found(memory, "ann") == found(memory, session="s1") == (2, 1)
     assert found(memory, "bob") == found(memory) == (0, 0)
     assert {fact.user for fact in memory.facts(user="ann").items} == {"ann"}
-    assert [one.user for one in memory.episodes(user="ann")] == ["ann"]
+    assert [one.user for one in memory.episodes(user="ann").items] == ["ann"]
+
+
+def test_episodes_are_listed_page_by_page_the_newest_first(ledger: Ledger, memory: Memory) -> None:
+    for session_id in ("s1", "s2", "s3"):
+        talk(ledger, session_id, user="ann").close()
+
+    first = memory.episodes(user="ann", limit=2)
+    rest = memory.episodes(user="ann", limit=2, after=first.next_cursor)
+
+    assert [one.session_id for one in first.items] == ["s3", "s2"]
+    assert [one.session_id for one in rest.items] == ["s1"]
+    assert (first.has_more, rest.has_more, rest.next_cursor) == (True, False, None)
+    with pytest.raises(InvalidInput, match="a page has 1 to"):
+        memory.episodes(limit=0)
 
 
 def test_a_later_handle_that_names_nobody_changes_nothing(ledger: Ledger, memory: Memory) -> None:
@@ -134,7 +149,7 @@ def test_what_a_subagent_learns_is_of_the_talk_that_began_it(
 ) -> None:
     talk(ledger)
     talk(ledger, "s1-sub", spawned_by="s1")
-    memory.learn(FACT, session="s1-sub")
+    memory.learn(FACT, session_id="s1-sub")
 
     assert found(memory, session="s1") == found(memory, session="s1-sub") == (1, 0)
     assert found(memory, "bob") == (0, 0)
@@ -143,7 +158,7 @@ def test_what_a_subagent_learns_is_of_the_talk_that_began_it(
 def test_what_logs_tell_is_of_nobody_who_is_named(ledger: Ledger, memory: Memory) -> None:
     for name in ("s1", "s2"):
         talk(ledger, name).record("session.imported", "taken from a log", refs={"format": "pi"})
-    memory.learn(FACT, session="s1")
+    memory.learn(FACT, session_id="s1")
     ledger.session("s1", scope=HERE, agent="lyria").close()
 
     assert found(memory) == found(memory, session="s2") == (1, 1)
@@ -188,7 +203,7 @@ def test_a_model_is_shown_it_in_that_talk_alone(
     ledger: Ledger, memory: Memory, user: str | None
 ) -> None:
     talk(ledger)
-    memory.learn(FACT, session="s1")
+    memory.learn(FACT, session_id="s1")
     shown = []
     for name in ("s1", "s2"):
         with ledger.session(name, scope=HERE, agent="lyria").turn() as turn:
@@ -200,9 +215,9 @@ def test_a_model_is_shown_it_in_that_talk_alone(
 
 def test_whom_the_memory_names_is_not_who_is_talking(ledger: Ledger, memory: Memory) -> None:
     session = talk(ledger, text="I work at Globex as a data engineer.")
-    memory.learn("Prefers tea", user="ann", session="s1")
-    memory.learn(FACT, session="s1")
-    memory.recall(QUERY, user="bob", session="s1")
+    memory.learn("Prefers tea", user="ann", session_id="s1")
+    memory.learn(FACT, session_id="s1")
+    memory.recall(QUERY, user="bob", session_id="s1")
     memory.extract()
     session.close()
 

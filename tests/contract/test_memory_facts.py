@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 
 
 def current(memory: Memory, *, as_of: int | None = None, valid_at: int | None = None) -> list[str]:
-    found = memory.facts(user="ann", as_of=as_of, valid_at=valid_at)
+    found = memory.facts(user="ann", as_of_ms=as_of, valid_at_ms=valid_at)
     return sorted(fact.text for fact in found.items)
 
 
@@ -31,7 +31,7 @@ def test_a_fact_is_told_with_all_that_is_known_of_it(ledger: Ledger, memory: Mem
     )
 
     fact = memory.fact(learned.fact_id)
-    assert (learned.outcome, learned.taken, learned.event_id) == ("stored", True, fact.event_id)
+    assert (learned.outcome, learned.believed, learned.event_id) == ("stored", True, fact.event_id)
     assert (fact.text, fact.user, fact.category) == ("Prefers dark mode", "ann", "preference")
     assert (fact.importance, fact.confidence, fact.faded) == (7, 0.6, 0.6)
     assert (fact.source_session, fact.evidence, fact.confirmed) == ("s1", ("e1",), False)
@@ -47,7 +47,7 @@ def test_a_fact_and_its_evidence_lead_to_each_other(ledger: Ledger, memory: Memo
 
     [told] = ledger.events(HERE, session_id="s1", kinds=["memory.stored"]).items
     assert told.refs == {"memory_ids": [learned.fact_id]}
-    assert [fact.id for fact in memory.citing("e1")] == [learned.fact_id]
+    assert [fact.id for fact in memory.facts_citing("e1")] == [learned.fact_id]
     session = ledger.session("s1", scope=HERE, agent="lyria")
     assert session.memory_refs == [learned.fact_id]
 
@@ -84,7 +84,7 @@ def test_what_was_so_before_supersedes_nothing(clock: Clock, memory: Memory) -> 
     memory.learn("Lives in Porto", user="ann")
     clock.wait(days=1)
 
-    earlier = memory.learn("Lives in Ghent", user="ann", valid_from=NOON - 100 * DAY)
+    earlier = memory.learn("Lives in Ghent", user="ann", valid_from_ms=NOON - 100 * DAY)
 
     assert current(memory) == ["Lives in Porto"]
     assert memory.fact(earlier.fact_id).valid_to_ms == NOON
@@ -94,7 +94,7 @@ def test_what_was_so_before_supersedes_nothing(clock: Clock, memory: Memory) -> 
 def test_time_is_asked_about_in_both_its_meanings(clock: Clock, memory: Memory) -> None:
     memory.learn("Lives in Ghent", user="ann")
     clock.wait(days=10)
-    memory.learn("Lives in Porto", user="ann", valid_from=NOON + 5 * DAY)
+    memory.learn("Lives in Porto", user="ann", valid_from_ms=NOON + 5 * DAY)
 
     believed, held = NOON + DAY, NOON + 6 * DAY
     assert current(memory, as_of=NOON - 1) == []
@@ -103,14 +103,14 @@ def test_time_is_asked_about_in_both_its_meanings(clock: Clock, memory: Memory) 
     assert current(memory, valid_at=NOON + 4 * DAY) == ["Lives in Ghent"]
     # On the first day nobody knew that she would have moved by the sixth.
     assert current(memory, as_of=believed, valid_at=held) == ["Lives in Ghent"]
-    [fact] = memory.facts(as_of=believed).items
+    [fact] = memory.facts(as_of_ms=believed).items
     assert (fact.state, fact.superseded_by, fact.valid_to_ms) == ("current", None, None)
 
 
 def test_a_fact_that_is_told_again_may_begin_earlier_and_end(clock: Clock, memory: Memory) -> None:
     memory.learn("Works at Acme", user="ann")
     again = memory.learn(
-        "Works at Acme", user="ann", valid_from=NOON - DAY, valid_to=NOON + 10 * DAY
+        "Works at Acme", user="ann", valid_from_ms=NOON - DAY, valid_to_ms=NOON + 10 * DAY
     )
 
     fact = memory.fact(again.fact_id)
@@ -135,7 +135,7 @@ def test_what_is_no_fact_is_kept_apart_with_its_reason(memory: Memory) -> None:
         ("quarantined", "instruction"),
         ("refused", "secret"),
     ]
-    assert all(one.hint and not one.taken for one in (junk, passing, order, secret))
+    assert all(one.hint and not one.believed for one in (junk, passing, order, secret))
     assert current(memory) == []
     assert "ghp_0123456789" not in memory.fact(secret.fact_id).text
 
@@ -217,8 +217,8 @@ def test_many_facts_see_each_other_and_are_listed_in_pages(memory: Memory) -> No
     assert [one.outcome for one in learned] == [
         "stored", "stored", "known", "superseding", "refused",
     ]  # fmt: skip
-    first = memory.facts(user="ann", first=1)
-    rest = memory.facts(user="ann", first=1, after=first.next_cursor)
+    first = memory.facts(user="ann", limit=1)
+    rest = memory.facts(user="ann", limit=1, after=first.next_cursor)
     assert (first.has_more, rest.has_more) == (True, False)
     assert {one.text for one in first.items + rest.items} == {"Likes tea", "Moved to Porto"}
     assert [one.text for one in memory.facts(category="preference").items] == ["Likes tea"]

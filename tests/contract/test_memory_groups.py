@@ -34,7 +34,7 @@ def opened(ledger: Ledger, group_id: str, isolation: Isolation | None = None) ->
 
 def recalled(memory: Memory, user: str | None, session: Session | None) -> set[str]:
     where = None if session is None else session.session_id
-    found = memory.recall(QUERY, user=user, session=where, record=False)
+    found = memory.recall(QUERY, user=user, session_id=where, record=False)
     return {one.fact.text for one in found.fact_hits}
 
 
@@ -43,8 +43,8 @@ def test_a_group_and_its_members_know_nothing_of_each_other(
 ) -> None:
     other = opened(ledger, "g8")
     memory.learn("Prefers dark mode", user="ann")
-    memory.learn("The launch is on Friday", session=group.session_id)
-    memory.learn("Prefers the launch on Friday", user="ann", session=group.session_id)
+    memory.learn("The launch is on Friday", session_id=group.session_id)
+    memory.learn("Prefers the launch on Friday", user="ann", session_id=group.session_id)
 
     inside = {"The launch is on Friday", "Prefers the launch on Friday"}
     assert recalled(memory, "ann", group) == inside
@@ -57,7 +57,7 @@ def test_a_group_and_its_members_know_nothing_of_each_other(
 def test_a_group_may_be_opened_without_the_wall(ledger: Ledger, memory: Memory) -> None:
     group = opened(ledger, "g7", Isolation(cross_user_memory=True))
     memory.learn("Prefers dark mode", user="ann")
-    memory.learn("The launch is on Friday", session=group.session_id)
+    memory.learn("The launch is on Friday", session_id=group.session_id)
 
     known = {"Prefers dark mode", "The launch is on Friday"}
     assert recalled(memory, "ann", group) == recalled(memory, "ann", None) == known
@@ -68,8 +68,8 @@ def test_sessions_of_other_modes_share_what_is_known(ledger: Ledger, memory: Mem
     queue.post("Dark mode, please")
     main = ledger.main_session("telegram", "ann", scope=HERE, agent="lyria")
     main.record("conversation.user", "The launch is on Friday")
-    memory.learn("Prefers dark mode", user="ann", session="q1")
-    memory.learn("The launch is on Friday", user="ann", session=main.session_id)
+    memory.learn("Prefers dark mode", user="ann", session_id="q1")
+    memory.learn("The launch is on Friday", user="ann", session_id=main.session_id)
 
     known = {"Prefers dark mode", "The launch is on Friday"}
     assert recalled(memory, "ann", queue) == recalled(memory, "ann", main) == known
@@ -78,11 +78,11 @@ def test_sessions_of_other_modes_share_what_is_known(ledger: Ledger, memory: Mem
 def test_the_same_thing_learnt_on_both_sides_of_a_wall_is_two_facts(
     memory: Memory, group: Session
 ) -> None:
-    inside = memory.learn("Lives in Ghent", user="ann", session=group.session_id)
+    inside = memory.learn("Lives in Ghent", user="ann", session_id=group.session_id)
     outside = memory.learn("Lives in Ghent", user="ann")
 
     assert outside.outcome == "stored"
-    moved = memory.learn("Lives in Porto", user="ann", session=group.session_id)
+    moved = memory.learn("Lives in Porto", user="ann", session_id=group.session_id)
     assert moved.superseded == (inside.fact_id,)
     assert memory.fact(outside.fact_id).state == "current"
 
@@ -93,8 +93,8 @@ def test_no_evidence_crosses_a_wall(ledger: Ledger, memory: Memory, group: Sessi
 
     for evidence, session in ((inside, "s1"), ("outside", group.session_id)):
         with pytest.raises(InvalidInput, match="a group's facts"):
-            memory.learn("Prefers dark mode", user="ann", evidence=[evidence], session=session)
-    assert memory.learn("Prefers dark mode", user="ann", evidence=[inside]).taken
+            memory.learn("Prefers dark mode", user="ann", evidence=[evidence], session_id=session)
+    assert memory.learn("Prefers dark mode", user="ann", evidence=[inside]).believed
 
     assert recalled(memory, "ann", None) == set()
     assert recalled(memory, "ann", group) == {"Prefers dark mode"}
@@ -106,7 +106,7 @@ def test_a_group_that_nobody_has_spoken_in_has_its_wall(ledger: Ledger, memory: 
 
     assert recalled(memory, "ann", group) == set()
     with pytest.raises(NotFound, match="no session group:telegram:new"):
-        memory.learn("The launch is on Friday", session=group.session_id)
+        memory.learn("The launch is on Friday", session_id=group.session_id)
 
     with group.turn() as turn:
         turn.user("Which theme, dark mode?")
@@ -122,7 +122,7 @@ def test_what_a_group_talked_about_is_told_in_it_alone(memory: Memory, group: Se
     group.write_episode()
 
     def episodes(session: str | None) -> str:
-        return memory.recall(QUERY, user="ann", session=session, record=False).episodes
+        return memory.recall(QUERY, user="ann", session_id=session, record=False).episodes
 
     assert "the launch is on Friday" in episodes(group.session_id)
     assert episodes(None) == ""

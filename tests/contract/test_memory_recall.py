@@ -36,7 +36,7 @@ def test_facts_and_episodes_come_with_scores_reasons_and_evidence(
     memory.learn("Deploys with Ansible", user="ann", importance=8, evidence=[evidence])
     memory.learn("Likes fresh bread", user="ann")
 
-    found = memory.recall("How do we deploy? Ansible?", user="ann", session="s1")
+    found = memory.recall("How do we deploy? Ansible?", user="ann", session_id="s1")
 
     [fact], [told] = found.fact_hits, found.episode_hits
     assert (fact.fact.text, fact.evidence) == ("Deploys with Ansible", (evidence,))
@@ -59,9 +59,9 @@ def test_what_is_recalled_counts_as_used_and_is_recorded_unless_it_should_not(
     learned = memory.learn("Prefers dark mode", user="ann")
     later = clock.wait(days=3)
 
-    looked = memory.recall("dark mode", user="ann", session="s1", record=False)
+    looked = memory.recall("dark mode", user="ann", session_id="s1", record=False)
     assert (looked.event_id, memory.fact(learned.fact_id).access_count) == (None, 0)
-    found = memory.recall("dark mode", user="ann", session="s1")
+    found = memory.recall("dark mode", user="ann", session_id="s1")
 
     fact = memory.fact(learned.fact_id)
     assert (fact.access_count, fact.last_accessed_ms) == (1, later)
@@ -107,15 +107,15 @@ def test_what_was_believed_is_recalled_as_of_a_time_and_records_nothing(
     clock: Clock, ledger: Ledger, memory: Memory
 ) -> None:
     memory.learn("Lives in Ghent", user="ann")
-    memory.learn("Rents a boat in Ghent", user="ann", valid_to=NOON + DAY)
+    memory.learn("Rents a boat in Ghent", user="ann", valid_to_ms=NOON + DAY)
     clock.wait(days=10)
     memory.learn("Lives in Porto", user="ann")
     end = ledger.end(HERE)
 
-    before = memory.recall("lives in Ghent, a boat", user="ann", as_of=NOON + 2 * DAY)
+    before = memory.recall("lives in Ghent, a boat", user="ann", as_of_ms=NOON + 2 * DAY)
 
     assert before.facts == "- Lives in Ghent (personal)"
-    assert memory.recall("lives in Ghent", user="ann", as_of=NOON - 1).ids == []
+    assert memory.recall("lives in Ghent", user="ann", as_of_ms=NOON - 1).ids == []
     assert memory.recall("where do I live", user="ann", record=False).facts == (
         "- Lives in Porto (personal)"
     )
@@ -170,7 +170,7 @@ def test_a_brief_tells_what_matters_most(memory: Memory) -> None:
 def test_no_session_is_opened_by_recalling_in_it(ledger: Ledger, memory: Memory) -> None:
     memory.learn("Prefers dark mode", user="ann")
 
-    assert memory.recall("dark mode", user="ann", session="not-yet").event_id is not None
+    assert memory.recall("dark mode", user="ann", session_id="not-yet").event_id is not None
 
     session = ledger.session("not-yet", scope=HERE, agent="lyria", mode="queue")
     session.post("hello")

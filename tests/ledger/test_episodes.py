@@ -455,7 +455,7 @@ def test_a_summary_in_another_language_is_kept_and_says_what_is_not_traced(book:
 
     memory = book.memory(HERE)
     note = "2 of 2 sentences could not be traced to what was said"
-    [episode] = memory.episodes()
+    [episode] = memory.episodes().items
     assert (episode.summary, episode.notes) == (text, (note,))
     assert [sentence.event_ids for sentence in episode.sentences] == [(), ()]
     assert episode.evidence

@@ -12,7 +12,7 @@ from builders import HERE, NOON, said
 from treering import InvalidInput, Ledger
 from treering.derive.claim_relations import relation
 from treering.derive.memory_prompts import quoted
-from treering.memory.recalled import Weights
+from treering.memory.recall_result import Weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,9 +73,9 @@ def test_a_group_s_subagent_is_behind_the_group_s_wall(book: Ledger, memory: Mem
         spawned = book.session(name, scope=HERE, agent="scout", spawned_by=origin)
         with spawned.turn() as turn:
             turn.user("look into it")
-        memory.learn(f"Drives a red van with {name}", user="ann", session=name)
+        memory.learn(f"Drives a red van with {name}", user="ann", session_id=name)
 
-        inside = memory.recall("peanuts", user="ann", session=name, weights=ANYTHING)
+        inside = memory.recall("peanuts", user="ann", session_id=name, weights=ANYTHING)
         assert [hit.fact.text for hit in inside.fact_hits] == [f"Drives a red van with {name}"]
     outside = memory.recall("red van", user="ann", weights=ANYTHING)
     assert [hit.fact.text for hit in outside.fact_hits] == ["Is allergic to peanuts"]
@@ -86,7 +86,7 @@ def test_sessions_that_began_each_other_are_no_endless_loop(book: Ledger, memory
         with book.session(name, scope=HERE, agent="scout", spawned_by=origin).turn() as turn:
             turn.user("hello")
 
-    assert memory.learn("Likes green tea", user="ann", session="one").taken
+    assert memory.learn("Likes green tea", user="ann", session_id="one").believed
 
 
 def test_as_many_as_may_be_recalled_can_be_recorded_however_long_their_ids(
@@ -105,8 +105,8 @@ def test_as_many_as_may_be_recalled_can_be_recorded_however_long_their_ids(
 
 
 def test_what_had_ended_before_it_was_contradicted_ended_then(memory: Memory) -> None:
-    first = memory.learn("Lives in Paris", user="ann", valid_from=NOON, valid_to=NOON + 10)
-    memory.learn("Lives in Rome", user="ann", valid_from=NOON + 1_000)
+    first = memory.learn("Lives in Paris", user="ann", valid_from_ms=NOON, valid_to_ms=NOON + 10)
+    memory.learn("Lives in Rome", user="ann", valid_from_ms=NOON + 1_000)
 
     fact = memory.fact(first.fact_id)
     assert (fact.state, fact.valid_to_ms) == ("superseded", NOON + 10)
@@ -161,11 +161,11 @@ def test_no_spelling_of_a_turn_gets_out_of_the_block(text: str, shown: str) -> N
 def test_what_is_no_time_is_told_to_be_none(memory: Memory, as_of: Any) -> None:
     memory.learn("Likes green tea", user="ann")
     with pytest.raises(InvalidInput):
-        memory.recall("tea", user="ann", as_of=as_of)
+        memory.recall("tea", user="ann", as_of_ms=as_of)
     with pytest.raises(InvalidInput):
-        memory.facts(as_of=as_of)
+        memory.facts(as_of_ms=as_of)
     with pytest.raises(InvalidInput):
-        memory.facts(valid_at=as_of)
+        memory.facts(valid_at_ms=as_of)
     with pytest.raises(InvalidInput):
         memory.fade(now_ms=as_of)
 

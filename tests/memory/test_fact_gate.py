@@ -141,7 +141,7 @@ def test_evidence_is_gathered_up_to_a_limit_and_the_latest_is_kept(
 
     [fact] = memory.facts().items
     assert fact.evidence == tuple(ids[3:])
-    assert [one.id for one in memory.citing("e0")] == [fact.id]
+    assert [one.id for one in memory.facts_citing("e0")] == [fact.id]
 
 
 # What it contradicts.
@@ -191,7 +191,7 @@ def test_facts_of_two_people_and_of_nobody_never_meet(any_memory: Memory) -> Non
         any_memory.learn("Lives in Ghent", user="ann"),
         any_memory.learn("Lives in Porto", user="bob"),
         any_memory.learn("Lives in Bremen"),
-        any_memory.learn("Lives in Ghent", user="bob", valid_from=NOON - 900 * DAY),
+        any_memory.learn("Lives in Ghent", user="bob", valid_from_ms=NOON - 900 * DAY),
     ]
 
     assert [one.outcome for one in learned] == ["stored", "stored", "stored", "superseding"]
@@ -254,7 +254,7 @@ def test_a_fact_with_an_id_is_learnt_once(book: Ledger, memory: Memory) -> None:
         {"confidence": float("nan")},
         {"confidence": True},
         {"evidence": [f"e{number}" for number in range(EVIDENCE_MAX + 1)]},
-        {"valid_from": NOON, "valid_to": NOON},
+        {"valid_from_ms": NOON, "valid_to_ms": NOON},
         {"text": 7},
     ],
 )

@@ -196,8 +196,8 @@ class Unsettled:
 def unsettled(book: Ledger) -> Unsettled:
     """Return a store with two answers that were recorded at once, for the same time."""
     memory = book.memory(HERE)
-    memory.learn("Lives in Ghent", user="ann", valid_from=1, fact_id="ghent")
-    memory.learn("Lives in Porto", user="ann", valid_from=1, fact_id="porto")
+    memory.learn("Lives in Ghent", user="ann", valid_from_ms=1, fact_id="ghent")
+    memory.learn("Lives in Porto", user="ann", valid_from_ms=1, fact_id="porto")
     store: Any = book._store
     found = Unsettled(store)
     found.events = [event for event in found.events if event.kind == "memory.stored"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from treering import InvalidInput
-from treering.memory.recalled import Weights
+from treering.memory.recall_result import Weights
 from treering.views import Isolation
 
 

@@ -114,9 +114,9 @@ def test_pain_8_nothing_of_a_stream_of_junk_is_believed_and_true_facts_once(book
     memory.extract()
     for _ in range(20):
         for text, origin in JUNK:
-            assert not memory.learn(text, user="jo", origin=origin).taken  # type: ignore[arg-type]
+            assert not memory.learn(text, user="jo", origin=origin).believed  # type: ignore[arg-type]
 
-    facts = memory.facts(first=100).items
+    facts = memory.facts(limit=100).items
     audit = memory.audit()
     assert sorted(fact.text for fact in facts) == ["Has a dog named Max", "Lives in Boston"]
     assert all(len(fact.evidence) > 1 and fact.confirmed for fact in facts)

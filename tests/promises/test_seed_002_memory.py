@@ -13,7 +13,7 @@ import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from treering.context.tokens import estimate
 from treering.derive.fading import strength
-from treering.memory.recalled import WEIGHTS
+from treering.memory.recall_result import WEIGHTS
 from treering.model.episodes import episode_of
 from treering.model.memories import EPISODES_DEFAULT, Category
 from treering.model.sessions import GROUP_TOOLS
@@ -90,7 +90,7 @@ def test_a_fact_has_every_field_of_an_entry(ledger: Ledger, memory: Memory) -> N
         category="preference",
         importance=7,
         confidence=0.9,
-        session="s1",
+        session_id="s1",
     )
     memory.recall("dark mode", user="jo")
 
@@ -301,19 +301,23 @@ def test_fading_twice_fades_once_and_what_is_used_comes_back(memory: Memory) -> 
 
 def test_one_user_on_two_channels_shares_one_memory(memory: Memory) -> None:
     """The same user on WhatsApp and Telegram shares one memory store."""
-    user = memory.resolve("whatsapp", "+4412345")
-    memory.link(user, "telegram", "@john")
+    user = memory.resolve_user("whatsapp", "+4412345")
+    memory.link_handle(user, "telegram", "@john")
     memory.learn("Prefers dark mode", user=user)
 
-    assert memory.resolve("telegram", "@john") == user == memory.resolve("whatsapp", "+4412345")
-    assert recalled(memory, "dark mode", user=memory.resolve("telegram", "@john")) == [
+    assert (
+        memory.resolve_user("telegram", "@john")
+        == user
+        == memory.resolve_user("whatsapp", "+4412345")
+    )
+    assert recalled(memory, "dark mode", user=memory.resolve_user("telegram", "@john")) == [
         "Prefers dark mode"
     ]
 
 
 def test_a_handle_that_nobody_has_is_given_a_new_user(memory: Memory) -> None:
     """Create new unified ID."""
-    assert memory.resolve("telegram", "@ann") != memory.resolve("telegram", "@bob")
+    assert memory.resolve_user("telegram", "@ann") != memory.resolve_user("telegram", "@bob")
 
 
 def test_a_group_sees_no_memories_of_its_members(ledger: Ledger, memory: Memory) -> None:
@@ -321,12 +325,12 @@ def test_a_group_sees_no_memories_of_its_members(ledger: Ledger, memory: Memory)
     group = ledger.group_session("telegram", "g7", scope=HERE, agent="lyria")
     memory.learn("Is allergic to peanuts", user="jo")
 
-    before = recalled(memory, None, session=group.session_id)
+    before = recalled(memory, None, session_id=group.session_id)
     group.open()
-    memory.learn("Plans a picnic on Sundays", user="jo", session=group.session_id)
+    memory.learn("Plans a picnic on Sundays", user="jo", session_id=group.session_id)
 
     assert before == []
-    assert recalled(memory, None, session=group.session_id) == ["Plans a picnic on Sundays"]
+    assert recalled(memory, None, session_id=group.session_id) == ["Plans a picnic on Sundays"]
     assert recalled(memory, None) == ["Is allergic to peanuts"]
     assert group.settings.tools in {None, GROUP_TOOLS}
 

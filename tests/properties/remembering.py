@@ -110,7 +110,7 @@ class Story:
 
     def agree(self, user: str, word: str) -> None:
         """Learn in the session of a user what holds for all of the scope."""
-        self.memory.learn(SENTENCES[word][1], session=f"s-{user}")
+        self.memory.learn(SENTENCES[word][1], session_id=f"s-{user}")
 
     # What tells nothing new.
 

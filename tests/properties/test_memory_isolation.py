@@ -80,7 +80,7 @@ def take(ledger: Ledger, step: Step) -> Any:
     match step.deed:
         case "learn" | "learn_as_second":
             user = spot.user if step.deed == "learn" else spot.second
-            learned = memory.learn(text, user=user, session=spot.session_id)
+            learned = memory.learn(text, user=user, session_id=spot.session_id)
             return learned.outcome, learned.text, len(learned.superseded)
         case "say":
             ledger.append(
@@ -91,13 +91,13 @@ def take(ledger: Ledger, step: Step) -> Any:
             return [(one.outcome, one.text, len(one.superseded)) for one in read]
         case "recall":
             session = spot.session_id if spot.group else None
-            found = memory.recall(None, user=spot.user, session=session, episodes=9)
+            found = memory.recall(None, user=spot.user, session_id=session, episodes=9)
             assert all(spot.owns(hit.fact) for hit in found.fact_hits)
             assert {hit.session_id for hit in found.episode_hits} <= {spot.session_id}
             return sorted(hit.fact.text for hit in found.fact_hits)
         case "merge":
-            if spot.second not in memory.names(str(spot.user)):
-                memory.merge(str(spot.user), spot.second)
+            if spot.second not in memory.user_ids(str(spot.user)):
+                memory.merge_users(str(spot.user), spot.second)
             return None
         case _:
             return spot.session(ledger).write_episode() is not None

@@ -76,7 +76,7 @@ def test_what_is_remembered_is_made_anew_to_the_byte(steps: list[Step]) -> None:
     with TemporaryDirectory() as folder:
         story = Story(Path(folder) / "ledger.db")
         with contextlib.closing(story):
-            story.memory.link("ann", "telegram", "@ann")
+            story.memory.link_handle("ann", "telegram", "@ann")
             story.say("ann", "peanuts")
             for step in steps:
                 story.take(step)

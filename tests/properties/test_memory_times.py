@@ -76,7 +76,7 @@ def current(homes: list[Home]) -> list[str]:
 def tell(memory: Memory, one: Told) -> None:
     text = f"Lives in {one.city}"
     if not one.is_rejected:
-        memory.learn(text, user="jo", valid_from=one.since_ms)
+        memory.learn(text, user="jo", valid_from_ms=one.since_ms)
     for fact in memory.facts(user="jo").items if one.is_rejected else ():
         if fact.text == text:
             memory.reject(fact.id)
@@ -110,7 +110,7 @@ def test_every_moment_is_as_the_list_of_what_was_told_has_it(told: list[Told]) -
         for count, at_ms in enumerate(moments):
             homes = replay(told[:count])
             assert cities(memory, as_of=at_ms) == current(homes)
-            recalled = memory.recall("where do I live?", user="jo", as_of=at_ms).fact_hits
+            recalled = memory.recall("where do I live?", user="jo", as_of_ms=at_ms).fact_hits
             assert {hit.fact.text.split()[-1] for hit in recalled} <= set(current(homes))
             for day in range(8):
                 then = Told("", day).since_ms

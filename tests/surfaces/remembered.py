@@ -45,7 +45,7 @@ def _record(database: Path) -> None:
             ]
         )
         memory = ledger.memory(HERE)
-        memory.learn("Lives in Lisbon", user="jo", valid_from=MARCH, fact_id="fact-lisbon")
+        memory.learn("Lives in Lisbon", user="jo", valid_from_ms=MARCH, fact_id="fact-lisbon")
         memory.learn("Lives in Porto", user="jo", evidence=["e-moved"], fact_id="fact-porto")
         memory.learn(
             "Is allergic to peanuts",

@@ -520,7 +520,7 @@ class Ledger(ReadableLedger):
                 self._store,
                 self._drafter,
                 name,
-                self.memory(name).names(user),
+                self.memory(name).user_ids(user),
                 interrupt=self._engine.interrupt,
                 provenance=self._memory_factory.citing,
                 dry_run=dry_run,

@@ -12,11 +12,11 @@ from treering.lazy import lazy_names
 if TYPE_CHECKING:
     from treering.derive.fact_extraction import Candidate, Utterance
     from treering.memory.model_reading import Extraction
-    from treering.memory.recalled import Weights
+    from treering.memory.recall_result import Weights
     from treering.model.memories import (
         FactAudit,
         FactChange,
-        Learned,
+        LearnResult,
         NewFact,
         RecalledEpisode,
         RecalledFact,
@@ -28,7 +28,7 @@ __all__ = [
     "Extraction",
     "FactAudit",
     "FactChange",
-    "Learned",
+    "LearnResult",
     "NewFact",
     "RecalledEpisode",
     "RecalledFact",
@@ -42,13 +42,13 @@ _HOMES: Final = {
     "Extraction": "treering.memory.model_reading",
     "FactAudit": "treering.model.memories",
     "FactChange": "treering.model.memories",
-    "Learned": "treering.model.memories",
+    "LearnResult": "treering.model.memories",
     "NewFact": "treering.model.memories",
     "RecalledEpisode": "treering.model.memories",
     "RecalledFact": "treering.model.memories",
     "UserHandle": "treering.model.memories",
     "Utterance": "treering.derive.fact_extraction",
-    "Weights": "treering.memory.recalled",
+    "Weights": "treering.memory.recall_result",
 }
 
 if not TYPE_CHECKING:  # A type checker would take any name for one that is here.

@@ -43,13 +43,13 @@ class MemoryContributor:
         memory: Memory,
         *,
         user: str | None,
-        session: str | None,
+        session_id: str | None,
         limit: int,
         max_tokens: int = TOKENS_DEFAULT,
     ) -> None:
         self._memory = memory
         self._user = user
-        self._session = session
+        self._session_id = session_id
         self._limit = limit
         self._max_tokens = max_tokens
 
@@ -57,14 +57,16 @@ class MemoryContributor:
         """Return the block for what was said last; what is in it counts as used."""
         query = _last_said(working.events(last=EVENTS_LOOKED_AT))
         # A group is a group, whether or not whoever made this has said so.
-        session = working.session_id if self._session is None else self._session
+        session_id = working.session_id if self._session_id is None else self._session_id
         found = self._memory.recall(
-            query, user=self._user, session=session, limit=self._limit, record=False
+            query, user=self._user, session_id=session_id, limit=self._limit, record=False
         )
         text, ids = found.block(self._max_tokens)
         working.memory_ids.extend(ids)
         if working.run_id is not None and ids:
-            self._memory.note_recalled(ids, user=self._user, session=session, run_id=working.run_id)
+            self._memory.note_recalled(
+                ids, user=self._user, session_id=session_id, run_id=working.run_id
+            )
         return [text] if text else []
 
 

@@ -22,7 +22,7 @@ from treering.derive.fact_extraction import (
 from treering.derive.memory_state import hashed
 from treering.errors import InvalidInput
 from treering.memory.conversations import AttributedCandidate, conversation_parts, whole
-from treering.model.memories import EVIDENCE_MAX, ExtractReceipt, Learned, NewFact
+from treering.model.memories import EVIDENCE_MAX, ExtractReceipt, LearnResult, NewFact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -66,7 +66,7 @@ class Extracting:
         self._messages = 0
         self._candidates = 0
         """Those that rules gave."""
-        self._learned: list[Learned] = []
+        self._learned: list[LearnResult] = []
         self._stopped: str | None = None
 
     def read_all(self, *, again: bool) -> ExtractReceipt:
@@ -257,7 +257,7 @@ def _fact(found: AttributedCandidate, session_id: str, salts: Sequence[bytes]) -
         importance=candidate.importance,
         confidence=candidate.confidence,
         evidence=candidate.evidence[:EVIDENCE_MAX],
-        session=session_id,
+        session_id=session_id,
         origin=candidate.role,
         fact_id=same_statement_id(salts, candidate.text),
     )

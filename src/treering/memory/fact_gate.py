@@ -19,7 +19,7 @@ from treering.errors import Unavailable
 from treering.memory.columns import ARCHIVED, CURRENT, number
 from treering.memory.events import changed, told
 from treering.model.events import NewEvent
-from treering.model.memories import EVIDENCE_MAX, Learned, NewFact
+from treering.model.memories import EVIDENCE_MAX, LearnResult, NewFact
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -58,7 +58,7 @@ class CheckedFact(msgspec.Struct, frozen=True):
 class GateDecision(msgspec.Struct, frozen=True):
     """What became of one fact, and the events that say so."""
 
-    learned: Learned
+    learned: LearnResult
     events: list[NewEvent]
 
 
@@ -390,9 +390,9 @@ def _until(before: FactPayload, content: FactPayload) -> int | None:
     return before.valid_to_ms if content.valid_from_ms < before.valid_to_ms else None
 
 
-def _learned(outcome: str, content: FactPayload) -> Learned:
+def _learned(outcome: str, content: FactPayload) -> LearnResult:
     return msgspec.convert(
-        {"outcome": outcome, "fact_id": content.id, "text": content.text}, Learned
+        {"outcome": outcome, "fact_id": content.id, "text": content.text}, LearnResult
     )
 
 

@@ -16,7 +16,7 @@ from treering.model.memories import (
     EVIDENCE_MAX,
     ORIGINS,
     TEXT_CHARACTERS_MAX,
-    Learned,
+    LearnResult,
     NewFact,
 )
 from treering.model.sessions import COMMON
@@ -50,10 +50,10 @@ class Learner:
 
     def learn(
         self, facts: Sequence[NewFact], *, progress: Callable[[int], None] | None = None
-    ) -> list[Learned]:
+    ) -> list[LearnResult]:
         """Learn facts in their order. Raises InvalidInput before anything is recorded."""
         asked = [self._checked(fact) for fact in check_list(facts, "facts")]
-        learned: list[Learned] = []
+        learned: list[LearnResult] = []
         for at in range(0, len(asked), CHUNK):
             part = asked[at : at + CHUNK]
             learned += self._learn(part)
@@ -61,7 +61,7 @@ class Learner:
                 progress(len(part))
         return learned
 
-    def _learn(self, asked: list[CheckedFact]) -> list[Learned]:
+    def _learn(self, asked: list[CheckedFact]) -> list[LearnResult]:
         held = self._scope_memory()
         with held.lock:
             held.refresh()
@@ -93,11 +93,11 @@ class Learner:
         held: ScopeMemory,
         asked: list[CheckedFact],
         decisions: list[GateDecision],
-        learned: list[Learned],
-    ) -> list[Learned]:
+        learned: list[LearnResult],
+    ) -> list[LearnResult]:
         cited = dict.fromkeys(one for ask in asked for one in ask.fact.evidence)
         gone = self._recorder.gone(held.scope, list(cited))
-        kept: list[Learned] = []
+        kept: list[LearnResult] = []
         for ask, decision, one in zip(asked, decisions, learned, strict=True):
             if gone.isdisjoint(ask.fact.evidence) or one.event_id is None or not decision.events:
                 kept.append(one)
@@ -133,18 +133,18 @@ class Learner:
     def _checked(self, fact: NewFact) -> CheckedFact:
         if not isinstance(fact, NewFact):
             raise InvalidInput(
-                f"a fact is a treering.NewFact, not a {type(fact).__name__}", hint="make one"
+                f"a fact is a treering.memory.NewFact, not a {type(fact).__name__}", hint="make one"
             )
         text = " ".join(check_text(fact.text, "text").split())
         evidence = tuple(dict.fromkeys(check_id(one) for one in fact.evidence))
-        session = None if fact.session is None else check_name(fact.session, "session")
+        session = None if fact.session_id is None else check_name(fact.session_id, "session_id")
         _check_numbers(fact, evidence)
         home, told_ms = self._walls.origin(session, evidence)
         since = told_ms if fact.valid_from_ms is None else check_time(fact.valid_from_ms)
         until = None if fact.valid_to_ms is None else check_time(fact.valid_to_ms)
         since = self._recorder.now_ms() if since is None else since
         if until is not None and until <= since:
-            raise InvalidInput("a fact does not end before it begins", hint="check valid_to")
+            raise InvalidInput("a fact does not end before it begins", hint="check valid_to_ms")
         whose = COMMON if fact.user is not None or home is None else self._walls.attribution(home)
         user = whose.user if fact.user is None else check_name(fact.user, "user")
         around = self._walls.around(home)
@@ -166,7 +166,7 @@ class Learner:
         )
 
 
-def _recorded(decision: GateDecision, headers: list[Header]) -> Learned:
+def _recorded(decision: GateDecision, headers: list[Header]) -> LearnResult:
     if not headers:
         return decision.learned
     if headers[0].redacted:

@@ -38,6 +38,14 @@ class FactQuery(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None = None
 
 
+class EpisodeQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which episodes to list."""
+
+    user: str | None = None
+    limit: int = PAGE_ITEMS_DEFAULT
+    after: str | None = None
+
+
 def check_states(state: str | Sequence[str]) -> tuple[str, ...]:
     """Return the states that are asked for. Raises InvalidInput."""
     states = (state,) if isinstance(state, str) else tuple(state)
@@ -53,11 +61,7 @@ def list_facts(scope_memory: ScopeMemory, query: FactQuery, recorder: Recorder) 
         raise InvalidInput(
             f"invalid category: {query.category}", hint=f"use one of {', '.join(CATEGORIES)}"
         )
-    if not 1 <= query.limit <= PAGE_ITEMS_MAX:
-        raise InvalidInput(
-            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {query.limit}",
-            hint="read on with next_cursor",
-        )
+    _check_limit(query.limit)
     state = scope_memory.fold.state
     family = None if query.user is None else state.family(hashed(query.user))
     rows = [
@@ -76,16 +80,36 @@ def list_facts(scope_memory: ScopeMemory, query: FactQuery, recorder: Recorder) 
     return Page(items=items, has_more=has_more, next_cursor=cursor)
 
 
-def list_episodes(scope_memory: ScopeMemory, *, user: str | None, limit: int) -> list[Episode]:
-    """Return episodes, the newest first. Hold the lock, and refresh before."""
+def list_episodes(scope_memory: ScopeMemory, query: EpisodeQuery) -> Page[Episode]:
+    """Return one page of episodes, newest first.
+
+    The caller holds the lock and has refreshed the memory.
+    """
+    _check_limit(query.limit)
     state = scope_memory.fold.state
-    family = None if user is None else state.family(hashed(user))
+    family = None if query.user is None else state.family(hashed(query.user))
     rows = [row for row in state.episodes.values() if family is None or row.user in family]
     rows.sort(key=lambda row: (-row.ts_ms, -row.position))
-    positions = [row.position for row in rows[:limit]]
-    tellings = scope_memory.fold.tellings(positions)
-    found = [episode_of(tellings[one]) for one in positions if one in tellings]
-    return [one for one in found if one is not None]
+    if query.after is not None:
+        ts_ms, position = unpack(query.after, tuple[int, int])
+        rows = [row for row in rows if (-row.ts_ms, -row.position) > (-ts_ms, -position)]
+    page = rows[: query.limit]
+    has_more = len(rows) > len(page)
+    events = scope_memory.fold.tellings([row.position for row in page])
+    episodes = [episode_of(events[row.position]) for row in page if row.position in events]
+    return Page(
+        items=[episode for episode in episodes if episode is not None],
+        has_more=has_more,
+        next_cursor=pack((page[-1].ts_ms, page[-1].position)) if has_more else None,
+    )
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= PAGE_ITEMS_MAX:
+        raise InvalidInput(
+            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {limit}",
+            hint="read the rest with next_cursor",
+        )
 
 
 def _matches(row: FactRow, query: FactQuery) -> bool:

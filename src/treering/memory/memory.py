@@ -18,7 +18,7 @@ from treering.memory.learning import Learner
 from treering.memory.model_reading import ModelReading
 from treering.memory.recall import recall
 from treering.memory.recall_query import RecallQuery
-from treering.memory.recalled import WEIGHTS, Recalled
+from treering.memory.recall_result import WEIGHTS, RecallResult
 from treering.memory.walls import Walls
 from treering.model.arguments import checks_arguments
 from treering.model.fields import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from treering.context.summaries import Summariser
     from treering.derive.memory_state import FactRow
     from treering.memory.ports import Extractor, MemoryStore, Recorder, Talk
-    from treering.memory.recalled import Weights
+    from treering.memory.recall_result import Weights
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.episodes import Episode
     from treering.model.events import Header
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         FactChange,
         FactState,
         FadeReceipt,
-        Learned,
+        LearnResult,
         MergeReceipt,
         Origin,
         UserHandle,
@@ -106,12 +106,12 @@ class Memory:
         importance: int = IMPORTANCE_DEFAULT,
         confidence: float = CONFIDENCE_DEFAULT,
         evidence: Sequence[str] = (),
-        session: str | None = None,
-        valid_from: int | None = None,
-        valid_to: int | None = None,
+        session_id: str | None = None,
+        valid_from_ms: int | None = None,
+        valid_to_ms: int | None = None,
         origin: Origin = "host",
         fact_id: str | None = None,
-    ) -> Learned:
+    ) -> LearnResult:
         """Have a fact go through the gate, and remember it if it passes.
 
         A known fact is stated again and gathers evidence; what it contradicts is superseded; a
@@ -127,9 +127,9 @@ class Memory:
             importance=importance,
             confidence=confidence,
             evidence=tuple(check_list(evidence, "evidence")),
-            session=session,
-            valid_from_ms=valid_from,
-            valid_to_ms=valid_to,
+            session_id=session_id,
+            valid_from_ms=valid_from_ms,
+            valid_to_ms=valid_to_ms,
             origin=origin,
             fact_id=fact_id,
         )
@@ -137,13 +137,13 @@ class Memory:
 
     def learn_all(
         self, facts: Sequence[NewFact], *, progress: Callable[[int], None] | None = None
-    ) -> list[Learned]:
+    ) -> list[LearnResult]:
         """Learn many facts in their order, as ``learn`` does; many are recorded at once."""
         return self._learner.learn(facts, progress=progress)
 
     def extract(
         self,
-        session: str | None = None,
+        session_id: str | None = None,
         *,
         model: Extractor | None = None,
         budget_tokens: int = BUDGET_TOKENS,
@@ -170,9 +170,9 @@ class Memory:
             model=reading,
             progress=progress,
         )
-        if session is None:
+        if session_id is None:
             return extracting.read_all(again=again)
-        return extracting.read(check_name(session, "session"), again=again)
+        return extracting.read(check_name(session_id, "session_id"), again=again)
 
     def accept(self, fact_id: str) -> Fact:
         """Believe a fact that was quarantined, refused or archived. Raises NotFound."""
@@ -194,14 +194,14 @@ class Memory:
         query: str | None,
         *,
         user: str | None = None,
-        session: str | None = None,
+        session_id: str | None = None,
         limit: int = RECALL_DEFAULT,
         episodes: int = EPISODES_DEFAULT,
         weights: Weights = WEIGHTS,
-        archived: bool = False,
-        as_of: int | None = None,
+        include_archived: bool = False,
+        as_of_ms: int | None = None,
         record: bool = True,
-    ) -> Recalled:
+    ) -> RecallResult:
         """Return facts and episodes that answer ``query``, the best first, each with why.
 
         Those of ``user``, of the scope as a whole, and of ``session`` where it names nobody; in a
@@ -212,8 +212,8 @@ class Memory:
         """
         asked = None if query is None else check_text(query, "query")
         who = None if user is None else check_name(user, "user")
-        where = None if session is None else check_name(session, "session")
-        at_ms = None if as_of is None else check_time(as_of)
+        where = None if session_id is None else check_name(session_id, "session_id")
+        at_ms = None if as_of_ms is None else check_time(as_of_ms)
         told = check_count(episodes, "episodes")
         held = self._scope_memory()
         with held.lock:
@@ -229,24 +229,24 @@ class Memory:
                 episodes=0 if at_ms is not None else told,
                 now_ms=self._recorder.now_ms() if at_ms is None else at_ms,
                 weights=weights,
-                archived=archived,
+                include_archived=include_archived,
                 as_of_ms=at_ms,
             )
             found = recall(held, asking, self._recorder)
             notes = _notes(held)
-        result = Recalled(
+        result = RecallResult(
             scope=self.scope,
             query=asked,
             user=who,
-            session=where,
+            session_id=where,
             fact_hits=found.facts,
             episode_hits=found.episodes,
             notes=notes,
         )
-        if not record or as_of is not None or not result.ids:
+        if not record or as_of_ms is not None or not result.ids:
             return result
         try:
-            event_id = self.note_recalled(result.ids, user=who, session=where)
+            event_id = self.note_recalled(result.ids, user=who, session_id=where)
         except ReadOnly:
             # Where nothing may be written, what is known may still be asked for.
             return result
@@ -257,14 +257,14 @@ class Memory:
         ids: Sequence[str],
         *,
         user: str | None = None,
-        session: str | None = None,
+        session_id: str | None = None,
         run_id: str | None = None,
     ) -> str:
         """Record that memories were shown to a model, and count them as used.
 
         Those that had faded are believed again.
         """
-        home = self._walls.opened(session)
+        home = self._walls.opened(session_id)
         held = self._scope_memory()
         with held.lock:
             facts = held.fold.state.facts
@@ -280,13 +280,13 @@ class Memory:
         self,
         *,
         user: str | None = None,
-        session: str | None = None,
+        session_id: str | None = None,
         limit: int = RECALL_DEFAULT,
         max_tokens: int = TOKENS_DEFAULT,
     ) -> MemoryContributor:
         """Return a contributor that puts what is recalled into a context, within a budget."""
         return MemoryContributor(
-            self, user=user, session=session, limit=limit, max_tokens=max_tokens
+            self, user=user, session_id=session_id, limit=limit, max_tokens=max_tokens
         )
 
     # Looking.
@@ -302,14 +302,14 @@ class Memory:
             raise _unknown(fact_id, self.scope)
         return found[0]
 
-    def fact_ids(self, beginning: str, *, limit: int = PAGE_ITEMS_DEFAULT) -> list[str]:
+    def fact_ids(self, prefix: str, *, limit: int = PAGE_ITEMS_DEFAULT) -> list[str]:
         """Return the ids of facts that begin like this, whatever became of them."""
-        check_text(beginning, "beginning")
+        check_text(prefix, "prefix")
         check_count(limit, "limit")
         held = self._scope_memory()
         with held.lock:
             held.refresh()
-            begun = sorted(one for one in held.fold.state.facts if one.startswith(beginning))
+            begun = sorted(one for one in held.fold.state.facts if one.startswith(prefix))
             return begun[:limit]
 
     def facts(
@@ -318,9 +318,9 @@ class Memory:
         user: str | None = None,
         state: FactState | Sequence[FactState] = "current",
         category: Category | None = None,
-        as_of: int | None = None,
-        valid_at: int | None = None,
-        first: int = PAGE_ITEMS_DEFAULT,
+        as_of_ms: int | None = None,
+        valid_at_ms: int | None = None,
+        limit: int = PAGE_ITEMS_DEFAULT,
         after: str | None = None,
     ) -> Page[Fact]:
         """Return facts of the scope, the newest first; those of groups among them.
@@ -332,9 +332,9 @@ class Memory:
             user=None if user is None else check_name(user, "user"),
             states=listing.check_states(state),
             category=category,
-            as_of_ms=None if as_of is None else check_time(as_of),
-            valid_at_ms=None if valid_at is None else check_time(valid_at),
-            limit=check_count(first, "first"),
+            as_of_ms=None if as_of_ms is None else check_time(as_of_ms),
+            valid_at_ms=None if valid_at_ms is None else check_time(valid_at_ms),
+            limit=check_count(limit, "limit"),
             after=after,
         )
         held = self._scope_memory()
@@ -349,7 +349,7 @@ class Memory:
             held.refresh()
             return list(history_of(self._row(held, fact_id), self._store, held))
 
-    def citing(self, event_id: str) -> list[Fact]:
+    def facts_citing(self, event_id: str) -> list[Fact]:
         """Return the facts that cite an event."""
         cited = hashed(check_id(event_id))
         held = self._scope_memory()
@@ -382,14 +382,25 @@ class Memory:
         return session.write_episode(summariser=summariser)
 
     def episodes(
-        self, *, user: str | None = None, first: int = PAGE_ITEMS_DEFAULT
-    ) -> list[Episode]:
-        """Return the episodes of the scope, the newest first, or those of one person."""
-        who = None if user is None else check_name(user, "user")
+        self,
+        *,
+        user: str | None = None,
+        limit: int = PAGE_ITEMS_DEFAULT,
+        after: str | None = None,
+    ) -> Page[Episode]:
+        """Return one page of the scope's episodes, newest first; ``user`` limits it to one person.
+
+        ``after`` is the ``next_cursor`` of the previous page.
+        """
+        query = listing.EpisodeQuery(
+            user=None if user is None else check_name(user, "user"),
+            limit=check_count(limit, "limit"),
+            after=after,
+        )
         held = self._scope_memory()
         with held.lock:
             held.refresh()
-            return listing.list_episodes(held, user=who, limit=check_count(first, "first"))
+            return listing.list_episodes(held, query)
 
     # Fading.
 
@@ -403,27 +414,27 @@ class Memory:
 
     # Who is who.
 
-    def resolve(self, channel: str, handle: str) -> str:
+    def resolve_user(self, channel: str, handle: str) -> str:
         """Return the user behind a handle on a channel; a new one if nobody has it yet."""
         return self._identities.resolve(
             check_name(channel, "channel"), check_name(handle, "handle")
         )
 
-    def link(self, user: str, channel: str, handle: str) -> UserHandle:
+    def link_handle(self, user: str, channel: str, handle: str) -> UserHandle:
         """Have a handle on a channel belong to a user. Raises InvalidInput if it is another's."""
         return self._identities.link(
             check_name(user, "user"), check_name(channel, "channel"), check_name(handle, "handle")
         )
 
-    def unlink(self, channel: str, handle: str) -> str:
+    def unlink_handle(self, channel: str, handle: str) -> str:
         """Take a handle from its user; return who that was. Raises NotFound."""
         return self._identities.unlink(check_name(channel, "channel"), check_name(handle, "handle"))
 
-    def merge(self, user: str, other: str) -> MergeReceipt:
+    def merge_users(self, user: str, other: str) -> MergeReceipt:
         """Say that two users are the same person: what is known of ``other`` is of ``user``."""
         return self._identities.merge(check_name(user, "user"), check_name(other, "other"))
 
-    def unmerge(self, user: str, other: str) -> MergeReceipt:
+    def unmerge_users(self, user: str, other: str) -> MergeReceipt:
         """Undo a merger: each has again what is their own."""
         return self._identities.merge(
             check_name(user, "user"), check_name(other, "other"), undo=True
@@ -433,7 +444,7 @@ class Memory:
         """Return the handles of a user, or of all of them."""
         return self._identities.handles(None if user is None else check_name(user, "user"))
 
-    def names(self, user: str) -> list[str]:
+    def user_ids(self, user: str) -> list[str]:
         """Return all ids that a person goes by as a user, the given one first."""
         return self._identities.ids_of(check_name(user, "user"))
 

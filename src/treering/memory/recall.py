@@ -67,8 +67,10 @@ def _facts(
         + weights.similarity * like.match
         + weights.recency * recency
     ).astype(np.float32)
-    floor = np.where(candidates.current | asking.archived, weights.threshold, weights.archived)
-    kept = similarity >= floor if near.has_query else candidates.current | asking.archived
+    floor = np.where(
+        candidates.current | asking.include_archived, weights.threshold, weights.archived
+    )
+    kept = similarity >= floor if near.has_query else candidates.current | asking.include_archived
     order = _ordered(np.flatnonzero(kept), score, candidates.documents, asking.limit * 4)
     rows = _best(scope_memory, asking, candidates, order)
     told = facts_of(scope_memory, [row for row, _ in rows], recorder, as_of_ms=asking.as_of_ms)

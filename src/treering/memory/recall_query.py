@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treering.derive.memory_state import hashed
-from treering.memory.recalled import WEIGHTS, Weights
+from treering.memory.recall_result import WEIGHTS, Weights
 
 if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
@@ -25,7 +25,7 @@ class RecallQuery(msgspec.Struct, frozen=True, kw_only=True):
     episodes: int
     now_ms: int
     weights: Weights = WEIGHTS
-    archived: bool = False
+    include_archived: bool = False
     """Whether those that faded count as much as the others."""
     as_of_ms: int | None = None
     """What was believed then, and nothing that was learnt since."""

@@ -82,7 +82,7 @@ class Walls:
         if session is not None and self.opened(session) is None:
             raise NotFound(
                 f"no session {session} in scope {self._scope}",
-                hint="open it first, or leave session out",
+                hint="open it first, or leave session_id out",
             )
         if not evidence:
             return session, None

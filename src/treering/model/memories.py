@@ -46,7 +46,7 @@ class NewFact(msgspec.Struct, frozen=True, kw_only=True):
     """From 0 to 1."""
     evidence: tuple[str, ...] = ()
     """The ids of events that say so."""
-    session: str | None = None
+    session_id: str | None = None
     """The session that it was learnt in. One of a group keeps it to itself."""
     valid_from_ms: int | None = None
     """Since when it has been so; None is when it is recorded."""
@@ -97,7 +97,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     revisions: int
 
 
-class Learned(msgspec.Struct, frozen=True, kw_only=True):
+class LearnResult(msgspec.Struct, frozen=True, kw_only=True):
     """What became of something that was to be learnt."""
 
     outcome: Outcome
@@ -111,7 +111,7 @@ class Learned(msgspec.Struct, frozen=True, kw_only=True):
     event_id: str | None = None
 
     @property
-    def taken(self) -> bool:
+    def believed(self) -> bool:
         """Whether it is believed from now on."""
         return self.outcome not in {"refused", "quarantined"}
 
@@ -204,7 +204,7 @@ class ExtractReceipt(msgspec.Struct, frozen=True, kw_only=True):
     messages: int
     """Messages that were read."""
     candidates: int
-    learned: list[Learned]
+    learned: list[LearnResult]
     by: str
     """What read them: rules, or a model."""
     calls: int = 0

@@ -147,7 +147,7 @@ def _fields(question: Question, answer: RecallAnswer | None) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "query": question.query,
         "user": question.user,
-        "session": question.session if found is None else found.session,
+        "session": question.session if found is None else found.session_id,
         "as_of_ms": question.as_of_ms,
         "limit": question.limit,
         "recorded": answer is not None and answer.event_id is not None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treering.memory.recalled import Recalled
+from treering.memory.recall_result import RecallResult
 from treering.surfaces.cli.facts.masking import masked
 from treering.surfaces.cli.facts.search import short_facts
 from treering.surfaces.cli.masking import Mask
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class RecallAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What was recalled, its secrets masked."""
 
-    recalled: Recalled
+    recalled: RecallResult
     block: str | None
     ids: list[str]
     """Of what is shown: all of it, or what fits the block."""
@@ -38,9 +38,9 @@ def answer_to(ledger: Ledger, scope: Scope, question: Question) -> RecallAnswer:
     found = memory.recall(
         question.query,
         user=question.user,
-        session=session,
+        session_id=session,
         limit=question.limit,
-        as_of=question.as_of_ms,
+        as_of_ms=question.as_of_ms,
         record=question.record and not question.block,
     )
     mask = Mask()
@@ -49,13 +49,13 @@ def answer_to(ledger: Ledger, scope: Scope, question: Question) -> RecallAnswer:
     event_id = found.event_id
     if question.block and question.record and ids:
         # Only what the prompt has room for is used.
-        event_id = memory.note_recalled(ids, user=question.user, session=session)
+        event_id = memory.note_recalled(ids, user=question.user, session_id=session)
     if not question.block:
         found = _shortened(found, short_facts(memory), short_sessions(ledger, scope))
     return RecallAnswer(recalled=found, block=block, ids=ids, event_id=event_id, masked=mask.masked)
 
 
-def _shortened(found: Recalled, facts: ShortIds, sessions: ShortIds) -> Recalled:
+def _shortened(found: RecallResult, facts: ShortIds, sessions: ShortIds) -> RecallResult:
     replace = msgspec.structs.replace
     return replace(
         found,
@@ -64,7 +64,7 @@ def _shortened(found: Recalled, facts: ShortIds, sessions: ShortIds) -> Recalled
     )
 
 
-def _masked(found: Recalled, mask: Mask) -> Recalled:
+def _masked(found: RecallResult, mask: Mask) -> RecallResult:
     replace = msgspec.structs.replace
     return replace(
         found,

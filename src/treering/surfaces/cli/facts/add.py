@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.ledger.ledger import Ledger
-    from treering.model.memories import Learned
+    from treering.model.memories import LearnResult
     from treering.model.scopes import Scope
     from treering.surfaces.cli.short_ids import ShortIds
 
@@ -122,7 +122,7 @@ def add(*, words: Sequence[str], scope: str | None, is_global: bool, **details: 
     with open_to_write() as ledger:
         learned, receipt = _learn(ledger, name, text, stated)
         short = short_facts(ledger.memory(name))
-    if learned.taken:
+    if learned.believed:
         show(receipt, *_lines(receipt, short), done=f"fact {receipt.fact_id} was learned")
         return
     verb = "was not stored" if learned.outcome == "refused" else "is quarantined"
@@ -134,28 +134,31 @@ def add(*, words: Sequence[str], scope: str | None, is_global: bool, **details: 
     )
 
 
-def _stated(*, valid_from: str | None, valid_to: str | None, **details: Any) -> dict[str, Any]:
-    """Return the details of a fact as the memory takes them."""
+def _stated(
+    *, session: str | None, valid_from: str | None, valid_to: str | None, **details: Any
+) -> dict[str, Any]:
+    """Return the details of a fact as ``Memory.learn`` takes them."""
     from treering.app import now_ms  # noqa: PLC0415  (not for --help)
     from treering.surfaces.cli.times import parse_moment  # noqa: PLC0415
 
     now = now_ms()
     return {
         **details,
-        "valid_from": parse_moment(valid_from, now_ms=now, flag="--valid-from"),
-        "valid_to": parse_moment(valid_to, now_ms=now, flag="--valid-to"),
+        "session_id": session,
+        "valid_from_ms": parse_moment(valid_from, now_ms=now, flag="--valid-from"),
+        "valid_to_ms": parse_moment(valid_to, now_ms=now, flag="--valid-to"),
     }
 
 
 def _learn(
     ledger: Ledger, scope: Scope, text: str, stated: dict[str, Any]
-) -> tuple[Learned, AddReceipt]:
+) -> tuple[LearnResult, AddReceipt]:
     from treering.surfaces.cli.sessions.search import find_session  # noqa: PLC0415
 
     memory = ledger.memory(scope)
-    session = stated["session"]
-    if session is not None:
-        stated = {**stated, "session": find_session(ledger, scope, session)}
+    session_id = stated["session_id"]
+    if session_id is not None:
+        stated = {**stated, "session_id": find_session(ledger, scope, session_id)}
     learned = memory.learn(text, **stated)
     mask = Mask()
     return learned, AddReceipt(
@@ -165,7 +168,7 @@ def _learn(
         text=mask.text(learned.text) or "",
         reason=learned.reason,
         superseded=[masked(memory.fact(one), mask) for one in learned.superseded],
-        evidence=len(memory.fact(learned.fact_id).evidence) if learned.taken else 0,
+        evidence=len(memory.fact(learned.fact_id).evidence) if learned.believed else 0,
         event_id=learned.event_id,
     )
 
@@ -188,7 +191,7 @@ def _lines(receipt: AddReceipt, short: ShortIds) -> Iterator[str]:
             yield f"  {short.shown(fact.id)} is superseded by it: {one_line(fact.text)}"
 
 
-def _hint(learned: Learned, scope: Scope) -> str:
+def _hint(learned: LearnResult, scope: Scope) -> str:
     named = f"{learned.fact_id} {scope_flag(scope)}"
     if learned.outcome == "quarantined":
         return f"if you mean it: treering facts accept {named}"

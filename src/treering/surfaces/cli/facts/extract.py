@@ -134,7 +134,7 @@ def _print(receipt: ExtractReceipt, scope: Scope) -> None:
         if receipt.calls
         else ""
     )
-    believed = sum(one.taken and one.outcome != "known" for one in receipt.learned)
+    believed = sum(one.believed and one.outcome != "known" for one in receipt.learned)
     known = sum(one.outcome == "known" for one in receipt.learned)
     say(f"{read} of scope {scope} (by {receipt.by}{spent}):"
         f" {counted(believed, 'fact')} learned, {known:,} known already,"

@@ -100,8 +100,8 @@ def list_(
             states: Any = asked.states
             category: Any = asked.category
             page = ledger.memory(name).facts(
-                user=asked.user, state=states, category=category, as_of=asked.as_of_ms,
-                valid_at=asked.valid_at_ms, first=clamp(limit), after=cursor,
+                user=asked.user, state=states, category=category, as_of_ms=asked.as_of_ms,
+                valid_at_ms=asked.valid_at_ms, limit=clamp(limit), after=cursor,
             )  # fmt: skip
             short = short_facts(ledger.memory(name))
             page = msgspec.structs.replace(

@@ -50,7 +50,7 @@ def every_fact(memory: Memory, *, pages_max: int = PAGES_MAX) -> Iterator[Fact]:
     """Return all facts of a scope, whatever became of them, the newest first."""
     cursor = None
     for _ in range(pages_max):
-        page = memory.facts(state=_ALL, first=PAGE_ITEMS_MAX, after=cursor)
+        page = memory.facts(state=_ALL, limit=PAGE_ITEMS_MAX, after=cursor)
         yield from page.items
         cursor = page.next_cursor
         if cursor is None:

@@ -13,7 +13,7 @@ from treering.surfaces.cli.times import ago, clock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.model.memories import Fact, FactChange, Learned
+    from treering.model.memories import Fact, FactChange, LearnResult
 
 STATE_COLOURS: Final = {
     "current": "green",
@@ -89,7 +89,7 @@ def print_changes(changes: Sequence[FactChange]) -> None:
     print_filled(_CHANGES, rows)
 
 
-def print_learned(learned: Sequence[Learned]) -> None:
+def print_learned(learned: Sequence[LearnResult]) -> None:
     """Print what became of facts that were to be learned, one a row."""
     rows = [
         [one.outcome, one_line(one.reason or NONE), printable(one.fact_id), one_line(one.text)]

@@ -46,7 +46,7 @@ def resolve(*, channel: str, handle: str, scope: str | None, is_global: bool) ->
     with open_to_write() as ledger:
         memory = ledger.memory(name)
         known = {(one.channel, one.handle) for one in memory.handles()}
-        user = memory.resolve(channel, handle)
+        user = memory.resolve_user(channel, handle)
         linked = {(one.channel, one.handle) for one in memory.handles()}
     is_new = (channel, handle) in linked - known
     if is_new and not invocation().as_json:
@@ -73,7 +73,7 @@ def link(*, user: str, channel: str, handle: str, scope: str | None, is_global: 
     """Link HANDLE on CHANNEL to USER. Refused if it belongs to somebody else."""
     name = find_scope(scope, is_global=is_global)
     with open_to_write() as ledger:
-        linked = ledger.memory(name).link(user, channel, handle)
+        linked = ledger.memory(name).link_handle(user, channel, handle)
     pair = f"{shlex.quote(channel)} {shlex.quote(handle)}"
     show(
         {"scope": name, "user": linked.user, "channel": linked.channel, "handle": linked.handle},
@@ -97,7 +97,7 @@ def unlink(*, channel: str, handle: str, scope: str | None, is_global: bool) -> 
     """Unlink HANDLE on CHANNEL from its user; facts about them stay."""
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
-        user = ledger.memory(name).unlink(channel, handle)
+        user = ledger.memory(name).unlink_handle(channel, handle)
     show(
         {"scope": name, "user": user, "channel": channel, "handle": handle},
         f"{handle} on {channel} is no longer {user} in scope {name}; what is known of {user} stays",

@@ -78,7 +78,7 @@ def _people(memory: Memory, user: str | None) -> list[ListedUser]:
     for one in sorted(dict.fromkeys(named)):
         if one in seen:
             continue
-        names = memory.names(one)
+        names = memory.user_ids(one)
         seen.update(names)
         # Any of the names will do; the one that most is known of is likely the familiar one.
         best = user if user in names else max(names, key=lambda each: facts[each])

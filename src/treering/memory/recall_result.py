@@ -40,13 +40,13 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
 WEIGHTS: Final = Weights()
 
 
-class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+class RecallResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was recalled, for reading and for a prompt."""
 
     scope: str
     query: str | None
     user: str | None
-    session: str | None
+    session_id: str | None
     fact_hits: list[RecalledFact]
     episode_hits: list[RecalledEpisode]
     notes: list[str] = []
