@@ -76,10 +76,10 @@ def append_to_runs(ledger: Ledger, name: str) -> None:
 
 def leases(ledger: Ledger, name: str) -> None:
     store: Any = ledger._store
-    store.owner()
-    assert store.hold("here")
-    assert store.hold("here")
-    store.release("here")
+    store.leases.owner()
+    assert store.leases.hold("here")
+    assert store.leases.hold("here")
+    store.leases.release("here")
 
 
 def read(ledger: Ledger, name: str) -> None:
@@ -140,7 +140,7 @@ def check(one: Ledger, other: Ledger) -> None:
         in_another_thread(lambda: append(one, f"after-{next(names)}"))
         in_another_thread(lambda: append(other, f"after-{next(names)}"))
         store: Any = other._store
-        in_another_thread(lambda: store.hold("here") and store.release("here"))
+        in_another_thread(lambda: store.leases.hold("here") and store.leases.release("here"))
 
 
 def check_runs(ledger: Ledger) -> None:

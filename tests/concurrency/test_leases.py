@@ -46,13 +46,13 @@ def store(location: str) -> Iterator[EventStore]:
 def obey(pipe: Connection, location: str, _: int = 0) -> None:
     """Do with a store of one's own what is asked, and tell what comes of it."""
     store: Any = treering.open(location)._store
-    pipe.send(store.owner())
+    pipe.send(store.leases.owner())
     while (asked := pipe.recv()) is not None:
         word, *values = asked
         if word == "fork":
             pipe.send(in_child(signal.pause))
         else:
-            pipe.send(getattr(store, word)(*values))
+            pipe.send(getattr(store.leases, word)(*values))
 
 
 def ask(colleague: Colleague, *words: object) -> Any:
@@ -81,17 +81,17 @@ def test_a_killed_process_is_gone_and_holds_nothing(location: str, store: EventS
     with colleagues(1, obey, location) as (other,):
         owner = other.hear()
         assert ask(other, "hold", "sink")
-        before = store.is_gone(owner, 0), store.hold("sink")
+        before = store.leases.is_gone(owner, 0), store.leases.hold("sink")
 
         other.kill()
 
-        assert (before, store.is_gone(owner, 0)) == ((False, False), True)
+        assert (before, store.leases.is_gone(owner, 0)) == ((False, False), True)
         assert becomes_ours(store, "sink")
 
 
 def becomes_ours(store: EventStore, name: str) -> bool:
     """Whether a name can be held once a server has noticed that its holder is dead."""
-    return any(store.hold(name) for _ in range(10_000))
+    return any(store.leases.hold(name) for _ in range(10_000))
 
 
 def test_a_process_that_was_stopped_is_not_gone(location: str, store: EventStore) -> None:
@@ -100,7 +100,7 @@ def test_a_process_that_was_stopped_is_not_gone(location: str, store: EventStore
         assert ask(other, "hold", "sink")
 
         stopped(other)
-        told = store.is_gone(owner, 0), store.hold("sink")
+        told = store.leases.is_gone(owner, 0), store.leases.hold("sink")
         send_signal(other, signal.SIGCONT)
 
         assert told == (False, False)
@@ -117,7 +117,7 @@ def test_a_process_that_has_died_and_was_not_buried_is_gone(
         send_signal(other, signal.SIGKILL)
         os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
 
-        assert store.is_gone(owner, 0)
+        assert store.leases.is_gone(owner, 0)
 
 
 def test_of_those_who_compete_one_holds_a_name_and_the_next_takes_over(location: str) -> None:
@@ -145,7 +145,9 @@ def test_whoever_looks_hinders_nobody(location: str, store: EventStore) -> None:
         told: list[tuple[bool, bool]] = []
 
         def look() -> None:
-            told.extend((store.is_gone(gone, 0), store.is_gone(living, 0)) for _ in range(50))
+            told.extend(
+                (store.leases.is_gone(gone, 0), store.leases.is_gone(living, 0)) for _ in range(50)
+            )
 
         def take() -> None:
             for number in range(50):
@@ -163,30 +165,30 @@ def test_whoever_looks_hinders_nobody(location: str, store: EventStore) -> None:
 def test_a_child_has_a_name_of_its_own_and_its_parent_keeps_what_it_holds(
     location: str, store: EventStore
 ) -> None:
-    owner = store.owner()
-    assert store.hold("sink")
+    owner = store.leases.owner()
+    assert store.leases.hold("sink")
     reading, writing = os.pipe()
 
     def be_a_child() -> None:
-        assert not store.is_gone(owner, 0)
-        assert not store.hold("sink")
-        assert store.hold("a sink of mine")
-        assert store.owner() not in {owner, ""}
-        os.write(writing, store.owner().encode())
+        assert not store.leases.is_gone(owner, 0)
+        assert not store.leases.hold("sink")
+        assert store.leases.hold("a sink of mine")
+        assert store.leases.owner() not in {owner, ""}
+        os.write(writing, store.leases.owner().encode())
 
     assert ended_well(in_child(be_a_child))
     child = os.read(reading, 1_000).decode()
     os.close(reading)
     os.close(writing)
 
-    assert store.is_gone(child, 0)
-    assert (store.owner(), store.hold("sink")) == (owner, True)
+    assert store.leases.is_gone(child, 0)
+    assert (store.leases.owner(), store.leases.hold("sink")) == (owner, True)
     assert told_by_another(location, owner, "sink") == (False, False)
 
 
 def test_a_child_that_closes_its_store_lets_go_of_nothing(location: str, store: EventStore) -> None:
-    owner = store.owner()
-    assert store.hold("sink")
+    owner = store.leases.owner()
+    assert store.leases.hold("sink")
 
     assert ended_well(in_child(store.close))
 
@@ -203,7 +205,7 @@ def test_a_parent_that_was_killed_is_gone_although_its_child_lives(
             parent.kill()
 
             # The child may not have come to close what it inherited.
-            until(lambda: store.is_gone(owner, 0))
+            until(lambda: store.leases.is_gone(owner, 0))
         finally:
             os.kill(child, signal.SIGKILL)
 
@@ -213,13 +215,13 @@ def test_forks_amid_taking_and_letting_go_lock_nobody_out(location: str, store: 
 
     def hold(name: str) -> None:
         for _ in range(30):
-            assert store.hold(name)
-            assert not store.is_gone(store.owner(), 0)
-            store.release(name)
+            assert store.leases.hold(name)
+            assert not store.leases.is_gone(store.leases.owner(), 0)
+            store.leases.release(name)
 
     def work_as_a_child() -> None:
-        assert store.hold(f"child {os.getpid()}")
-        store.owner()
+        assert store.leases.hold(f"child {os.getpid()}")
+        store.leases.owner()
 
     def fork() -> None:
         children.extend(in_child(work_as_a_child) for _ in range(10))
@@ -236,16 +238,16 @@ def test_closing_a_store_lets_go_of_nothing_that_another_holds(
     location: str, store: EventStore
 ) -> None:
     """A kernel drops all locks of a process when it closes any descriptor of a file."""
-    owner = store.owner()
-    assert store.hold("sink")
+    owner = store.leases.owner()
+    assert store.leases.hold("sink")
 
     for _ in range(2):
         with treering.open(location) as other:
-            other._store.owner()
-            assert other._store.hold("another")
-            assert not other._store.hold("sink")
+            other._store.leases.owner()
+            assert other._store.leases.hold("another")
+            assert not other._store.leases.hold("sink")
     with treering.open(location, mode="ro") as reading:
-        assert not reading._store.is_gone(owner, 0)
+        assert not reading._store.leases.is_gone(owner, 0)
 
     assert told_by_another(location, owner, "sink") == (False, False)
     assert told_by_another(location, owner, "another") == (False, True)
@@ -281,7 +283,7 @@ def test_the_file_of_leases_is_its_owners_alone_and_made_when_something_is_held(
 ) -> None:
     before = leases(path).exists()
 
-    own.owner()
+    own.leases.owner()
 
     assert (before, leases(path).stat().st_mode & 0o777) == (False, 0o600)
 
@@ -290,7 +292,7 @@ def test_who_reads_the_file_of_leases_in_the_same_process_drops_nothing(
     path: Path, own: EventStore
 ) -> None:
     """A backup may copy all files of a folder."""
-    owner = own.owner()
+    owner = own.leases.owner()
 
     leases(path).read_bytes()
 
@@ -303,14 +305,14 @@ def test_who_reads_the_file_of_leases_in_the_same_process_drops_nothing(
 def test_who_lives_is_not_gone_when_the_file_of_leases_is_removed(
     path: Path, own: EventStore, then: str
 ) -> None:
-    owner = own.owner()
-    assert own.hold("sink")
+    owner = own.leases.owner()
+    assert own.leases.hold("sink")
     leases(path).unlink()
     if then == "remade":
         leases(path).touch(0o600)
 
     before = told_by_another(str(path), owner, "another")[0]
-    assert own.owner() == owner
+    assert own.leases.owner() == owner
 
     assert (before, told_by_another(str(path), owner, "sink")) == (False, (False, False))
 
@@ -323,12 +325,12 @@ def test_who_has_died_is_gone_when_the_file_of_leases_is_removed(
         other.kill()
     leases(path).unlink()
 
-    assert own.is_gone(owner, 0)
+    assert own.leases.is_gone(owner, 0)
 
 
 def test_a_ledger_is_the_same_under_another_name(path: Path, own: EventStore) -> None:
-    owner = own.owner()
-    assert own.hold("sink")
+    owner = own.leases.owner()
+    assert own.leases.hold("sink")
     link = path.with_name("link.db")
     link.symlink_to(path)
 
@@ -340,8 +342,8 @@ def test_no_descriptor_is_left_open(path: Path) -> None:
     before = open_files(leases(path))
 
     with treering.open(path) as ledger:
-        ledger._store.owner()
-        ledger._store.hold("sink")
+        ledger._store.leases.owner()
+        ledger._store.leases.hold("sink")
         held = open_files(leases(path))
 
     assert (before, held, open_files(leases(path))) == (0, 1, 0)
@@ -362,12 +364,12 @@ def test_a_folder_that_takes_no_file_is_named(path: Path, own: EventStore) -> No
     leases(path).mkdir()
 
     with pytest.raises(treering.errors.StorageError) as refused:
-        own.owner()
+        own.leases.owner()
 
     assert refused.value.hint
 
 
-ENDED = "import sys, treering; print(treering.open(sys.argv[1])._store.owner())"
+ENDED = "import sys, treering; print(treering.open(sys.argv[1])._store.leases.owner())"
 
 
 def test_a_process_that_ended_without_closing_is_gone(location: str, store: EventStore) -> None:
@@ -375,7 +377,7 @@ def test_a_process_that_ended_without_closing_is_gone(location: str, store: Even
         [sys.executable, "-c", ENDED, location], check=True, capture_output=True, text=True
     )
 
-    assert store.is_gone(done.stdout.strip(), 0)
+    assert store.leases.is_gone(done.stdout.strip(), 0)
 
 
 def test_a_process_carries_on_what_it_holds_through_a_long_call(
@@ -385,4 +387,4 @@ def test_a_process_carries_on_what_it_holds_through_a_long_call(
     with colleagues(1, obey, location) as (other,):
         owner = other.hear()
 
-        assert [store.is_gone(owner, 0) for _ in range(3)] == [False] * 3
+        assert [store.leases.is_gone(owner, 0) for _ in range(3)] == [False] * 3

@@ -58,7 +58,7 @@ def open_store(location: str) -> Iterator[Callable[[], EventStore]]:
 
 
 def named(store: EventStore) -> LeaseOwner:
-    owner = LeaseOwner.parse(store.owner())
+    owner = LeaseOwner.parse(store.leases.owner())
     assert owner is not None
     return owner
 
@@ -74,53 +74,53 @@ def of_another_process(owner: LeaseOwner) -> LeaseOwner:
 
 
 def test_a_store_goes_by_one_name(store: EventStore) -> None:
-    assert store.owner() == store.owner()
+    assert store.leases.owner() == store.leases.owner()
 
 
 def test_every_store_has_a_name_of_its_own(open_ledger: Callable[[], Ledger]) -> None:
-    names = {open_ledger()._store.owner() for _ in range(3)}
+    names = {open_ledger()._store.leases.owner() for _ in range(3)}
 
     assert len(names) == 3
 
 
 def test_a_name_is_recorded_as_it_is_whatever_the_guard(store: EventStore, ledger: Ledger) -> None:
     """It stands in the id of a run's start, and looks like no secret."""
-    start = start_id("r1", store.owner())
+    start = start_id("r1", store.leases.owner())
     ledger.append([said("start", kind="run.started", run_id="r1", event_id=start)])
 
-    assert [run.owner for run in store.open_runs(Scope(HERE))] == [store.owner()]
+    assert [run.owner for run in store.open_runs(Scope(HERE))] == [store.leases.owner()]
 
 
 def test_who_is_at_work_is_not_gone(store: EventStore) -> None:
-    owner = store.owner()
+    owner = store.leases.owner()
 
-    assert not store.is_gone(owner, now_ms())
-    assert not store.is_gone(owner, 0)
+    assert not store.leases.is_gone(owner, now_ms())
+    assert not store.leases.is_gone(owner, 0)
 
 
 def test_who_works_in_the_same_process_is_not_gone_until_its_store_is_closed(
     open_store: Callable[[], EventStore],
 ) -> None:
     one, other = open_store(), open_store()
-    owner = one.owner()
-    before = [other.is_gone(owner, 0), one.is_gone(other.owner(), 0)]
+    owner = one.leases.owner()
+    before = [other.leases.is_gone(owner, 0), one.leases.is_gone(other.leases.owner(), 0)]
 
     one.close()
 
-    assert (before, other.is_gone(owner, 0)) == ([False, False], True)
+    assert (before, other.leases.is_gone(owner, 0)) == ([False, False], True)
 
 
 def test_a_process_that_has_ended_is_gone(open_store: Callable[[], EventStore]) -> None:
     store = open_store()
 
-    assert store.is_gone(str(of_another_process(named(store))), now_ms())
+    assert store.leases.is_gone(str(of_another_process(named(store))), now_ms())
 
 
 @pytest.mark.parametrize(
     "text", ["", "somebody", "file-1/zz/1-1/00000000", "file-1/0123456789ab/1-1/00000000 ", "\0"]
 )
 def test_who_cannot_be_told_is_never_gone(store: EventStore, text: str) -> None:
-    assert not store.is_gone(text, 0)
+    assert not store.leases.is_gone(text, 0)
 
 
 def test_who_came_with_a_copy_is_gone_when_its_process_has_ended(
@@ -131,8 +131,8 @@ def test_who_came_with_a_copy_is_gone_when_its_process_has_ended(
     dead = of_another_process(living)
     parent = msgspec.structs.replace(living, process=1, started=0)
 
-    assert store.is_gone(str(dead), now_ms())
-    assert not store.is_gone(str(parent), 0)
+    assert store.leases.is_gone(str(dead), now_ms())
+    assert not store.leases.is_gone(str(parent), 0)
 
 
 def test_who_came_with_a_copy_from_another_machine_is_given_up_after_a_day(
@@ -142,25 +142,27 @@ def test_who_came_with_a_copy_from_another_machine_is_given_up_after_a_day(
     owner = str(msgspec.structs.replace(named(store), place="file-0", machine=ANOTHER_MACHINE))
     now = now_ms()
 
-    assert not store.is_gone(owner, now - SILENCE_ELSEWHERE_MS // 2)
-    assert store.is_gone(owner, now - 2 * SILENCE_ELSEWHERE_MS)
+    assert not store.leases.is_gone(owner, now - SILENCE_ELSEWHERE_MS // 2)
+    assert store.leases.is_gone(owner, now - 2 * SILENCE_ELSEWHERE_MS)
 
 
 def test_nobody_else_carries_on_in_a_ledger_in_memory() -> None:
     with treering.open(":memory:") as ledger, treering.open(":memory:") as other:
-        assert ledger._store.is_gone(other._store.owner(), now_ms())
-        assert not ledger._store.is_gone(ledger._store.owner(), 0)
+        assert ledger._store.leases.is_gone(other._store.leases.owner(), now_ms())
+        assert not ledger._store.leases.is_gone(ledger._store.leases.owner(), 0)
 
 
 # Names that are held.
 
 
 def test_what_is_held_is_held(store: EventStore) -> None:
-    assert [store.hold("sink"), store.hold("sink"), store.hold("another")] == [True] * 3
+    assert [store.leases.hold("sink"), store.leases.hold("sink"), store.leases.hold("another")] == [
+        True
+    ] * 3
 
 
 def test_one_store_holds_a_name_at_a_time(open_store: Callable[[], EventStore]) -> None:
-    one, other = open_store(), open_store()
+    one, other = open_store().leases, open_store().leases
 
     assert [one.hold("sink"), other.hold("sink"), other.hold("another")] == [True, False, True]
     assert [one.hold("another"), one.hold("sink"), other.hold("another")] == [False, True, True]
@@ -168,54 +170,54 @@ def test_one_store_holds_a_name_at_a_time(open_store: Callable[[], EventStore]) 
 
 def test_what_was_let_go_can_be_held_by_another(open_store: Callable[[], EventStore]) -> None:
     one, other = open_store(), open_store()
-    one.hold("sink")
+    one.leases.hold("sink")
 
-    one.release("sink")
+    one.leases.release("sink")
 
-    assert [other.hold("sink"), one.hold("sink")] == [True, False]
+    assert [other.leases.hold("sink"), one.leases.hold("sink")] == [True, False]
 
 
 def test_nobody_lets_go_of_what_another_holds(open_store: Callable[[], EventStore]) -> None:
     one, other = open_store(), open_store()
-    one.hold("sink")
+    one.leases.hold("sink")
 
-    other.release("sink")
+    other.leases.release("sink")
 
-    assert not other.hold("sink")
+    assert not other.leases.hold("sink")
 
 
 def test_a_store_that_is_closed_holds_nothing(open_store: Callable[[], EventStore]) -> None:
     one, other = open_store(), open_store()
-    one.hold("sink")
+    one.leases.hold("sink")
 
     one.close()
 
-    assert other.hold("sink")
+    assert other.leases.hold("sink")
 
 
 def test_a_store_that_was_forgotten_holds_nothing(tmp_path: Path) -> None:
     location = tmp_path / "ledger.db"
     forgotten = treering.open(location)._store
-    forgotten.hold("sink")
-    owner = forgotten.owner()
+    forgotten.leases.hold("sink")
+    owner = forgotten.leases.owner()
 
     del forgotten
     gc.collect()
 
     with treering.open(location) as ledger:
-        assert ledger._store.hold("sink")
-        assert ledger._store.is_gone(owner, 0)
+        assert ledger._store.leases.hold("sink")
+        assert ledger._store.leases.is_gone(owner, 0)
 
 
 def test_names_in_other_ledgers_are_other_names(open_ledger: Callable[[], Ledger]) -> None:
-    assert [open_ledger()._store.hold("sink") for _ in range(2)] == [True, True]
+    assert [open_ledger()._store.leases.hold("sink") for _ in range(2)] == [True, True]
 
 
 def test_no_name_that_is_held_is_an_owner_s(open_store: Callable[[], EventStore]) -> None:
     one, other = open_store(), open_store()
 
-    assert other.hold(one.owner())
-    assert not one.is_gone(other.owner(), 0)
+    assert other.leases.hold(one.leases.owner())
+    assert not one.leases.is_gone(other.leases.owner(), 0)
 
 
 # Reading only, and closed.
@@ -228,11 +230,11 @@ def test_who_only_reads_holds_nothing_and_tells_who_is_gone(
     dead = str(of_another_process(named(store)))
 
     with treering.open(location, mode="ro") as reading:
-        for attempt in (reading._store.owner, lambda: reading._store.hold("sink")):
+        for attempt in (reading._store.leases.owner, lambda: reading._store.leases.hold("sink")):
             with pytest.raises(treering.errors.ReadOnly) as refused:
                 attempt()
             assert refused.value.hint
-        told = [reading._store.is_gone(owner, 0) for owner in (store.owner(), dead)]
+        told = [reading._store.leases.is_gone(owner, 0) for owner in (store.leases.owner(), dead)]
 
     assert told == [False, True]
 
@@ -244,18 +246,18 @@ def test_who_only_reads_makes_no_file(tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
 
     with treering.open(tmp_path / "ledger.db", mode="ro") as reading:
-        told = reading._store.is_gone("file-1/0123456789ab/1-1/00000000", now_ms())
+        told = reading._store.leases.is_gone("file-1/0123456789ab/1-1/00000000", now_ms())
 
     assert (told, sorted(tmp_path.iterdir())) == (False, before)
 
 
 def test_a_closed_store_holds_nothing_more(ledger: Ledger, store: EventStore) -> None:
-    owner = store.owner()
+    owner = store.leases.owner()
     ledger.close()
     ledger.close()
 
-    for attempt in (store.owner, lambda: store.hold("sink")):
+    for attempt in (store.leases.owner, lambda: store.leases.hold("sink")):
         with pytest.raises(treering.errors.Closed):
             attempt()
-    store.release("sink")
+    store.leases.release("sink")
     assert LeaseOwner.parse(owner) is not None

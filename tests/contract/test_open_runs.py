@@ -78,12 +78,12 @@ def test_a_run_tells_where_it_began_and_who_carries_it_out(
     ledger: Ledger, store: EventStore
 ) -> None:
     ledger.append([said("hello")])
-    ledger.append([started("r1", event_id=start_id("r1", store.owner()))])
+    ledger.append([started("r1", event_id=start_id("r1", store.leases.owner()))])
     ledger.append([said("words", run_id="r1")])
 
     (run,) = listed(store, HERE, "s1")
 
-    assert (run.first_seq, run.owner) == (2, store.owner())
+    assert (run.first_seq, run.owner) == (2, store.leases.owner())
 
 
 @pytest.mark.parametrize(
@@ -106,18 +106,18 @@ def test_a_run_whose_start_names_nobody_has_no_owner(
 
 
 def test_a_run_whose_start_was_redacted_keeps_its_owner(ledger: Ledger, store: EventStore) -> None:
-    ledger.append([started("r1", event_id=start_id("r1", store.owner()))])
+    ledger.append([started("r1", event_id=start_id("r1", store.leases.owner()))])
 
     ledger.redact(HERE, session_id="s1")
 
-    assert [run.owner for run in listed(store)] == [store.owner()]
+    assert [run.owner for run in listed(store)] == [store.leases.owner()]
 
 
 def test_runs_with_an_owner_are_listed_before_those_without(
     ledger: Ledger, store: EventStore
 ) -> None:
     ledger.append([started(f"r{number}", session_id=f"a{number}") for number in range(5)])
-    owned = start_id("mine", store.owner())
+    owned = start_id("mine", store.leases.owner())
     ledger.append([started("mine", session_id="z", event_id=owned)])
 
     assert listed(store)[0].run_id == "mine"
@@ -148,7 +148,7 @@ def test_open_runs_are_the_same_after_a_rebuild_and_in_a_copy(
     open_ledger: Callable[[], Ledger],
 ) -> None:
     source, target = open_ledger(), open_ledger()
-    source.append([started("r1", refs={"owner": source._store.owner()}), *run_of("r2")])
+    source.append([started("r1", refs={"owner": source._store.leases.owner()}), *run_of("r2")])
     before = listed(source._store)
 
     source.rebuild()

@@ -58,10 +58,10 @@ def locked(server: Server) -> int:
 def hold_and_look(pipe: Connection, url: str, _: int = 0) -> None:
     """Hold what is named, and tell on demand whether an owner is gone or a name can be held."""
     store: Any = treering.open(url)._store
-    pipe.send(store.owner())
+    pipe.send(store.leases.owner())
     while (asked := pipe.recv()) is not None:
         word, *values = asked
-        pipe.send(getattr(store, word)(*values))
+        pipe.send(getattr(store.leases, word)(*values))
 
 
 def ask(colleague: Colleague, *words: object) -> Any:
@@ -77,41 +77,41 @@ def test_what_was_held_is_taken_back_after_a_restart(frail: Server, mode: StopMo
     url = laid_out(frail.url("treering"))
     with treering.open(url) as ledger, colleagues(1, hold_and_look, url) as (other,):
         store = ledger._store
-        owner = store.owner()
-        assert store.hold("sink")
+        owner = store.leases.owner()
+        assert store.leases.hold("sink")
         other.hear()
         frail.restart(mode)
 
         assert ask(other, "is_gone", owner, 0) is False
         until(lambda: locked(frail) == 3)
-        assert (ask(other, "hold", "sink"), store.hold("sink")) == (False, True)
+        assert (ask(other, "hold", "sink"), store.leases.hold("sink")) == (False, True)
         assert ask(other, "is_gone", owner, 0) is False
 
 
 def test_what_was_held_is_taken_back_when_connections_are_cut_off(
     place: Place, store: PostgresStore
 ) -> None:
-    owner = store.owner()
-    assert store.hold("sink")
+    owner = store.leases.owner()
+    assert store.leases.hold("sink")
     with treering.open(place.url) as other:
         cut_off(place)
 
         until(lambda: is_locked(place, store, owner))
-        assert not other._store.is_gone(owner, 0)
-        assert store.hold("sink")
-        assert not other._store.hold("sink")
+        assert not other._store.leases.is_gone(owner, 0)
+        assert store.leases.hold("sink")
+        assert not other._store.leases.hold("sink")
 
 
 def test_what_another_took_meanwhile_is_not_held_any_more(
     place: Place, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locks, "BEAT_S", 3_600.0)
-    assert store.hold("sink")
+    assert store.leases.hold("sink")
     with treering.open(place.url) as other:
         cut_off(place)
-        until(lambda: other._store.hold("sink"))
+        until(lambda: other._store.leases.hold("sink"))
 
-        assert not store.hold("sink")
+        assert not store.leases.hold("sink")
 
 
 def cut_off(place: Place) -> None:
@@ -122,7 +122,7 @@ def cut_off(place: Place) -> None:
 
 
 def is_locked(place: Place, store: PostgresStore, owner: str) -> bool:
-    key = store._leases._locks.key(owner)
+    key = store.leases._locks.key(owner)
     with place.connect() as connection:
         row = connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone()
     return row == (False,)
@@ -130,9 +130,9 @@ def is_locked(place: Place, store: PostgresStore, owner: str) -> bool:
 
 def test_who_holds_something_is_not_hung_up_on_for_its_silence(place: Place) -> None:
     with treering.open(f"{place.url}&options=-c%20idle_session_timeout%3D12345") as ledger:
-        ledger._store.owner()
+        ledger._store.leases.owner()
 
-        connection = store_of(ledger)._leases._locks._connection
+        connection = store_of(ledger).leases._locks._connection
         assert connection is not None
         told = connection.execute("SHOW idle_session_timeout").fetchall()
 
@@ -147,12 +147,12 @@ def test_a_server_that_stays_away_is_waited_for_as_long_as_usual(
         frail.stop()
         try:
             with pytest.raises(treering.errors.StorageError) as refused:
-                ledger._store.owner()
+                ledger._store.leases.owner()
         finally:
             frail.start()
 
         assert refused.value.hint
-        assert ledger._store.owner()
+        assert ledger._store.leases.owner()
 
 
 # Other machines.
@@ -161,7 +161,7 @@ def test_a_server_that_stays_away_is_waited_for_as_long_as_usual(
 @pytest.fixture
 def elsewhere(store: PostgresStore) -> str:
     """Return a name that a process of another machine has."""
-    owner = LeaseOwner.parse(store.owner())
+    owner = LeaseOwner.parse(store.leases.owner())
     assert owner is not None
     return str(msgspec.structs.replace(owner, machine=ANOTHER_MACHINE))
 
@@ -177,7 +177,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_is_silent_on_another_machine_and_holds_nothing_is_gone(
     store: PostgresStore, elsewhere: str
 ) -> None:
-    assert store.is_gone(elsewhere, 0)
+    assert store.leases.is_gone(elsewhere, 0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -185,9 +185,9 @@ def test_who_is_silent_on_another_machine_and_holds_its_name_is_not_gone(
     place: Place, store: PostgresStore, elsewhere: str
 ) -> None:
     with place.connect() as connection:
-        connection.execute("SELECT pg_advisory_lock(%s)", (store._leases._locks.key(elsewhere),))
+        connection.execute("SELECT pg_advisory_lock(%s)", (store.leases._locks.key(elsewhere),))
 
-        assert not store.is_gone(elsewhere, 0)
+        assert not store.leases.is_gone(elsewhere, 0)
 
 
 def test_who_was_heard_of_lately_is_not_gone(
@@ -195,7 +195,7 @@ def test_who_was_heard_of_lately_is_not_gone(
 ) -> None:
     monkeypatch.setattr(leases, "RETAKING_S", 0.0)
 
-    assert not store.is_gone(elsewhere, now_ms())
+    assert not store.leases.is_gone(elsewhere, now_ms())
 
 
 def test_nobody_elsewhere_is_gone_when_the_server_has_just_started(
@@ -207,20 +207,22 @@ def test_nobody_elsewhere_is_gone_when_the_server_has_just_started(
     place.administration.init(partitions=2)
     with treering.open(place.url) as ledger:
         store = store_of(ledger)
-        owner = LeaseOwner.parse(store.owner())
+        owner = LeaseOwner.parse(store.leases.owner())
         assert owner is not None
         frail.restart()
 
-        assert not store.is_gone(str(msgspec.structs.replace(owner, machine=ANOTHER_MACHINE)), 0)
+        assert not store.leases.is_gone(
+            str(msgspec.structs.replace(owner, machine=ANOTHER_MACHINE)), 0
+        )
 
 
 def test_a_server_that_has_taken_over_serves_since_then(
     place: Place, store: PostgresStore, elsewhere: str
 ) -> None:
-    before = store._leases._look(elsewhere)
+    before = store.leases._look(elsewhere)
     place.sql("UPDATE ledger SET value = '7000000000000000000/00000001' WHERE name = 'cluster'")
 
-    after = store._leases._look(elsewhere)
+    after = store.leases._look(elsewhere)
 
     assert before[3] <= before[2] <= after[3] <= after[2]
 
@@ -230,19 +232,19 @@ def test_who_was_cut_off_for_a_moment_is_not_gone(
 ) -> None:
     monkeypatch.setattr(leases, "SILENCE_MS", -1)
     looking, told = threading.Event(), []
-    look: Callable[[str], tuple[Any, ...]] = store._leases._look
+    look: Callable[[str], tuple[Any, ...]] = store.leases._look
 
     def noting(owner: str) -> tuple[Any, ...]:
         seen = look(owner)
         looking.set()
         return seen
 
-    monkeypatch.setattr(store._leases, "_look", noting)
-    asking = threading.Thread(target=lambda: told.append(store.is_gone(elsewhere, 0)))
+    monkeypatch.setattr(store.leases, "_look", noting)
+    asking = threading.Thread(target=lambda: told.append(store.leases.is_gone(elsewhere, 0)))
     asking.start()
     looking.wait(PATIENCE_S)
     with place.connect() as connection:
-        connection.execute("SELECT pg_advisory_lock(%s)", (store._leases._locks.key(elsewhere),))
+        connection.execute("SELECT pg_advisory_lock(%s)", (store.leases._locks.key(elsewhere),))
         asking.join(PATIENCE_S)
 
     assert told == [False]
@@ -253,13 +255,13 @@ def test_on_a_replica_nobody_elsewhere_is_gone(frail: Server) -> None:
     """Nobody holds anything there."""
     url = laid_out(frail.url("treering"))
     with treering.open(url) as ledger, frail.replica() as replica:
-        owner = LeaseOwner.parse(ledger._store.owner())
+        owner = LeaseOwner.parse(ledger._store.leases.owner())
         assert owner is not None
         replica.catch_up()
         there = f"{replica.url('treering')}&schema={url.rpartition('schema=')[2]}"
         with treering.open(there, mode="ro") as reading:
             remote = str(msgspec.structs.replace(owner, machine=ANOTHER_MACHINE))
-            told = [opened._store.is_gone(remote, 0) for opened in (reading, ledger)]
+            told = [opened._store.leases.is_gone(remote, 0) for opened in (reading, ledger)]
 
     assert told == [False, True]
 
@@ -277,7 +279,7 @@ def test_whoever_sees_one_scope_holds_and_finds_like_the_owner(
         treering.open(place.url_of(place.role(*grants))) as walled,
     ):
         ledger.append([said("start", kind="run.started", run_id="r1", scope=ELSEWHERE)])
-        ours = walled._store.owner()
+        ours = walled._store.leases.owner()
         mine = start_id("r2", ours)
         walled.append([said("start", kind="run.started", run_id="r2", event_id=mine)])
         walled._store.set_cursor(scope, "sink", "one")
@@ -287,11 +289,20 @@ def test_whoever_sees_one_scope_holds_and_finds_like_the_owner(
         assert [run.run_id for run in walled._store.open_runs(scope, "s1")] == ["r2"]
         assert walled._store.open_runs() == []
         assert [run.run_id for run in ledger._store.open_runs()] == ["r2", "r1"]
-        assert (ledger._store.cursor(scope, "sink"), walled._store.hold("sink")) == ("two", True)
-        assert (ledger._store.hold("sink"), ledger._store.is_gone(ours, 0)) == (False, False)
-        assert not walled._store.is_gone(ledger._store.owner(), 0)
+        assert (ledger._store.cursor(scope, "sink"), walled._store.leases.hold("sink")) == (
+            "two",
+            True,
+        )
+        assert (ledger._store.leases.hold("sink"), ledger._store.leases.is_gone(ours, 0)) == (
+            False,
+            False,
+        )
+        assert not walled._store.leases.is_gone(ledger._store.leases.owner(), 0)
         walled.close()
-        assert (ledger._store.hold("sink"), ledger._store.is_gone(ours, 0)) == (True, True)
+        assert (ledger._store.leases.hold("sink"), ledger._store.leases.is_gone(ours, 0)) == (
+            True,
+            True,
+        )
 
 
 def test_a_held_role_keeps_no_cursor_in_another_scope(place: Place) -> None:

@@ -100,8 +100,8 @@ def _compare(
     store: EventStore, scope: Scope, rules: Rules, sample: Sample | None
 ) -> Iterator[tuple[str, int]]:
     if sample is None:
-        yield "tool_calls", _checked(store.compare_tool_calls(scope))
-        yield "search", _checked(store.compare_search(scope, rules.search_text))
+        yield "tool_calls", _checked(store.tools.compare(scope))
+        yield "search", _checked(store.words.compare(scope, rules.search_text))
         yield "cursors", _compare_cursors(store, scope)
     sessions = store.session_records(scope)
     for session in sessions if sample is None else islice(sessions, sample.sessions):

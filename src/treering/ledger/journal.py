@@ -123,23 +123,23 @@ class LedgerJournal:
 
     def owner(self) -> str:
         """Return the name under which this process carries out its runs."""
-        return self._store.owner()
+        return self._store.leases.owner()
 
     def is_gone(self, owner: str, seen_ms: int) -> bool:
         """Whether the process behind ``owner`` is certainly not carrying on."""
-        return self._store.is_gone(owner, seen_ms)
+        return self._store.leases.is_gone(owner, seen_ms)
 
     def is_in_copy(self, owner: str) -> bool:
         """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
-        return self._store.is_in_copy(owner)
+        return self._store.leases.is_in_copy(owner)
 
     def hold(self, name: str) -> bool:
         """Whether this process has ``name`` to itself, now that it asks for it."""
-        return self._store.hold(name)
+        return self._store.leases.hold(name)
 
     def release(self, name: str) -> None:
         """Let others have ``name``."""
-        self._store.release(name)
+        self._store.leases.release(name)
 
     def cursor(self, scope: Scope, follower: str) -> str | None:
         """Return how far ``follower`` has come."""

@@ -648,7 +648,7 @@ class Ledger(ReadableLedger):
 
     def rebuild(self) -> RebuildReceipt:
         """Throw away all that is derived from the events, and make it anew."""
-        searched = self._store.searched_scopes()
+        searched = self._store.words.scopes()
         shelved = self._memory_factory.shelved(self.scopes())
         receipt = self._store.rebuild()
         for scope in searched:

@@ -44,6 +44,18 @@ class EventStore(MemoryStore, Protocol):
     def vault(self) -> Vault:
         """Return the keys of the ledger's sealed scopes."""
 
+    @property
+    def leases(self) -> LeaseStore:
+        """Return the leases of runs and sinks."""
+
+    @property
+    def tools(self) -> ToolStore:
+        """Return the tool records."""
+
+    @property
+    def words(self) -> WordIndex:
+        """Return the word index."""
+
     def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
         """Record all of ``drafts`` durably and in order, or none of them."""
 
@@ -225,42 +237,6 @@ class EventStore(MemoryStore, Protocol):
         table that lacks it.
         """
 
-    def follow_tools(self, scope: Scope) -> FollowStep:
-        """Update the tool records of a scope with the next batch of its events."""
-
-    def tool_calls(self, query: ToolQuery) -> list[ToolRecord]:
-        """Return up to ``query.limit`` tool records of the events followed so far.
-
-        They are in forward order even if the query goes backwards.
-        """
-
-    def tool_statistics(self, query: ToolQuery) -> list[ToolStatistics]:
-        """Return statistics of each tool, most called first, of the events followed so far."""
-
-    def follow_search(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
-        """Index the next batch of a scope's events; ``read`` makes the text of one.
-
-        ``read`` gets events of an encrypted scope without payloads.
-        """
-
-    def search(
-        self, query: SearchQuery, *, inside: bool, include_failed: bool
-    ) -> SearchCandidates | None:
-        """Return the newest indexed events that match.
-
-        With ``inside``, words may also be part of names in code. None says that the index was lost
-        and must be followed again first.
-        """
-
-    def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
-        """Return the events of candidates, in any order; encrypted ones without payloads."""
-
-    def search_lag(self, scope: Scope) -> int:
-        """Return how many events of a scope are not indexed yet."""
-
-    def searched_scopes(self) -> list[Scope]:
-        """Return the scopes that are indexed, at least in part."""
-
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
@@ -293,13 +269,24 @@ class EventStore(MemoryStore, Protocol):
     def cursors(self, scope: Scope) -> dict[str, str]:
         """Return the stored cursor of each follower."""
 
-    def compare_tool_calls(self, scope: Scope) -> tuple[int, str | None]:
-        """Derive the tool records again; return their number and the first difference."""
+    def rebuild(self) -> RebuildReceipt:
+        """Rebuild every derived table from the events."""
 
-    def compare_search(
-        self, scope: Scope, read: Callable[[Event], SearchText]
-    ) -> tuple[int, str | None]:
-        """Index a scope again; return the number of events and the first difference."""
+    def close(self) -> None:
+        """Close the database."""
+
+    def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
+        """Return the sessions that have events about ``users``, with their number."""
+
+    def forget_names(self) -> int:
+        """Remove names that nothing refers to any more; return how many."""
+
+    def projection_counts(self, scope: Scope) -> dict[str, int]:
+        """Return the number of entries of a scope in each projection, by its name."""
+
+
+class LeaseStore(Protocol):
+    """Says which process owns a run, and holds names for one process at a time."""
 
     def owner(self) -> str:
         """Return the name under which this process owns its runs.
@@ -325,20 +312,55 @@ class EventStore(MemoryStore, Protocol):
     def release(self, name: str) -> None:
         """Release ``name`` for other stores."""
 
-    def rebuild(self) -> RebuildReceipt:
-        """Rebuild every derived table from the events."""
 
-    def close(self) -> None:
-        """Close the database."""
+class ToolStore(Protocol):
+    """The tool records of the events, updated on request."""
 
-    def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
-        """Return the sessions that have events about ``users``, with their number."""
+    def follow(self, scope: Scope) -> FollowStep:
+        """Update the tool records of a scope with the next batch of its events."""
 
-    def forget_names(self) -> int:
-        """Remove names that nothing refers to any more; return how many."""
+    def page(self, query: ToolQuery) -> list[ToolRecord]:
+        """Return up to ``query.limit`` tool records of the events followed so far.
 
-    def projection_counts(self, scope: Scope) -> dict[str, int]:
-        """Return the number of entries of a scope in each projection, by its name."""
+        They are in forward order even if the query goes backwards.
+        """
+
+    def statistics(self, query: ToolQuery) -> list[ToolStatistics]:
+        """Return statistics of each tool, most called first, of the events followed so far."""
+
+    def compare(self, scope: Scope) -> tuple[int, str | None]:
+        """Derive the tool records again; return their number and the first difference."""
+
+
+class WordIndex(Protocol):
+    """The index of the words of events, updated on request."""
+
+    def follow(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
+        """Index the next batch of a scope's events; ``read`` makes the text of one.
+
+        ``read`` gets events of an encrypted scope without payloads.
+        """
+
+    def search(
+        self, query: SearchQuery, *, inside: bool, include_failed: bool
+    ) -> SearchCandidates | None:
+        """Return the newest indexed events that match.
+
+        With ``inside``, words may also be part of names in code. None says that the index was lost
+        and must be followed again first.
+        """
+
+    def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
+        """Return the events of candidates, in any order; encrypted ones without payloads."""
+
+    def lag(self, scope: Scope) -> int:
+        """Return how many events of a scope are not indexed yet."""
+
+    def scopes(self) -> list[Scope]:
+        """Return the scopes that are indexed, at least in part."""
+
+    def compare(self, scope: Scope, read: Callable[[Event], SearchText]) -> tuple[int, str | None]:
+        """Index a scope again; return the number of events and the first difference."""
 
 
 class Vault(Protocol):

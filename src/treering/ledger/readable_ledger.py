@@ -221,7 +221,7 @@ class ReadableLedger:
 
     def search_lag(self, scope: str) -> int:
         """Return how many events of a scope the search index does not know yet."""
-        return self._store.search_lag(parse_scope(scope))
+        return self._store.words.lag(parse_scope(scope))
 
     def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""

@@ -139,7 +139,7 @@ def search(
         # What was read and turned out to be something else does not count.
         total=len(found.items) - (len(chosen) - len(hits)),
         at_least=found.more,
-        lag=store.search_lag(scope),
+        lag=store.words.lag(scope),
         took_ms=round((time.perf_counter() - started) * 1_000, 3),
         widened=widened,
     )
@@ -158,7 +158,7 @@ def catch_up(
 
     count, more = 0, True
     while more:
-        step = store.follow_search(scope, read)
+        step = store.words.follow(scope, read)
         count, more = count + step.events, step.more
         if progress is not None and step.events:
             progress(step.events)
@@ -175,14 +175,14 @@ def _candidates(
 ) -> SearchCandidates:
     for _ in range(ATTEMPTS_MAX):
         catch_up(store, guard, query.scope, progress)
-        found = store.search(query, inside=False, include_failed=include_failed)
+        found = store.words.search(query, inside=False, include_failed=include_failed)
         if found is None:
             continue
         enough = limit if len(query.terms) == 1 else 1
         if found.more or len(found.items) >= enough or not query.terms:
             return found
         # Few have this word, or none these; some may have them as parts of longer names.
-        more = store.search(query, inside=True, include_failed=include_failed)
+        more = store.words.search(query, inside=True, include_failed=include_failed)
         if more is None:
             continue
         known = {(one.session_id, one.seq) for one in found.items}
@@ -221,7 +221,7 @@ def _hits(
     """Return candidates as they are shown, without what is gone or only looked alike."""
     places = {(one.session_id, one.seq): one for one in chosen}
     for at in range(0, len(chosen), READ_PAGE):
-        for event in store.found_events(query.scope, chosen[at : at + READ_PAGE]):
+        for event in store.words.found_events(query.scope, chosen[at : at + READ_PAGE]):
             one = places.get((event.session_id, event.seq))
             if one is None or event.redacted or event.expired:
                 continue

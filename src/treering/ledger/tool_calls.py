@@ -46,7 +46,7 @@ def read_page(
     place = None if after is None else read_tool_cursor(query, after)
     catch_up(store, query, progress)
     # One more than asked for tells whether there is more.
-    found = store.tool_calls(msgspec.structs.replace(query, after=place, limit=query.limit + 1))
+    found = store.tools.page(msgspec.structs.replace(query, after=place, limit=query.limit + 1))
     has_more = len(found) > query.limit
     items = found[-query.limit :] if query.backwards else found[: query.limit]
     edge = items[0 if query.backwards else -1] if has_more else None
@@ -90,13 +90,13 @@ def read_statistics(
     """Return what is known of each tool of a scope, the most called first."""
     check_tool_query(query)
     catch_up(store, query, progress)
-    return sorted(store.tool_statistics(query), key=lambda one: (-one.calls, one.tool or ""))
+    return sorted(store.tools.statistics(query), key=lambda one: (-one.calls, one.tool or ""))
 
 
 def catch_up(
     store: EventStore, query: ToolQuery, progress: Callable[[int], None] | None = None
 ) -> None:
     """Have the tool records know of all that has happened until now."""
-    while (step := store.follow_tools(query.scope)).more:
+    while (step := store.tools.follow(query.scope)).more:
         if progress is not None:
             progress(step.events)

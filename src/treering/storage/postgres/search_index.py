@@ -15,6 +15,7 @@ import msgspec
 from treering.derive.search_texts import is_searchable
 from treering.model.events import Event
 from treering.model.followers import FollowStep, Mark
+from treering.model.scopes import Scope
 from treering.model.searches import SearchCandidate, SearchCandidates
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE, bounded
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from treering.derive.search_texts import SearchText
     from treering.model.events import Header
-    from treering.model.scopes import Scope
     from treering.model.search_queries import SearchQuery
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
@@ -135,18 +135,19 @@ class SearchIndex:
         known: IdCache,
         to_headers: Callable[[Connection, Scope, list[Row]], list[Header]],
         to_events: Callable[[Connection, Scope, list[Row]], list[Event]],
+        is_sealed: Callable[[Scope], bool],
     ) -> None:
         self._server = server
         self._known = known
         self._to_headers = to_headers
         self._to_events = to_events
+        self._is_sealed = is_sealed
 
-    def follow(
-        self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
-    ) -> FollowStep:
+    def follow(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
         """Enter the next stretch of a scope's events, as ``read`` tells them."""
         if self._server.read_only:
             return FollowStep(0, more=False)
+        sealed = self._is_sealed(scope)
 
         def work(connection: Connection, _: bool) -> FollowStep:  # noqa: FBT001
             return self._follow(connection, scope, read, sealed=sealed)
@@ -184,10 +185,9 @@ class SearchIndex:
                 connection.execute(_NOTE, (scope, epoch, str(xid), position, number))
         return FollowStep(len(rows) + len(waiting), more=more)
 
-    def compare(
-        self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
-    ) -> tuple[int, str | None]:
+    def compare(self, scope: Scope, read: Callable[[Event], SearchText]) -> tuple[int, str | None]:
         """Index a scope again, as far as it was followed; say what differs."""
+        sealed = self._is_sealed(scope)
 
         def look(connection: Connection) -> tuple[int, str | None]:
             with connection.transaction():
@@ -341,10 +341,9 @@ class SearchIndex:
             if include_failed or state not in _FAILED
         ]
 
-    def found_events(
-        self, scope: Scope, found: Sequence[SearchCandidate], *, sealed: bool
-    ) -> list[Event]:
+    def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
         """Return what was found, as far as it is there."""
+        sealed = self._is_sealed(scope)
 
         def look(connection: Connection) -> list[Event]:
             places = [
@@ -381,14 +380,14 @@ class SearchIndex:
         """Return how many events of a scope are in the index."""
         return self._server.read(lambda c: int(_fetch(c, _COUNT, (scope,))[0][0]), scope)
 
-    def scopes(self) -> list[str]:
+    def scopes(self) -> list[Scope]:
         """Return the scopes of which anything was entered, as far as this role sees all of them."""
         if self._server.walled:
             return []
         found = self._server.read(
             lambda c: _fetch(c, "SELECT scope FROM search_marks ORDER BY scope", ())
         )
-        return [row[0] for row in found]
+        return [Scope(row[0]) for row in found]
 
 
 def lock(connection: Connection, known: IdCache, scope: Scope) -> None:

@@ -41,7 +41,6 @@ from treering.storage.sealing import generation_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from treering.derive.search_texts import SearchText
     from treering.ledger.ports import Vault
     from treering.ledger.records import (
         Draft,
@@ -53,13 +52,10 @@ if TYPE_CHECKING:
         SessionRecord,
         Share,
     )
-    from treering.model.events import Event, Header
-    from treering.model.followers import FollowStep, Mark
+    from treering.model.events import Header
+    from treering.model.followers import Mark
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
-    from treering.model.search_queries import SearchQuery
-    from treering.model.searches import SearchCandidate, SearchCandidates
-    from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.server import Server
 
@@ -103,13 +99,13 @@ class PostgresStore(MemoryKeeper):
         self._writer = Writer(server, known, self, vault)
         self._eraser = Eraser(self._writer)
         self._copier = Copier(self._writer)
-        self._tools = ToolRecords(server, known)
+        self.tools = ToolRecords(server, known)
         self._snapshots = Snapshots(server, known)
-        self._search = SearchIndex(server, known, self._to_headers, self._to_events)
+        self.words = SearchIndex(server, known, self._to_headers, self._to_events, self.is_sealed)
         self._notifier = Notifier()
         self._announcer = Announcer(server)
         self._listener = Listener(server, self._notifier)
-        self._leases = Leases(server)
+        self.leases = Leases(server)
         server.on_loss = known.forget
         forks.register(self)
 
@@ -206,7 +202,7 @@ class PostgresStore(MemoryKeeper):
 
     def projection_counts(self, scope: Scope) -> dict[str, int]:
         """Return how many entries each projection beside the events has of a scope."""
-        return {"search": self._search.count(scope)} | self.memory_counts(scope)
+        return {"search": self.words.count(scope)} | self.memory_counts(scope)
 
     def finish_erasure(self) -> Physical:
         """Drive erased bytes out of every file; say whether that is done."""
@@ -278,50 +274,6 @@ class PostgresStore(MemoryKeeper):
 
         return self._server.read(look, scope)
 
-    def follow_tools(self, scope: Scope) -> FollowStep:
-        """Have the tool records of a scope follow the next stretch of its events."""
-        return self._tools.follow(scope)
-
-    def tool_calls(self, query: ToolQuery) -> list[ToolRecord]:
-        """Return up to ``query.limit`` tool records in the query's direction."""
-        return self._tools.page(query)
-
-    def compare_tool_calls(self, scope: Scope) -> tuple[int, str | None]:
-        """Derive the tool records of a scope again; return how many there are, and what differs."""
-        return self._tools.compare(scope)
-
-    def compare_search(
-        self, scope: Scope, read: Callable[[Event], SearchText]
-    ) -> tuple[int, str | None]:
-        """Index a scope again, as ``read`` tells it; return how many events, and what differs."""
-        return self._search.compare(scope, read, sealed=self.is_sealed(scope))
-
-    def tool_statistics(self, query: ToolQuery) -> list[ToolStatistics]:
-        """Return what is known of each tool, the most called first."""
-        return self._tools.statistics(query)
-
-    def follow_search(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
-        """Have the search index follow the next stretch of a scope's events."""
-        return self._search.follow(scope, read, sealed=self.is_sealed(scope))
-
-    def search(
-        self, query: SearchQuery, *, inside: bool, include_failed: bool
-    ) -> SearchCandidates | None:
-        """Return the newest events that match; None if the index was lost and is to be followed."""
-        return self._search.search(query, inside=inside, include_failed=include_failed)
-
-    def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
-        """Return what was found, as far as it is there; of a sealed scope without payloads."""
-        return self._search.found_events(scope, found, sealed=self.is_sealed(scope))
-
-    def search_lag(self, scope: Scope) -> int:
-        """Return how many events of a scope the search index does not know yet."""
-        return self._search.lag(scope)
-
-    def searched_scopes(self) -> list[Scope]:
-        """Return the scopes that the search index has followed, if only in part."""
-        return [Scope(name) for name in self._search.scopes()]
-
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
@@ -341,7 +293,7 @@ class PostgresStore(MemoryKeeper):
                 search_index.empty(connection)
                 memory_keeper.empty(connection)
             for (scope,) in connection.execute("SELECT scope FROM scopes").fetchall():
-                while self._tools.follow(scope).more:
+                while self.tools.follow(scope).more:
                     pass
             row = connection.execute(
                 "SELECT (SELECT count(*) FROM events WHERE flags < 64),"
@@ -404,32 +356,12 @@ class PostgresStore(MemoryKeeper):
         self._server.write(work, scope)
         self._known.forget()
 
-    def owner(self) -> str:
-        """Return the name under which this process holds its runs."""
-        return self._leases.owner()
-
-    def is_gone(self, owner: str, seen_ms: int) -> bool:
-        """Whether the process behind ``owner`` is certainly not carrying on."""
-        return self._leases.is_gone(owner, seen_ms)
-
-    def is_in_copy(self, owner: str) -> bool:
-        """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
-        return self._leases.is_in_copy(owner)
-
-    def hold(self, name: str) -> bool:
-        """Hold ``name`` alone; return False if another store has it."""
-        return self._leases.hold(name)
-
-    def release(self, name: str) -> None:
-        """Let another store have ``name``."""
-        self._leases.release(name)
-
     def close(self) -> None:
         """Let go of the database."""
         self._listener.close()
         self._announcer.close()
         self._server.close()
-        self._leases.close()
+        self.leases.close()
 
     def before_fork(self) -> None:
         """Do nothing: what others are doing goes on in the parent."""
@@ -443,7 +375,7 @@ class PostgresStore(MemoryKeeper):
         self._notifier.after_fork()
         self._announcer.after_fork()
         self._listener.after_fork()
-        self._leases.after_fork()
+        self.leases.after_fork()
 
     def _spread(self) -> None:
         self._notifier.notify()

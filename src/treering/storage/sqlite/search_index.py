@@ -12,6 +12,7 @@ from treering.errors import StorageError
 from treering.model.codec import encode
 from treering.model.events import Event
 from treering.model.followers import FollowStep
+from treering.model.scopes import Scope
 from treering.model.searches import SearchCandidate, SearchCandidates
 from treering.storage.encoding import GONE
 from treering.storage.search_marks import marks_of
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from treering.derive.search_texts import SearchText
     from treering.model.receipts import Physical
-    from treering.model.scopes import Scope
     from treering.model.search_queries import SearchQuery
     from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.reader import Reader
@@ -63,22 +63,23 @@ class SearchIndex:
         reader: Reader,
         names: Mapping[int, str],
         sessions: Mapping[int, tuple[str, str]],
+        is_sealed: Callable[[Scope], bool],
     ) -> None:
         self._database = database
         self._reader = reader
         self._names = names
         self._sessions = sessions
+        self._is_sealed = is_sealed
         self._file = SearchFile(database)
         database.companions.append(self._file)
 
-    def follow(
-        self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
-    ) -> FollowStep:
+    def follow(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
         """Enter the next stretch of a scope's events, as ``read`` tells them."""
         if self._file.is_frozen:
             return FollowStep(0, more=False)
         # Apart: what was written anew is read by whoever opens it next.
         self._file.write(self._apply_erasures)
+        sealed = self._is_sealed(scope)
         return self._file.write(lambda index: self._follow(index, scope, read, sealed=sealed))
 
     def _follow(
@@ -112,14 +113,13 @@ class SearchIndex:
         told = self._reader.events_after(scope, (after,), limit=STEP_EVENTS)
         return told.items, told.last[0], told.more
 
-    def compare(
-        self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
-    ) -> tuple[int, str | None]:
+    def compare(self, scope: Scope, read: Callable[[Event], SearchText]) -> tuple[int, str | None]:
         """Index a scope again, shard by shard, as far as it was followed; say what differs."""
         if not self._file.exists:
             return 0, None
         with self._database.reading() as ledger:
             number = find_scope(ledger, scope)[0]
+        sealed = self._is_sealed(scope)
         found = self._file.read(
             lambda index: self._compare(index, number, self._told_anew(scope, read, sealed=sealed))
         )
@@ -229,14 +229,12 @@ class SearchIndex:
             if include_failed or state not in _FAILED
         ]
 
-    def found_events(
-        self, scope: Scope, found: Sequence[SearchCandidate], *, sealed: bool
-    ) -> list[Event]:
+    def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
         """Return what was found, as far as it is there."""
         by_session: dict[str, list[int]] = {}
         for one in found:
             by_session.setdefault(one.session_id, []).append(one.seq)
-        if not sealed:
+        if not self._is_sealed(scope):
             return [
                 event
                 for session_id, seqs in by_session.items()
@@ -275,17 +273,16 @@ class SearchIndex:
             return 0
         return self._file.read(lambda index: search_shards.count(index, number)) or 0
 
-    def scopes(self) -> list[str]:
+    def scopes(self) -> list[Scope]:
         """Return the scopes of which anything was entered."""
         if not self._file.exists:
             return []
         found = self._file.read(lambda index: fetch_all(index, "SELECT scope FROM followed"))
         with self._database.reading() as ledger:
-            names: list[str] = [
-                fetch_value(ledger, "SELECT name FROM scopes WHERE id = ?", row)
+            return [
+                Scope(fetch_value(ledger, "SELECT name FROM scopes WHERE id = ?", row))
                 for row in found or []
             ]
-        return names
 
     def remove(self) -> None:
         """Throw the index away."""

@@ -36,7 +36,6 @@ from treering.storage.sqlite.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from treering.derive.search_texts import SearchText
     from treering.ledger.ports import Vault
     from treering.ledger.records import (
         Draft,
@@ -48,13 +47,10 @@ if TYPE_CHECKING:
         SessionRecord,
         Share,
     )
-    from treering.model.events import Event, Header
-    from treering.model.followers import FollowStep, Mark
+    from treering.model.events import Header
+    from treering.model.followers import Mark
     from treering.model.receipts import Physical
     from treering.model.retention import Retention
-    from treering.model.search_queries import SearchQuery
-    from treering.model.searches import SearchCandidate, SearchCandidates
-    from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
 
@@ -96,12 +92,12 @@ class SqliteStore(MemoryKeeper):
         self.vault = vault
         self._writer = Writer(database, IdCache(database), vault)
         self._commits = GroupCommit(self._writer.carry_out)
-        self._search = SearchIndex(database, self, self._names, self._sessions)
-        self._eraser = Eraser(self._writer, (self._search.finish, self.finish_memory))
+        self.words = SearchIndex(database, self, self._names, self._sessions, self.is_sealed)
+        self._eraser = Eraser(self._writer, (self.words.finish, self.finish_memory))
         self._copier = Copier(self._writer)
-        self._tools = ToolRecords(self._writer, self._to_headers)
+        self.tools = ToolRecords(self._writer, self._to_headers)
         self._notifier = Notifier()
-        self._leases = Leases(database)
+        self.leases = Leases(database)
         if not database.read_only:
             self._eraser.finish()
 
@@ -211,7 +207,7 @@ class SqliteStore(MemoryKeeper):
 
     def projection_counts(self, scope: Scope) -> dict[str, int]:
         """Return how many entries each projection beside the events has of a scope."""
-        return {"search": self._search.count(scope)} | self.memory_counts(scope)
+        return {"search": self.words.count(scope)} | self.memory_counts(scope)
 
     def finish_erasure(self) -> Physical:
         """Drive erased bytes out of every file; say whether that is done."""
@@ -287,50 +283,6 @@ class SqliteStore(MemoryKeeper):
             finally:
                 connection.execute("RELEASE looking")
 
-    def follow_tools(self, scope: Scope) -> FollowStep:  # noqa: ARG002  (all scopes are followed as one)
-        """Have the tool records follow the next stretch of events."""
-        return self._tools.follow()
-
-    def tool_calls(self, query: ToolQuery) -> list[ToolRecord]:
-        """Return up to ``query.limit`` tool records in the query's direction."""
-        return self._tools.page(query)
-
-    def compare_tool_calls(self, scope: Scope) -> tuple[int, str | None]:
-        """Derive the tool records of a scope again; return how many there are, and what differs."""
-        return self._tools.compare(scope)
-
-    def compare_search(
-        self, scope: Scope, read: Callable[[Event], SearchText]
-    ) -> tuple[int, str | None]:
-        """Index a scope again, as ``read`` tells it; return how many events, and what differs."""
-        return self._search.compare(scope, read, sealed=self.is_sealed(scope))
-
-    def tool_statistics(self, query: ToolQuery) -> list[ToolStatistics]:
-        """Return what is known of each tool, the most called first."""
-        return self._tools.statistics(query)
-
-    def follow_search(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
-        """Have the search index follow the next stretch of a scope's events."""
-        return self._search.follow(scope, read, sealed=self.is_sealed(scope))
-
-    def search(
-        self, query: SearchQuery, *, inside: bool, include_failed: bool
-    ) -> SearchCandidates | None:
-        """Return the newest events that match; None if the index was lost and is to be followed."""
-        return self._search.search(query, inside=inside, include_failed=include_failed)
-
-    def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
-        """Return what was found, as far as it is there; of a sealed scope without payloads."""
-        return self._search.found_events(scope, found, sealed=self.is_sealed(scope))
-
-    def search_lag(self, scope: Scope) -> int:
-        """Return how many events of a scope the search index does not know yet."""
-        return self._search.lag(scope)
-
-    def searched_scopes(self) -> list[Scope]:
-        """Return the scopes that the search index has followed, if only in part."""
-        return [Scope(name) for name in self._search.scopes()]
-
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
@@ -386,9 +338,9 @@ class SqliteStore(MemoryKeeper):
         self._writer.transact(work, None)
         # Not before the commit, after which all that is remembered is taken to hold.
         self._writer.known.forget()
-        self._search.remove()
+        self.words.remove()
         self.remove_memory()
-        while self._tools.follow().more:
+        while self.tools.follow(None).more:
             pass
         with self._database.reading() as connection:
             events = fetch_value(connection, "SELECT count(*) FROM times_by_session")
@@ -396,29 +348,9 @@ class SqliteStore(MemoryKeeper):
             calls = fetch_value(connection, "SELECT count(*) FROM tool_calls")
         return RebuildReceipt(events=events, runs=states, tool_calls=calls)
 
-    def owner(self) -> str:
-        """Return the name under which this process holds its runs."""
-        return self._leases.owner()
-
-    def is_gone(self, owner: str, seen_ms: int) -> bool:
-        """Whether the process behind ``owner`` is certainly not carrying on."""
-        return self._leases.is_gone(owner, seen_ms)
-
-    def is_in_copy(self, owner: str) -> bool:
-        """Whether ``owner`` holds its runs in another ledger, of which this is a copy."""
-        return self._leases.is_in_copy(owner)
-
-    def hold(self, name: str) -> bool:
-        """Hold ``name`` alone; return False if another store has it."""
-        return self._leases.hold(name)
-
-    def release(self, name: str) -> None:
-        """Let another store have ``name``."""
-        self._leases.release(name)
-
     def close(self) -> None:
         """Let go of the database."""
-        self._search.close()
+        self.words.close()
         self.close_memory()
         self._database.close()
-        self._leases.close()
+        self.leases.close()

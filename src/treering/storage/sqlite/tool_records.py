@@ -58,8 +58,8 @@ class ToolRecords:
         self._private: PrivateTable | None = None
         """Stands in for the table where that is behind and may not be written."""
 
-    def follow(self) -> FollowStep:
-        """Enter the next stretch of events."""
+    def follow(self, scope: Scope | None) -> FollowStep:  # noqa: ARG002  (scopes share a table)
+        """Enter the next batch of events, of all scopes."""
         if self._private is not None:
             return self._follow_privately(self._private)
         with self._database.reading() as connection, connection:
@@ -143,7 +143,7 @@ class ToolRecords:
         raise _erasing()
 
     def _catch_up(self) -> None:
-        while self.follow().more:
+        while self.follow(None).more:
             pass
 
     @contextlib.contextmanager
