@@ -643,7 +643,7 @@ def test_a_fork_in_a_run_that_was_compacted_in_between_waits_for_its_end(
     with session.turn() as turn:
         turn.user("question 31?")
         mark = session.record("ops.decision", "decided")
-        session._append_run(as_run([], 0), expected_seq=mark.seq)
+        session._append(as_run(session.template, [], 0), mark.seq)
         late = session.record("ops.decision", "decided again")
 
         with pytest.raises(InvalidInput, match="has not ended"):

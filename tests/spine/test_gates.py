@@ -133,7 +133,7 @@ def test_each_gate_sees_the_input_that_the_one_before_left(book: Ledger) -> None
 
     assert call.input == {"path": "/safe"}
     assert second.asked_of("before_tool") == [("read", "c1", {"path": "/safe"})]
-    [kept] = [e for e in turn.session.events() if e.kind == "tool.call"]  # type: ignore[attr-defined]
+    [kept] = [e for e in turn.session.events() if e.kind == "tool.call"]
     assert kept.payload["input"] == {"path": "/safe"}
 
 

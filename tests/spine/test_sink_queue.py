@@ -305,7 +305,7 @@ def test_who_is_interrupted_in_the_middle_of_recording_may_record(book: Ledger) 
     """A signal, or a finalizer, runs wherever the thread happens to be."""
     sink = Listener()
     book.spine([sink])
-    [queue] = book._engine.dispatcher._queues
+    [queue] = book._engine.dispatcher.queues
 
     def interrupted() -> None:
         with queue._lock:

@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from treering.context.budgets import Budget
 from treering.context.fitting import summary_message, with_outputs
@@ -19,14 +20,14 @@ from treering.ledger.windows import read_window
 from treering.model.codec import canonical
 from treering.model.parts import CompactionReported, ContextCompacted, RunEnded, RunStarted
 from treering.model.runs import COMPACTION
-from treering.spine.run_entries import KERNEL, RunEntry, run_end
-from treering.spine.words import describe, shorten
+from treering.spine.run_events import KERNEL, make_event, run_end
+from treering.spine.words import describe, new_id, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from treering.ledger.lineage import Lineage
-    from treering.model.events import Event
+    from treering.model.events import Event, NewEvent
     from treering.model.messages import ModelMessage
     from treering.model.tools import SyntheticPolicy
 
@@ -59,7 +60,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     failure: dict[str, str] | None = None
     """Why a summariser was not heard, if it failed."""
 
-    def entries(self) -> list[RunEntry]:
+    def events(self, template: NewEvent) -> list[NewEvent]:
         """Return the events that make it so."""
         part = ContextCompacted(
             through_seq=self.through_seq,
@@ -68,7 +69,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
             messages=self.messages,
             by=self.by,
         )
-        told: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "summary": self.summary,
             "through_seq": self.through_seq,
             "from_tokens": self.from_tokens,
@@ -77,7 +78,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
             "by": self.by,
         }
         if self.failure is not None:
-            told["failure"] = self.failure
+            payload["failure"] = self.failure
         noun = "message" if self.messages == 1 else "messages"
         phase = CompactionReported(
             tokens_before=self.from_tokens,
@@ -88,33 +89,41 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
             phase, tokens_after=self.to_tokens, messages_after=self.messages_after
         )
         return [
-            RunEntry(
-                kind="compaction.started",
-                summary="compaction started",
+            make_event(
+                template,
+                "compaction.started",
+                "compaction started",
                 refs=phase.as_refs(),
                 origin=KERNEL,
             ),
-            RunEntry(
-                kind=COMPACTED,
-                summary=f"{self.messages} {noun} told in a summary",
-                payload=told,
+            make_event(
+                template,
+                COMPACTED,
+                f"{self.messages} {noun} told in a summary",
+                payload=payload,
                 refs=part.as_refs(),
             ),
-            RunEntry(
-                kind="compaction.ended",
-                summary="compaction ended",
+            make_event(
+                template,
+                "compaction.ended",
+                "compaction ended",
                 refs=after.as_refs(),
                 origin=KERNEL,
             ),
         ]
 
 
-def as_run(entries: Sequence[RunEntry], duration_ms: int) -> list[RunEntry]:
+def as_run(template: NewEvent, events: Sequence[NewEvent], duration_ms: int) -> list[NewEvent]:
     """Return the events of a compaction as a run of its own, for when no other is under way."""
+    template = replace(template, run_id=new_id())
     started = RunStarted(entry_point=COMPACTION).as_refs()
     ended = RunEnded(duration_ms=duration_ms, tool_calls=0, reason=COMPACTION)
-    first = RunEntry(kind="run.started", summary="run started", refs=started, origin=KERNEL)
-    return [first, *entries, run_end("ended", ended, None)]
+    first = make_event(template, "run.started", "run started", refs=started, origin=KERNEL)
+    whole = [first, *events, run_end(template, "ended", ended)]
+    return [
+        replace(event, run_id=template.run_id, run_seq=at)
+        for at, event in enumerate(whole, start=1)
+    ]
 
 
 def compact(

@@ -26,7 +26,7 @@ from treering.model.episodes import EPISODE, Sentence
 from treering.model.events import REDACTED
 from treering.model.messages import AssistantMessage
 from treering.model.parts import UsageReported
-from treering.spine.run_entries import RunEntry
+from treering.spine.run_events import make_event
 from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from treering.context.summaries import Summariser
     from treering.ledger.guarded_append import Append
     from treering.ledger.lineage import Lineage
-    from treering.model.events import Event, Header
+    from treering.model.events import Event, Header, NewEvent
     from treering.model.messages import ModelMessage
     from treering.model.tools import SyntheticPolicy
 
@@ -67,12 +67,13 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 def episode(
     lineage: Lineage,
     policy: SyntheticPolicy,
+    template: NewEvent,
     *,
     user: str | None,
     in_group: bool = False,
     walled: bool = False,
     summariser: Summariser | None = None,
-) -> list[RunEntry]:
+) -> list[NewEvent]:
     """Return the events that tell what was said since the last episode; none if nothing was.
 
     ``summariser`` writes the summary; the built-in one needs no model. What it used is told first,
@@ -105,18 +106,19 @@ def episode(
         "through_seq": events[-1].seq,
     }
     noun = "message" if len(messages) == 1 else "messages"
-    written = RunEntry(
-        kind=EPISODE,
-        summary=f"episode of {len(messages)} {noun}",
+    written = make_event(
+        template,
+        EPISODE,
+        f"episode of {len(messages)} {noun}",
         payload=payload,
         refs={"from_seq": events[0].seq, "through_seq": events[-1].seq},
     )
-    return [written] if account.usage is None else [_reported(account.usage), written]
+    return [written] if account.usage is None else [_reported(template, account.usage), written]
 
 
 def told(
     lineage: Lineage,
-    tell_again: Callable[[int], list[RunEntry]],
+    tell_again: Callable[[int], list[NewEvent]],
     *,
     expected_seq: int | None,
     append: Append,
@@ -152,8 +154,8 @@ def told(
 
 def told_and_closed(
     lineage: Lineage,
-    tell_again: Callable[[], list[RunEntry]],
-    closing: RunEntry,
+    tell_again: Callable[[], list[NewEvent]],
+    closing: NewEvent,
     *,
     expected_seq: int | None,
     append: Append,
@@ -200,7 +202,7 @@ class _ToldMeanwhileError(ValueError):
 def _unless_told(lineage: Lineage, read_seq: int, append: Append) -> Append:
     """Return what appends behind what others said since ``read_seq``, unless that is an episode."""
 
-    def behind(entries: Sequence[RunEntry], seq: int) -> list[Header]:
+    def behind(entries: Sequence[NewEvent], seq: int) -> list[Header]:
         after = read_seq
         while after < seq and (page := lineage.headers_after(after, PAGE)):
             if any(header.kind == EPISODE for header in page):
@@ -246,9 +248,9 @@ def _usage(summariser: Summariser) -> UsageReported | None:
     return found if isinstance(found, UsageReported) else None
 
 
-def _reported(usage: UsageReported) -> RunEntry:
-    told = usage.as_refs()
-    return RunEntry(kind="usage.reported", summary="usage reported", payload=told, refs=told)
+def _reported(template: NewEvent, usage: UsageReported) -> NewEvent:
+    refs = usage.as_refs()
+    return make_event(template, "usage.reported", "usage reported", payload=refs, refs=refs)
 
 
 def _content(telling: EpisodeSummary, account: Account) -> dict[str, Any]:

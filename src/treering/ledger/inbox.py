@@ -18,18 +18,20 @@ from treering.locks import Lock
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import InboxTaken, Noted, safe_part
 from treering.model.runs import Message
-from treering.spine.run_entries import KERNEL, RunEntry, said
+from treering.spine.run_events import KERNEL, make_event, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.ports import EventStore
-    from treering.model.events import Header
+    from treering.model.events import Header, NewEvent
     from treering.model.scopes import Scope
     from treering.spine.runs import Run
 
-    Next = Callable[[], tuple[Message | None, list[RunEntry]]]
-    """Tells the next message, and what to record when it is taken."""
+    Next = Callable[[NewEvent], tuple[Message | None, list[NewEvent]]]
+    """Returns the next message, and what to record when it is taken, made from a template."""
+    Append = Callable[[Sequence[NewEvent], int], object]
+    """Records events right after a seq, or raises Conflict."""
 
 PAGE: Final = 500
 ATTEMPTS_MAX: Final = 3
@@ -63,63 +65,75 @@ class Inbox:
     def take(
         self,
         begin: Callable[[Next], Run | None],
-        append: Callable[[Sequence[RunEntry], int], object],
+        append: Append,
+        template: NewEvent,
         *,
         wait_seconds: float,
     ) -> Run | None:
         """Have a run begun with the next message; None if none comes, or another is busy so long.
 
-        ``append`` records what is set aside while nothing is taken, behind a seq.
+        ``append`` records messages that are set aside while nothing is taken, made from
+        ``template``.
         """
         deadline, pause_s = time.monotonic() + wait_seconds, PAUSE_S
         while True:
-            run = self._take(begin, append)
+            run = self._take(begin, append, template)
             left_s = deadline - time.monotonic()
             if run is not None or left_s <= 0:
                 return run
             time.sleep(min(pause_s, left_s))
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
-    def next(self) -> tuple[Message | None, list[RunEntry]]:
+    def next(self, template: NewEvent) -> tuple[Message | None, list[NewEvent]]:
         """Return the next message, if one waits, and what to record when it is taken.
 
         Those that were tried too often are set aside: that is recorded with it.
         """
         with self._lock.guard, self._lock:
-            return self._next()
+            message, item, aside = self._next()
+            reports = [_set_aside(template, tried) for tried in aside]
+            if message is None or item is None:
+                return None, reports
+            return message, [
+                *reports, _taken(template, message, item), _asked(template, message),
+            ]  # fmt: skip
+
+    def has_message(self) -> bool:
+        """Return whether a message waits to be taken."""
+        with self._lock.guard, self._lock:
+            return self._next()[0] is not None
 
     def _take(
-        self,
-        begin: Callable[[Next], Run | None],
-        append: Callable[[Sequence[RunEntry], int], object],
+        self, begin: Callable[[Next], Run | None], append: Append, template: NewEvent
     ) -> Run | None:
         """Have a run begun, if a message waits and nothing else runs."""
-        aside: list[RunEntry] = []
+        aside: list[NewEvent] = []
 
-        def next_message() -> tuple[Message | None, list[RunEntry]]:
-            message, entries = self.next()
-            aside[:] = entries
-            return message, entries
+        def next_message(run_template: NewEvent) -> tuple[Message | None, list[NewEvent]]:
+            message, events = self.next(run_template)
+            aside[:] = events
+            return message, events
 
         try:
             run = begin(next_message)
         except RunActive:
             return None
         if run is None and aside:
-            self._report(append)
+            self._report(append, template)
         return run
 
-    def _report(self, append: Callable[[Sequence[RunEntry], int], object]) -> None:
+    def _report(self, append: Append, template: NewEvent) -> None:
         """Record what is set aside while nothing is taken, unless somebody else just did."""
         last = self._store.last_headers(self._scope, self._session_id, before_seq=None, limit=1)
-        message, aside = self.next()
+        message, aside = self.next(template)
         if message is None and aside:
             with contextlib.suppress(Conflict):
                 append(aside, last[0].seq if last else 0)
 
-    def _next(self) -> tuple[Message | None, list[RunEntry]]:
+    def _next(self) -> tuple[Message | None, _InboxItem | None, list[_InboxItem]]:
+        """Return the next message, what is known of it, and those tried too often before it."""
         self._read_on()
-        aside: list[RunEntry] = []
+        aside: list[_InboxItem] = []
         for waiting in list(self._waiting.values()):
             event = self._store.find(self._scope, waiting.event_id)
             if event is None or event.redacted:
@@ -127,7 +141,7 @@ class Inbox:
                 del self._waiting[waiting.event_id]
                 continue
             if waiting.attempts >= ATTEMPTS_MAX:
-                aside.append(_set_aside(waiting))
+                aside.append(waiting)
                 continue
             payload = event.payload if isinstance(event.payload, dict) else {}
             content = {name: value for name, value in payload.items() if name != "text"}
@@ -138,21 +152,8 @@ class Inbox:
                 attempt=waiting.attempts + 1,
                 ts_ms=event.ts_ms,
             )
-            return message, [*aside, self._taken(message, waiting), _asked(message)]
-        return None, aside
-
-    def _taken(self, message: Message, waiting: _InboxItem) -> RunEntry:
-        part = InboxTaken(
-            message=message.event_id, attempt=message.attempt, settled_seq=waiting.seq - 1
-        )
-        return RunEntry(
-            kind="inbox.taken",
-            summary=f"message taken, attempt {message.attempt}",
-            refs=part.as_refs(),
-            origin=KERNEL,
-            # It says the same as refs, and outlives a redaction: the message stays taken.
-            event_id=f"{_taken_prefix(message.event_id)}{message.attempt}",
-        )
+            return message, waiting, aside
+        return None, None, aside
 
     # Reading.
 
@@ -209,14 +210,32 @@ def _taken_prefix(message: str) -> str:
     return f"taken-{sha256(message.encode()).hexdigest()[:32]}-"
 
 
-def _asked(message: Message) -> RunEntry:
-    return said("conversation.user", message.text, message.content, message=message.event_id)
+def _asked(template: NewEvent, message: Message) -> NewEvent:
+    return said(
+        template, "conversation.user", message.text, message.content, message=message.event_id
+    )
 
 
-def _set_aside(waiting: _InboxItem) -> RunEntry:
-    return RunEntry(
-        kind="ops.error",
-        summary=f"a message was set aside after {waiting.attempts} attempts",
+def _taken(template: NewEvent, message: Message, waiting: _InboxItem) -> NewEvent:
+    part = InboxTaken(
+        message=message.event_id, attempt=message.attempt, settled_seq=waiting.seq - 1
+    )
+    return make_event(
+        template,
+        "inbox.taken",
+        f"message taken, attempt {message.attempt}",
+        refs=part.as_refs(),
+        origin=KERNEL,
+        # It says the same as refs, and outlives a redaction: the message stays taken.
+        event_id=f"{_taken_prefix(message.event_id)}{message.attempt}",
+    )
+
+
+def _set_aside(template: NewEvent, waiting: _InboxItem) -> NewEvent:
+    return make_event(
+        template,
+        "ops.error",
+        f"a message was set aside after {waiting.attempts} attempts",
         refs={"code": SET_ASIDE, "message": waiting.event_id},
         origin=KERNEL,
     )

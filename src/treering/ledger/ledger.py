@@ -14,11 +14,11 @@ from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.bookmarks import Bookmarks, accept_id_key, find_id_key, id_key
 from treering.ledger.copying import copy
 from treering.ledger.derived import SAMPLE, Rules, compare_derived
+from treering.ledger.engine import Engine
 from treering.ledger.exporting import write_export
 from treering.ledger.families import families, family
 from treering.ledger.importing import read_export
-from treering.ledger.journal import LedgerJournal
-from treering.ledger.memory_factory import LedgerRecorder, MemoryFactory
+from treering.ledger.memory_factory import MemoryFactory
 from treering.ledger.outlines import SessionQuery, list_sessions
 from treering.ledger.people import ChannelPerson, People, main_id
 from treering.ledger.pruning import PRUNE_DAYS, sweep
@@ -44,7 +44,6 @@ from treering.model.receipts import VectorsReceipt, Verification
 from treering.model.retention import check_retention
 from treering.model.scopes import Scope, parse_scope
 from treering.model.sessions import IDLE_MINUTES
-from treering.spine.engine import Engine
 from treering.spine.spine import Spine
 from treering.spine.words import new_id
 
@@ -98,10 +97,8 @@ class Ledger(ReadableLedger):
         summariser: Summariser | None = None,
     ) -> None:
         clock = possible_clock(clock)
-        self._journal = LedgerJournal(store, drafter, clock, summariser)
-        self._engine = Engine(self._journal)
-        recorder = LedgerRecorder(store, self._engine, self._journal, drafter)
-        memory_factory = MemoryFactory(store, recorder, embedder, new_id)
+        self._engine = Engine(store, drafter, clock, summariser)
+        memory_factory = MemoryFactory(self._engine, embedder, new_id)
         super().__init__(store, drafter=drafter, clock=clock, memory_factory=memory_factory)
         self._spine = Spine(self._engine)
         self._people = People(store, memory_factory.identities)
@@ -188,8 +185,6 @@ class Ledger(ReadableLedger):
         """
         return Session(
             self._engine,
-            self._journal,
-            self._store,
             session_id,
             scope=scope,
             agent=agent,
@@ -218,8 +213,6 @@ class Ledger(ReadableLedger):
         known_as = person.user()
         return Session(
             self._engine,
-            self._journal,
-            self._store,
             main_id(channel, user),
             scope=scope,
             agent=agent,

@@ -1,4 +1,4 @@
-"""The ledger as the memory knows it: it records events, and knows sessions."""
+"""The memories of a ledger's scopes, and what they ask of the ledger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treering.derive.memory_state import hashed
 from treering.errors import NotFound, TreeringError
 from treering.ledger.outlines import heads
 from treering.ledger.people import main_id, opened_for
-from treering.ledger.session_settings import read_attribution
+from treering.ledger.session_settings import read_attribution, read_settings
 from treering.memory.events import upheld
 from treering.memory.identity import UserIdentities
 from treering.memory.scope_memory import ScopeMemories
@@ -20,39 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from treering.derive.memory_state import FactRow
-    from treering.ledger.drafts import Drafter
-    from treering.ledger.journal import LedgerJournal
-    from treering.ledger.ports import EventStore
+    from treering.ledger.engine import Engine
     from treering.memory.conversations import Conversation
     from treering.memory.memory import Memory
     from treering.memory.ports import Embedder
-    from treering.model.events import Event, Header, NewEvent
+    from treering.model.events import Event, Header
     from treering.model.queries import TimelinePoint
     from treering.model.scopes import Scope
     from treering.model.sessions import Attribution, SessionSettings
-    from treering.spine.engine import Engine
 
 _READ: Final = "extraction:"
 
 
-class LedgerRecorder:
-    """Records what the memory changes, through the same kernel as everything else."""
+class Recorder:
+    """What the memory asks of a ledger: it records by the engine, and reads sessions."""
 
-    def __init__(
-        self, store: EventStore, engine: Engine, journal: LedgerJournal, drafter: Drafter
-    ) -> None:
-        self._store = store
-        self._engine = engine
-        self._journal = journal
-        self._drafter = drafter
-
-    def append(self, events: Sequence[NewEvent]) -> list[Header]:
-        """Record all of ``events`` durably and in order, or none of them."""
-        return self._engine.append(list(events))
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._store = engine.store
 
     def settings(self, scope: Scope, session_id: str) -> SessionSettings | None:
-        """Return what a session was opened as; None if it is not there."""
-        return self._journal.settings(scope, session_id)
+        """Return what a session was opened with; None if it does not exist."""
+        return read_settings(self._store, scope, session_id)
 
     def attribution(self, scope: Scope, session_id: str) -> Attribution:
         """Return whose is what a session tells without naming a user."""
@@ -61,10 +50,6 @@ class LedgerRecorder:
     def met(self, scope: Scope, channel: str, handle: str) -> str | None:
         """Return the user that the main session of a handle was opened for; None without one."""
         return opened_for(self._store, scope, main_id(channel, handle))
-
-    def find(self, scope: Scope, event_id: str) -> Event | None:
-        """Return the event with this id, or None."""
-        return self._store.find(scope, event_id)
 
     def places(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return session and time of the events with these ids, as far as there are such."""
@@ -85,21 +70,9 @@ class LedgerRecorder:
                 found[event_id] = at[0].salt
         return found
 
-    def is_rekeyed(self) -> bool:
-        """Whether the ledger may hold ids that an earlier version made of texts."""
-        return self._store.rekeyed_ms() is not None
-
-    def redact(self, scope: Scope, event_id: str) -> None:
-        """Erase the content of an event."""
-        self._journal.redact(scope, event_id)
-
     def masked(self, text: str) -> str:
         """Return ``text`` with its secrets masked; the same if there are none."""
-        return self._drafter.guard().mask_text(text)
-
-    def now_ms(self) -> int:
-        """Return the time."""
-        return self._journal.now_ms()
+        return self.engine.drafter.guard().mask_text(text)
 
     def sessions(self, scope: Scope) -> list[tuple[str, int]]:
         """Return the sessions that somebody talked in, and their last seq; the latest is last."""
@@ -151,13 +124,12 @@ class MemoryFactory:
 
     def __init__(
         self,
-        store: EventStore,
-        recorder: LedgerRecorder,
+        engine: Engine,
         embedder: Callable[[], Embedder | None],
         new_id: Callable[[], str],
     ) -> None:
-        self._store = store
-        self._recorder = recorder
+        self._store = store = engine.store
+        self._recorder = recorder = Recorder(engine)
         self._new_id = new_id
         self.embedder = embedder
         self.scope_memories = ScopeMemories(store, recorder.attribution, embedder, store.is_sealed)
@@ -262,7 +234,7 @@ class MemoryFactory:
             if event is not None
         }
         if rows:
-            self._recorder.append([upheld(scope, row, users.get(row.id)) for row in rows])
+            self._recorder.engine.append([upheld(scope, row, users.get(row.id)) for row in rows])
 
     def close(self) -> None:
         """Keep what was folded for whoever comes next; they can do without."""

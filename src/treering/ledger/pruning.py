@@ -195,7 +195,7 @@ def _has_unread(store: EventStore, scope: Scope, session_id: str) -> bool:
     """Whether a message waits in a session, whatever it was opened as: that may be erased."""
     if not _has_kind(store, scope, session_id, "inbox.received"):
         return False
-    return Inbox(store, scope, session_id).next()[0] is not None
+    return Inbox(store, scope, session_id).has_message()
 
 
 def _has_kind(store: EventStore, scope: Scope, session_id: str, kind: str) -> bool:

@@ -27,22 +27,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.contexts import Shown
+    from treering.ledger.engine import Engine
     from treering.ledger.lineage import Segment
-    from treering.ledger.ports import EventStore
     from treering.model.events import Event, Header
     from treering.model.scopes import Scope
     from treering.model.sessions import SessionOutline
     from treering.model.tool_records import ToolRecord
     from treering.model.views import Counts, Goal, MemoryRecord, Schedule, Turn, Usage
-    from treering.spine.engine import Engine
 
 
 class ReadableSession:
     """A session as far as it has come. Reading writes nothing that is not derived."""
 
-    def __init__(self, engine: Engine, store: EventStore, scope: Scope, session_id: str) -> None:
+    def __init__(self, engine: Engine, scope: Scope, session_id: str) -> None:
         self._engine = engine
-        self._store = store
+        self._store = store = engine.store
         self.scope = scope
         self.session_id = session_id
         self._lineage = Lineage(store, scope, session_id)

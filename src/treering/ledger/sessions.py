@@ -21,7 +21,7 @@ from treering.ledger.guarded_append import (
     redone,
     undone,
 )
-from treering.ledger.session_settings import check_title
+from treering.ledger.session_settings import check_title, read_settings
 from treering.ledger.turn_bounds import redoable, undoable
 from treering.ledger.writable_session import WritableSession
 from treering.memory.walls import is_walled
@@ -29,11 +29,11 @@ from treering.model.arguments import checks_arguments
 from treering.model.codec import canonical
 from treering.model.fields import check_count, check_id, check_list, check_text
 from treering.model.kinds import BOUNDARIES
-from treering.model.parts import SessionClosed
+from treering.model.parts import RunStarted, SessionClosed
 from treering.spine.conversion import plain
-from treering.spine.run_entries import RunEntry, said
+from treering.spine.run_events import said
+from treering.spine.run_state import check_wait
 from treering.spine.runs import Run
-from treering.spine.spine import check_wait
 from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from treering.context.summaries import Summariser
     from treering.context.tokens import Counter
     from treering.ledger.contexts import Contributor
-    from treering.model.events import Header
+    from treering.model.events import Header, NewEvent
     from treering.model.kinds import Boundary
     from treering.model.sessions import SessionSettings
 
@@ -68,13 +68,8 @@ class Session(WritableSession):
         session's mode says how long if nobody else does: a main session refuses at once.
         ``prompt`` is what gates are shown of the user's words.
         """
-        return self._spine.run(
-            self,
-            entry_point=entry_point,
-            model=model,
-            prompt=prompt,
-            wait_seconds=wait_seconds,
-        )
+        started = RunStarted(entry_point=entry_point, model=model)
+        return self._engine.run(self, started, prompt=prompt, wait_s=wait_seconds)
 
     def interrupt(self, why: str = "interrupted by the user") -> Header | None:
         """Abort the turn that is under way, in whichever process; the next one sees a boundary.
@@ -90,12 +85,12 @@ class Session(WritableSession):
         """
         self._check_queue()
         canonical({"text": check_text(text, "text"), **content}, "message")
-        entry = said("inbox.received", text, content)
+        event = said(self.template, "inbox.received", text, content)
         return self.record(
-            entry.kind,
-            entry.summary,
-            payload=entry.payload,
-            refs=entry.refs,
+            event.kind,
+            event.summary,
+            payload=event.payload,
+            refs=event.refs,
             event_id=event_id,
         )
 
@@ -108,7 +103,7 @@ class Session(WritableSession):
         self._check_queue()
         check_wait(wait_seconds)
         begin = partial(self._engine.take, self)
-        return self._inbox.take(begin, self._append_behind, wait_seconds=wait_seconds)
+        return self._inbox.take(begin, self._append, self.template, wait_seconds=wait_seconds)
 
     # Marks.
 
@@ -145,19 +140,16 @@ class Session(WritableSession):
         part = (
             reason if isinstance(reason, SessionClosed) else SessionClosed(reason=shorten(reason))
         )
-        closing = RunEntry(
-            kind="session.closed",
-            summary=f"session closed: {part.reason}",
-            refs=part.as_refs(),
-            origin=None,
-        )
         self.open()
+        closing = self.new_event(
+            "session.closed", f"session closed: {part.reason}", refs=part.as_refs()
+        )
         header, stands = told_and_closed(
             self._lineage,
-            lambda: self._episode(self._journal.summariser),
+            lambda: self._episode(self._engine.summariser),
             closing,
             expected_seq=expected_seq,
-            append=self._append_behind,
+            append=self._append,
             redact=self._redact,
             check=lambda: self._check_quiet("close"),
         )
@@ -213,11 +205,13 @@ class Session(WritableSession):
         A run counts as one, for it is never cut in two: refs say how many turns it took along.
         Nothing is deleted: it is an event. Raises RunActive if a turn is under way.
         """
-        return self._turn_back("undo", lambda: undone(undoable(self._lineage, turns)))
+        return self._turn_back(
+            "undo", lambda: undone(self.template, undoable(self._lineage, turns))
+        )
 
     def redo(self) -> Header:
         """Show again what was undone last, if nothing was said since. Raises NotFound."""
-        return self._turn_back("redo", lambda: redone(redoable(self._lineage)))
+        return self._turn_back("redo", lambda: redone(self.template, redoable(self._lineage)))
 
     # What the model sees.
 
@@ -283,7 +277,7 @@ class Session(WritableSession):
             self._engine.results.policy,
             max_tokens=None if max_tokens is None else check_count(max_tokens, "max_tokens"),
             keep=check_count(keep, "keep"),
-            summariser=summariser or self._journal.summariser,
+            summariser=summariser or self._engine.summariser,
             below_seq=min((run.first_seq for run in self._open_runs()), default=None),
         )
         if found is None:
@@ -291,9 +285,9 @@ class Session(WritableSession):
         lasted_ms = int((time.monotonic() - begun) * 1_000)
         return append_text_later(
             self._lineage,
-            found.entries(),
+            found.events(self.template),
             read,
-            append=lambda entries, seq: self._append_compaction(entries, seq, lasted_ms),
+            append=lambda events, seq: self._append_compaction(events, seq, lasted_ms),
             redact=self._redact,
         )
 
@@ -318,17 +312,17 @@ class Session(WritableSession):
         return told(
             self._lineage,
             lambda look: self._episode(
-                (summariser or self._journal.summariser) if look < ASKS_MAX else None
+                (summariser or self._engine.summariser) if look < ASKS_MAX else None
             ),
             expected_seq=expected_seq,
-            append=self._append_behind,
+            append=self._append,
             redact=self._redact,
         )
 
     # Its own.
 
     def _append_compaction(
-        self, entries: Sequence[RunEntry], seq: int, duration_ms: int
+        self, events: Sequence[NewEvent], seq: int, duration_ms: int
     ) -> list[Header]:
         """Record a compaction as part of the run that is under way here, or as a run of its own.
 
@@ -336,16 +330,19 @@ class Session(WritableSession):
         """
         run_state = self._engine.run_state_in(self.scope, self.session_id)
         if run_state is not None:
-            return run_state.record_behind(entries, seq, apart=COMPACTED)
-        return self._append_run(as_run(entries, duration_ms), expected_seq=seq)
+            return run_state.adopt(events, outside_kind=COMPACTED, expected_seq=seq)
+        return self._append(as_run(self.template, events, duration_ms), seq)
 
-    def _episode(self, summariser: Summariser | None = None) -> list[RunEntry]:
+    def _episode(self, summariser: Summariser | None = None) -> list[NewEvent]:
         return episode(
             self._lineage,
             self._engine.results.policy,
+            self.template,
             user=self.user or self.settings.sole_participant,
             in_group=self.settings.mode == "group",
-            walled=is_walled(self.settings, lambda one: self._journal.settings(self.scope, one)),
+            walled=is_walled(
+                self.settings, lambda one: read_settings(self._store, self.scope, one)
+            ),
             summariser=summariser,
         )
 
@@ -365,11 +362,11 @@ class Session(WritableSession):
             )
         return seq
 
-    def _turn_back(self, verb: str, make: Callable[[], RunEntry]) -> Header:
+    def _turn_back(self, verb: str, make: Callable[[], NewEvent]) -> Header:
         return append_at_head(
             self._lineage,
             make,
-            append=self._append_behind,
+            append=self._append,
             check=lambda: self._check_quiet(verb),
         )
 
@@ -383,8 +380,6 @@ class Session(WritableSession):
     def _sibling(self, session_id: str, agent: str, settings: SessionSettings) -> Session:
         return Session(
             self._engine,
-            self._journal,
-            self._store,
             session_id,
             scope=self.scope,
             agent=agent,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.context.pairing import pair
 from treering.ledger.lineage import Lineage
+from treering.ledger.session_settings import read_settings
 from treering.ledger.views import Views
 from treering.ledger.windows import read_window
 from treering.model.parts import RunStarted, safe_part
@@ -13,11 +14,8 @@ from treering.model.scopes import Scope
 from treering.model.tools import SyntheticPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from treering.ledger.ports import EventStore
     from treering.model.messages import ModelMessage
-    from treering.model.sessions import SessionSettings
 
 MESSAGES_MAX: Final = 1_000
 """How many of a session's messages a sink is given: the last ones."""
@@ -28,11 +26,8 @@ _MESSAGE_KINDS: Final = ("conversation.user", "conversation.assistant", "tool.re
 class SinkHistory:
     """The history of a session, without texts."""
 
-    def __init__(
-        self, store: EventStore, settings: Callable[[Scope, str], SessionSettings | None]
-    ) -> None:
+    def __init__(self, store: EventStore) -> None:
         self._store = store
-        self._settings = settings
 
     def run_started(self, scope: str, session_id: str, run_id: str) -> RunStarted:
         """Return the settings a run was started with; empty if unknown."""
@@ -43,7 +38,7 @@ class SinkHistory:
 
     def channel(self, scope: str, session_id: str) -> str | None:
         """Return the channel that a session was opened on."""
-        settings = self._settings(Scope(scope), session_id)
+        settings = read_settings(self._store, Scope(scope), session_id)
         return None if settings is None else settings.channel
 
     def opened_ms(self, scope: str, session_id: str) -> int | None:

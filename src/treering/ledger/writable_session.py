@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
 from treering.errors import Conflict, InvalidInput, RunActive
 from treering.ledger.inbox import Inbox
 from treering.ledger.readable_session import ReadableSession
-from treering.ledger.session_settings import agree, opening, stated
+from treering.ledger.session_settings import agree, opening, read_settings, stated
 from treering.model.events import NewEvent
 from treering.model.fields import check_events, check_id, check_list, check_name, check_text
 from treering.model.scopes import parse_scope
 from treering.model.sessions import PATIENCE_S, mentions
-from treering.spine.run_entries import Author
-from treering.spine.spine import Spine
-from treering.spine.words import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.ledger.journal import LedgerJournal
+    from treering.ledger.engine import Engine
     from treering.ledger.people import ChannelPerson
-    from treering.ledger.ports import EventStore
     from treering.model.events import Header
     from treering.model.runs import OpenRun
     from treering.model.sessions import Isolation, Mode, SessionSettings
-    from treering.spine.engine import Engine
-    from treering.spine.run_entries import RunEntry
 
 
 class WritableSession(ReadableSession):
@@ -37,8 +31,6 @@ class WritableSession(ReadableSession):
     def __init__(
         self,
         engine: Engine,
-        journal: LedgerJournal,
-        store: EventStore,
         session_id: str,
         *,
         scope: str,
@@ -55,9 +47,7 @@ class WritableSession(ReadableSession):
         spawned_call: str | None = None,
         person: ChannelPerson | None = None,
     ) -> None:
-        super().__init__(engine, store, parse_scope(scope), check_name(session_id, "session_id"))
-        self._spine = Spine(engine)
-        self._journal = journal
+        super().__init__(engine, parse_scope(scope), check_name(session_id, "session_id"))
         self.agent = check_name(agent, "agent")
         self.user = check_name(user, "user") if user is not None else None
         self._given = stated(
@@ -74,7 +64,7 @@ class WritableSession(ReadableSession):
         self._mode = mode
         self._person = person
         self._settings: SessionSettings | None = None
-        self._inbox = Inbox(store, self.scope, self.session_id)
+        self._inbox = Inbox(engine.store, self.scope, self.session_id)
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r}, scope={self.scope!r}, agent={self.agent!r})"
@@ -86,7 +76,7 @@ class WritableSession(ReadableSession):
         """Return what the session is, as it was opened; what this handle was given goes before."""
         if self._settings is not None:
             return self._settings
-        recorded = self._journal.settings(self.scope, self.session_id)
+        recorded = read_settings(self._store, self.scope, self.session_id)
         return self._given if recorded is None else self._agree(recorded)
 
     @property
@@ -168,9 +158,12 @@ class WritableSession(ReadableSession):
             visibility=visibility,
         )
         self.open()
-        if event.user_id != self.user:
-            event = msgspec.structs.replace(event, user_id=self.user)
-        return self._engine.append([event])[0]
+        return self._engine.append([self._with_user(event)])[0]
+
+    @property
+    def template(self) -> NewEvent:
+        """Return what all events of the session have in common."""
+        return self.new_event("", "")
 
     def new_event(self, kind: str, summary: str, **fields: Any) -> NewEvent:
         """Return an event of the session, by its agent and about its user, for ``append``."""
@@ -210,7 +203,7 @@ class WritableSession(ReadableSession):
         """
         if self._settings is not None:
             return
-        recorded = self._journal.settings(self.scope, self.session_id)
+        recorded = read_settings(self._store, self.scope, self.session_id)
         self._identify()
         if recorded is None:
             try:
@@ -220,7 +213,7 @@ class WritableSession(ReadableSession):
                     self.user = self._person.settle(self.user)
             except Conflict:
                 # Another handle was faster, and has recorded it.
-                recorded = self._journal.settings(self.scope, self.session_id)
+                recorded = read_settings(self._store, self.scope, self.session_id)
                 self._identify()
         self._settings = self._agree(recorded or self._given)
 
@@ -228,7 +221,7 @@ class WritableSession(ReadableSession):
         """See again who this is with: others may have met them since the handle was made."""
         if self._person is not None:
             self.user = self._person.user()
-            self._given = msgspec.structs.replace(self._given, participants=(self.user,))
+            self._given = replace(self._given, participants=(self.user,))
 
     def _open_runs(self) -> list[OpenRun]:
         return self._store.open_runs(self.scope, self.session_id)
@@ -244,33 +237,18 @@ class WritableSession(ReadableSession):
                 hint="end the turn first, or interrupt it",
             )
 
-    def _append(
-        self, entries: Sequence[RunEntry], *, expected_seq: int | None = None
-    ) -> list[Header]:
-        """Record ``entries`` outside of any run, all or none."""
+    def _append(self, events: Sequence[NewEvent], expected_seq: int) -> list[Header]:
+        """Record ``events`` of the session right after a seq, all or none. Raises Conflict."""
         self.open()
-        author = self._author()
-        events = [author.event(entry, None) for entry in entries]
-        return self._engine.append(events, expected_seq=expected_seq)
+        placed = [self._with_user(event) for event in events]
+        return self._engine.append(placed, expected_seq=expected_seq)
 
-    def _append_behind(self, entries: Sequence[RunEntry], seq: int) -> list[Header]:
-        return self._append(entries, expected_seq=seq)
-
-    def _append_run(self, entries: Sequence[RunEntry], *, expected_seq: int) -> list[Header]:
-        """Record ``entries`` as a whole run, from its start to its end, all or none."""
-        self.open()
-        author = self._author(new_id())
-        events = [author.event(entry, at) for at, entry in enumerate(entries, start=1)]
-        return self._engine.append(events, expected_seq=expected_seq)
-
-    def _author(self, run_id: str = "") -> Author:
-        return Author(
-            scope=self.scope, session_id=self.session_id, agent_id=self.agent, user_id=self.user,
-            run_id=run_id, turn_id=None,
-        )  # fmt: skip
+    def _with_user(self, event: NewEvent) -> NewEvent:
+        """Return ``event`` about the user: who that is may be known only now."""
+        return event if event.user_id == self.user else replace(event, user_id=self.user)
 
     def _redact(self, event_id: str) -> None:
-        self._journal.redact(self.scope, event_id)
+        self._engine.redact(self.scope, event_id)
 
     def _note(self, kind: str, payload: Any = None, *, summary: str | None = None) -> Header:
         return self.record(kind, summary or kind.replace(".", " "), payload=payload)

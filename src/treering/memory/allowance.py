@@ -14,7 +14,7 @@ from treering.model.queries import TimelinePoint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from treering.memory.ports import Recorder
+    from treering.ledger.memory_factory import Recorder
     from treering.model.events import Header
     from treering.model.scopes import Scope
 
@@ -55,7 +55,7 @@ class Allowance:
 
     def spent(self) -> int:
         """Return how many tokens were used this month."""
-        month_ms = month_start_ms(self._recorder.now_ms())
+        month_ms = month_start_ms(self._recorder.engine.now_ms())
         if month_ms != self._month_ms:
             self._month_ms, self._after, self._spent = month_ms, None, 0
         while page := self._recorder.usage(self._scope, since_ms=month_ms, after=self._after):

@@ -13,7 +13,7 @@ from treering.model.memories import CATEGORIES, FACT_STATES, FactAudit
 
 if TYPE_CHECKING:
     from treering.derive.memory_state import FactRow
-    from treering.memory.ports import Recorder
+    from treering.ledger.memory_factory import Recorder
     from treering.memory.scope_memory import ScopeMemory
 
 NAMED_MAX: Final = 100
@@ -32,7 +32,7 @@ def audit(scope_memory: ScopeMemory, recorder: Recorder) -> FactAudit:
     gone = _without_evidence_left(scope_memory, current, recorder)
     twins = _twins(scope_memory, current)
     unconfirmed = sum(not row.accepted and len(row.cites) < CONFIRMED_BY for row in current)
-    now_ms = recorder.now_ms()
+    now_ms = recorder.engine.now_ms()
     doubtful = {*bare, *gone, *(one for pair in twins for one in pair)}
     return FactAudit(
         scope=scope_memory.scope,

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from treering.derive.fact_extraction import Candidate, Utterance
+    from treering.ledger.memory_factory import Recorder
     from treering.memory.conversations import ConversationPart
     from treering.memory.learning import Learner
     from treering.memory.model_reading import ModelReading
-    from treering.memory.ports import Recorder
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.scopes import Scope
@@ -163,7 +163,7 @@ class Extracting:
 
     def _erased_before(self, facts: Sequence[NewFact]) -> set[str]:
         """Return the ids of facts that an earlier version learnt under another id, and erased."""
-        if not self._recorder.is_rekeyed():
+        if self._recorder.engine.store.rekeyed_ms() is None:
             return set()
         legacy = {
             f"memory:{legacy_statement_id(cited, fact.text)}": fact.fact_id

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from treering.derive.memory_state import FactRow
-    from treering.memory.ports import MemoryStore, Recorder
+    from treering.ledger.memory_factory import Recorder
+    from treering.memory.ports import MemoryStore
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.memories import FactState
@@ -84,7 +85,7 @@ def facts_of(
     as_of_ms: int | None = None,
 ) -> list[Fact]:
     """Return facts in the order of ``rows``; those that were erased meanwhile are left out."""
-    now_ms = recorder.now_ms()
+    now_ms = recorder.engine.now_ms()
     positions = [
         row.position if as_of_ms is None else telling_at(row, as_of_ms).position for row in rows
     ]

@@ -10,7 +10,7 @@ from treering.model.memories import FadeReceipt
 
 if TYPE_CHECKING:
     from treering.derive.memory_state import FactRow
-    from treering.memory.ports import Recorder
+    from treering.ledger.memory_factory import Recorder
     from treering.memory.scope_memory import ScopeMemory
 
 CHUNK: Final = 1_000
@@ -40,7 +40,7 @@ def fade(
                             reason="unused",
                         )
                     )
-            recorder.append(events)
+            recorder.engine.append(events)
         scope_memory.refresh()
     return FadeReceipt(
         scope=scope_memory.scope,

@@ -15,7 +15,7 @@ from treering.model.memories import MergeReceipt, UserHandle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from treering.memory.ports import Recorder
+    from treering.ledger.memory_factory import Recorder
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Header
 
@@ -71,7 +71,7 @@ class UserIdentities:
             if before is None:
                 self._link(held, user, channel, handle)
         return UserHandle(
-            user=user, channel=channel, handle=handle, since_ms=self._recorder.now_ms()
+            user=user, channel=channel, handle=handle, since_ms=self._recorder.engine.now_ms()
         )
 
     def unlink(self, channel: str, handle: str) -> str:
@@ -86,7 +86,7 @@ class UserIdentities:
                 )
             payload = {"user": user, "channel": channel, "handle": handle}
             event = identity(held.scope, "user.unlinked", "handle unlinked", payload)
-            self._recorder.append([event])
+            self._recorder.engine.append([event])
             return user
 
     def merge(self, user: str, other: str, *, undo: bool = False) -> MergeReceipt:
@@ -116,7 +116,7 @@ class UserIdentities:
             payload = {"user": user, "merged": other, "undone": undo}
             summary = "users told apart again" if undo else "users merged"
             event = identity(held.scope, "user.merged", summary, payload)
-            header = self._recorder.append([event])[0]
+            header = self._recorder.engine.append([event])[0]
         return MergeReceipt(
             scope=held.scope,
             user=user,
@@ -178,13 +178,13 @@ class UserIdentities:
         if first is None or first == user:
             return user
         # Somebody else met them at the same time: that counts, and no other link stays.
-        self._recorder.redact(held.scope, link.event_id)
+        self._recorder.engine.redact(held.scope, link.event_id)
         return first
 
     def _link(self, held: ScopeMemory, user: str, channel: str, handle: str) -> Header:
         payload = {"user": user, "channel": channel, "handle": handle}
         event = identity(held.scope, "user.linked", "handle linked", payload)
-        return self._recorder.append([event])[0]
+        return self._recorder.engine.append([event])[0]
 
     def _user_of(self, held: ScopeMemory, channel: str, handle: str) -> str | None:
         key = handle_key({"channel": channel, "handle": handle}) or ""

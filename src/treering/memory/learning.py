@@ -24,7 +24,7 @@ from treering.model.sessions import COMMON
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.memory.ports import Recorder
+    from treering.ledger.memory_factory import Recorder
     from treering.memory.scope_memory import ScopeMemory
     from treering.memory.walls import Walls
     from treering.model.events import Header
@@ -86,7 +86,7 @@ class Learner:
         """Decide about facts by what is known, and record that, all of it or nothing."""
         decisions = FactGate(held, asked, erased=self._erased(held, asked)).decide()
         events = [event for one in decisions for event in one.events]
-        return decisions, iter(self._recorder.append(events) if events else [])
+        return decisions, iter(self._recorder.engine.append(events) if events else [])
 
     def _withdraw(
         self,
@@ -102,7 +102,7 @@ class Learner:
             if gone.isdisjoint(ask.fact.evidence) or one.event_id is None or not decision.events:
                 kept.append(one)
                 continue
-            self._recorder.redact(held.scope, one.event_id)
+            self._recorder.engine.redact(held.scope, one.event_id)
             kept.append(
                 msgspec.structs.replace(one, outcome="refused", reason="evidence_erased", text="")
             )
@@ -142,7 +142,7 @@ class Learner:
         home, told_ms = self._walls.origin(session, evidence)
         since = told_ms if fact.valid_from_ms is None else check_time(fact.valid_from_ms)
         until = None if fact.valid_to_ms is None else check_time(fact.valid_to_ms)
-        since = self._recorder.now_ms() if since is None else since
+        since = self._recorder.engine.now_ms() if since is None else since
         if until is not None and until <= since:
             raise InvalidInput("a fact does not end before it begins", hint="check valid_to_ms")
         whose = COMMON if fact.user is not None or home is None else self._walls.attribution(home)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.derive.memory_state import FactRow
-    from treering.memory.ports import Recorder
+    from treering.ledger.memory_factory import Recorder
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.episodes import Episode
     from treering.model.memories import Fact

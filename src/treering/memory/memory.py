@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
     from treering.context.summaries import Summariser
     from treering.derive.memory_state import FactRow
-    from treering.memory.ports import Extractor, MemoryStore, Recorder, Talk
+    from treering.ledger.memory_factory import Recorder
+    from treering.ledger.sessions import Session
+    from treering.memory.ports import Extractor, MemoryStore
     from treering.memory.recall_result import Weights
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.episodes import Episode
@@ -227,7 +229,7 @@ class Memory:
                 ),
                 limit=_limit(limit),
                 episodes=0 if at_ms is not None else told,
-                now_ms=self._recorder.now_ms() if at_ms is None else at_ms,
+                now_ms=self._recorder.engine.now_ms() if at_ms is None else at_ms,
                 weights=weights,
                 include_archived=include_archived,
                 as_of_ms=at_ms,
@@ -274,7 +276,7 @@ class Memory:
             for one in archived
         ]
         events += recallings(self.scope, ids, session=home, user=user, run_id=run_id)
-        return self._recorder.append(events)[-1].event_id
+        return self._recorder.engine.append(events)[-1].event_id
 
     def contributor(
         self,
@@ -368,7 +370,7 @@ class Memory:
     # Episodes.
 
     def write_episode(
-        self, session: Talk, *, summariser: Summariser | None = None
+        self, session: Session, *, summariser: Summariser | None = None
     ) -> Header | None:
         """Record what a session was about since its last episode; None if nothing was said.
 
@@ -409,7 +411,7 @@ class Memory:
         held = self._scope_memory()
         with held.lock:
             held.refresh()
-            at_ms = self._recorder.now_ms() if now_ms is None else check_time(now_ms)
+            at_ms = self._recorder.engine.now_ms() if now_ms is None else check_time(now_ms)
             return fading.fade(held, self._recorder, now_ms=at_ms, dry_run=dry_run)
 
     # Who is who.
@@ -480,7 +482,7 @@ class Memory:
         session = None if telling is None else telling.session_id
         user = None if telling is None else telling.user_id
         event = changed(self.scope, kind, row.id, session=session, user=user, reason=reason)
-        self._recorder.append([event])
+        self._recorder.engine.append([event])
 
 
 def _notes(held: ScopeMemory) -> list[str]:

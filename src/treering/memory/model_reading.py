@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from treering.derive.fact_extraction import Utterance
+    from treering.ledger.memory_factory import Recorder
     from treering.memory.conversations import ConversationPart, Spoken
-    from treering.memory.ports import Extractor, Recorder
+    from treering.memory.ports import Extractor
     from treering.model.scopes import Scope
 
 FAILURES_MAX: Final = 3
@@ -129,7 +130,7 @@ class ModelReading:
             refs=refs,
             origin=ORIGIN,
         )
-        self._recorder.append([event])
+        self._recorder.engine.append([event])
 
 
 def _is_heard(stretch: ConversationPart) -> bool:

@@ -10,16 +10,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from treering.context.summaries import Summariser
     from treering.derive.fact_extraction import Utterance
-    from treering.memory.conversations import Conversation
     from treering.memory.model_reading import Extraction
     from treering.memory.records import Document, IndexEntry, IndexName, IndexState, Row, SavedFold
-    from treering.model.events import Event, Header, NewEvent
+    from treering.model.events import Event
     from treering.model.followers import FollowedEvents, FollowStep, Mark
-    from treering.model.queries import TimelinePoint
     from treering.model.scopes import Scope
-    from treering.model.sessions import Attribution, SessionSettings
+    from treering.model.sessions import Attribution
 
     Matrix = npt.NDArray[np.float32]
     Attributed = Callable[[Scope, str], Attribution]
@@ -123,72 +120,3 @@ class MemoryStore(Protocol):
 
     def events_at_positions(self, scope: Scope, positions: Sequence[int]) -> list[Event]:
         """Return events of a scope by position, as far as they are there and not erased."""
-
-
-class Recorder(Protocol):
-    """The ledger, as the memory knows it: it records events, and knows sessions."""
-
-    def append(self, events: Sequence[NewEvent]) -> list[Header]:
-        """Record all of ``events`` durably and in order, or none of them."""
-
-    def settings(self, scope: Scope, session_id: str) -> SessionSettings | None:
-        """Return what a session was opened as; None if it is not there."""
-
-    def attribution(self, scope: Scope, session_id: str) -> Attribution:
-        """Return whose is what a session tells without naming a user."""
-
-    def met(self, scope: Scope, channel: str, handle: str) -> str | None:
-        """Return the user that the main session of a handle was opened for; None without one."""
-
-    def find(self, scope: Scope, event_id: str) -> Event | None:
-        """Return the event with this id, or None."""
-
-    def places(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """Return session and time of the events with these ids, as far as there are such."""
-
-    def gone(self, scope: Scope, event_ids: Sequence[str]) -> set[str]:
-        """Return those of the events with these ids whose content was erased or has expired."""
-
-    def salts(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, bytes]:
-        """Return the salts of the events with these ids, as far as they are not erased."""
-
-    def is_rekeyed(self) -> bool:
-        """Whether the ledger may hold ids that an earlier version made of texts."""
-
-    def redact(self, scope: Scope, event_id: str) -> None:
-        """Erase the content of an event."""
-
-    def masked(self, text: str) -> str:
-        """Return ``text`` with its secrets masked; the same if there are none."""
-
-    def now_ms(self) -> int:
-        """Return the time."""
-
-    def sessions(self, scope: Scope) -> list[tuple[str, int]]:
-        """Return the sessions that somebody talked in, and their last seq.
-
-        The one that was written to longest ago comes first.
-        """
-
-    def conversation(self, scope: Scope, session_id: str, *, after_seq: int) -> Conversation:
-        """Return what was said in a session behind ``after_seq``, as far as it counts."""
-
-    def read_through(self, scope: Scope, session_id: str) -> int:
-        """Return the seq up to which a session was read for facts; 0 if it was not."""
-
-    def note_read(self, scope: Scope, session_id: str, seq: int) -> None:
-        """Keep durably up to which seq a session was read for facts."""
-
-    def usage(self, scope: Scope, *, since_ms: int, after: TimelinePoint | None) -> list[Header]:
-        """Return a page of what was reported as used since a time, behind ``after``, in order."""
-
-
-class Talk(Protocol):
-    """A session whose episodes can be written."""
-
-    @property
-    def scope(self) -> Scope:
-        """Return the scope that it is in."""
-
-    def write_episode(self, *, summariser: Summariser | None = None) -> Header | None:
-        """Record what it was about since the last episode; None if nothing was said."""

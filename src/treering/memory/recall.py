@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from treering.memory.ports import Recorder
+    from treering.ledger.memory_factory import Recorder
     from treering.memory.recall_query import RecallQuery
     from treering.memory.scope_memory import ScopeMemory
 

@@ -13,7 +13,7 @@ from treering.model.sessions import GROUP_PREFIX, LOGS, SessionSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.memory.ports import Recorder
+    from treering.ledger.memory_factory import Recorder
     from treering.model.scopes import Scope
     from treering.model.sessions import Attribution
 

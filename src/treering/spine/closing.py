@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from treering.derive.open_calls import open_calls
 from treering.errors import Conflict, RunClosed
+from treering.model.events import Header, NewEvent
 from treering.model.parts import RunEnded, ToolReturned
 from treering.spine.ports import Occasion
-from treering.spine.run_entries import Author, interrupt_mark, run_end
+from treering.spine.run_events import CalledTool, interrupt_mark, run_end
 
 if TYPE_CHECKING:
-    from treering.model.events import Header, NewEvent
+    from treering.ledger.engine import Engine
     from treering.model.runs import OpenCall, OpenRun
     from treering.model.tools import Reason
-    from treering.spine.lifecycle import Append
-    from treering.spine.ports import Journal
-    from treering.spine.run_entries import Results, RunEntry
 
 
 ATTEMPTS_MAX: Final = 4
@@ -31,125 +29,112 @@ BEYOND_DELTAS: Final = 1_000_000
 
 
 def close_run(
-    journal: Journal,
-    append: Append,
-    results: Results,
-    run: OpenRun,
-    *,
-    reason: Reason,
-    boundary: str | None = None,
+    engine: Engine, run: OpenRun, *, reason: Reason, boundary: str | None = None
 ) -> list[Header]:
     """Give the open calls of a run synthetic results, and record that it was interrupted.
 
-    ``boundary`` says why, in a mark that the next turn sees. Returns what was recorded, the mark
+    ``boundary`` says why, in a mark that the next turn sees. Return what was recorded, the mark
     last: nothing, if the run was over already.
     """
-    closing = _RunClosing(journal, results, run, reason, boundary)
+    closing = _RunClosing(engine, run, reason, boundary)
     for _ in range(ATTEMPTS_MAX):
-        head = journal.head_seq(run.scope, run.session_id)
-        headers = list(journal.run_headers(run.scope, run.session_id, run.run_id))
+        head = engine.head_seq(run.scope, run.session_id)
+        headers = closing.headers()
         if not headers:
             return []
         try:
-            return append(closing.whole(headers), expected_seq=head)
+            return engine.write(closing.whole(headers), expected_seq=head, fits=True)
         except Conflict:
-            continue  # Its process goes on, or others record: look again at what is open.
+            continue  # Its process continues, or others record: look again at what is open.
         except RunClosed:
             return []
-    return _close_by_force(journal, append, closing, run, headers)
+    return _close_by_force(engine, closing, headers)
 
 
-def _close_by_force(
-    journal: Journal, append: Append, closing: _RunClosing, run: OpenRun, headers: list[Header]
-) -> list[Header]:
-    """End a run that never holds still: first the end, then what it left open, apart from it."""
+def _close_by_force(engine: Engine, closing: _RunClosing, headers: list[Header]) -> list[Header]:
+    """End a run that never holds still: first the end, then what it left open, outside of it."""
     try:
-        recorded = append(closing.end(headers))
+        recorded = engine.write(closing.end(headers), fits=True)
     except RunClosed:
         return []
-    rest = list(journal.run_headers(run.scope, run.session_id, run.run_id))
-    left = closing.apart(rest)
+    left = closing.late_results(closing.headers())
     if left:
-        append(left)
+        engine.write(left, fits=True)
     return recorded
 
 
 class _RunClosing:
-    """What closes one run; gates are asked once for each call."""
+    """The events that close one run; gates are asked once for each call."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        results: Results,
-        run: OpenRun,
-        reason: Reason,
-        boundary: str | None,
-    ) -> None:
-        self._journal = journal
-        self._results = results
+    def __init__(self, engine: Engine, run: OpenRun, reason: Reason, boundary: str | None) -> None:
+        self._engine = engine
         self._run = run
         self._reason = reason
         self._boundary = boundary
-        self._prepared: dict[str, RunEntry] = {}
+        self._prepared: dict[str, NewEvent] = {}
+
+    def headers(self) -> list[Header]:
+        """Return what the ledger holds of the run, in order."""
+        run = self._run
+        return list(self._engine.store.run_headers(run.scope, run.session_id, run.run_id))
 
     def whole(self, headers: list[Header]) -> list[NewEvent]:
         """Return results for what is open, the end, and the mark."""
-        author = self._author(headers[0])
+        template = self._template(headers[0])
         calls, last = open_calls(headers)
-        entries = [self._result(author, call) for call in calls]
-        events = [
-            author.event(entry, last + BEYOND_DELTAS + at) for at, entry in enumerate(entries)
+        number = last + BEYOND_DELTAS
+        results = [
+            replace(self._result(template, call), run_seq=number + at)
+            for at, call in enumerate(calls)
         ]
-        return [*events, *self._end(headers, last + BEYOND_DELTAS + len(entries))]
+        return [*results, *self._end(headers, number + len(results))]
 
     def end(self, headers: list[Header]) -> list[NewEvent]:
         """Return the end and the mark alone."""
         return self._end(headers, open_calls(headers)[1] + 2 * BEYOND_DELTAS)
 
-    def apart(self, headers: list[Header]) -> list[NewEvent]:
+    def late_results(self, headers: list[Header]) -> list[NewEvent]:
         """Return results for what is open in a run that takes no more events."""
-        author = self._author(headers[0])
-        linked = ToolReturned(run=self._run.run_id).as_refs()
-        results = [self._result(author, call) for call in open_calls(headers)[0]]
-        return [
-            author.event(msgspec.structs.replace(entry, refs={**entry.refs, **linked}), None)
-            for entry in results
-        ]
+        template = self._template(headers[0])
+        link = ToolReturned(run=self._run.run_id).as_refs()
+        results = [self._result(template, call) for call in open_calls(headers)[0]]
+        return [replace(result, run_id=None, refs={**result.refs, **link}) for result in results]
 
     def _end(self, headers: list[Header], run_seq: int) -> list[NewEvent]:
-        author = self._author(headers[0])
+        template = self._template(headers[0])
         part = RunEnded(
             reason=self._reason,
-            # Until it was last heard of: how long nobody looked is not the run's.
+            # Until its last event: how long nobody looked is not the run's.
             duration_ms=max(headers[-1].ts_ms - headers[0].ts_ms, 0),
             tool_calls=sum(header.kind == "tool.call" for header in headers),
         )
-        told = None if self._boundary is None else {"reason": self._boundary}
-        events = [author.event(run_end("interrupted", part, told), run_seq)]
+        cause = None if self._boundary is None else {"reason": self._boundary}
+        events = [replace(run_end(template, "interrupted", part, cause), run_seq=run_seq)]
         if self._boundary is not None:
-            events.append(author.event(interrupt_mark(self._boundary, author.run_id), None))
+            events.append(interrupt_mark(template, self._boundary))
         return events
 
-    def _result(self, author: Author, call: OpenCall) -> RunEntry:
+    def _result(self, template: NewEvent, call: OpenCall) -> NewEvent:
         if call.call_id not in self._prepared:
             occasion = Occasion(
-                scope=author.scope,
-                session_id=author.session_id,
-                session_key=self._journal.session_key(author.scope, author.session_id),
-                agent_id=author.agent_id,
-                run_id=author.run_id,
+                scope=template.scope,
+                session_id=template.session_id,
+                session_key=self._engine.session_key(template.scope, template.session_id),
+                agent_id=template.agent_id,
+                run_id=self._run.run_id,
             )
-            self._prepared[call.call_id] = self._results.synthetic(
-                occasion, call.tool, call.call_id, None, self._reason
-            )
+            called = CalledTool(occasion, template, call.tool, call.call_id, None)
+            self._prepared[call.call_id] = self._engine.results.synthetic(called, self._reason)
         return self._prepared[call.call_id]
 
-    def _author(self, first: Header) -> Author:
-        return Author(
+    def _template(self, first: Header) -> NewEvent:
+        return NewEvent(
             scope=self._run.scope,
             session_id=first.session_id,
+            kind="",
             agent_id=first.agent_id,
-            user_id=first.user_id,
+            summary="",
             run_id=self._run.run_id,
             turn_id=first.turn_id,
+            user_id=first.user_id,
         )

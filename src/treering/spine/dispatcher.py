@@ -1,4 +1,4 @@
-"""The carrier: records events and puts them into the queues of the sinks, in one order."""
+"""The dispatcher: puts events into the queues of the sinks, in the order they were recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, cast
 
-from treering.errors import Closed, InvalidInput, InvalidKind, TreeringError
+from treering.errors import Closed, InvalidInput, InvalidKind
 from treering.locks import Lock, LockSet
 from treering.model.codec import canonical
 from treering.model.fields import check_name
@@ -21,11 +21,10 @@ from treering.spine.sink_queue import SinkQueue, delivery_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from treering.ledger.engine import Engine
     from treering.model.events import Header, NewEvent
     from treering.model.scopes import Scope
-    from treering.spine.ports import Journal, Sink, SinkStatus
-
-    Tell = Callable[[Header, bytes | None], None]
+    from treering.spine.ports import Sink, SinkStatus
 
 _log = logging.getLogger("treering.spine")
 
@@ -34,19 +33,17 @@ SINK_CLOSE_S: Final = 5.0
 """How long all sinks together may take over their ``close()``; the ledger is closed then."""
 LOOK_S_MIN, LOOK_S_MAX = 0.02, 1.0
 """How often sinks are looked at for being over their time."""
-KEYS_MAX: Final = 10_000
-"""Sessions whose other name is remembered; then it starts afresh."""
 
 
 class Dispatcher:
-    """Serves all sinks of a spine. Notices forks."""
+    """Serves all sinks of a ledger. Notices forks."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._queues: tuple[SinkQueue, ...] = ()
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.queues: tuple[SinkQueue, ...] = ()
+        """Those of live sinks; durable ones read the ledger themselves."""
         self._durable: tuple[Sink, ...] = ()
         self._followed: dict[tuple[str, Scope], DurableOutlet] = {}
-        self._keys: dict[tuple[str, str], str | None] = {}
         self._closed = threading.Event()
         self._told: list[Sink] = []
         """Sinks that were told to close: each once, also if closing is interrupted."""
@@ -57,79 +54,38 @@ class Dispatcher:
         self._pid = os.getpid()
         self._lock = Lock()
         self._turns: dict[str, Lock] = {}
-        self._order = [Lock() for _ in range(STRIPES)] if self._queues else []
+        self._order = [Lock() for _ in range(STRIPES)] if self.queues else []
         """Held by session while events are recorded and put into queues, so that both agree."""
 
-    # Carrying.
-
-    def append(
-        self,
-        events: Sequence[NewEvent],
-        *,
-        expected_seq: int | None = None,
-        tell: Tell | None = None,
-        numbers: Sequence[int | None] | None = None,
-        counted: bool = False,
-    ) -> list[Header]:
-        """Record ``events``, all or none, and put them into the queues; ``tell`` of new ones.
-
-        ``numbers`` are those in runs of events that do not say theirs; if ``counted``, all others
-        are given theirs.
-        """
-        if not self._queues:
-            return self._journal.append(
-                events, expected_seq=expected_seq, tell=tell, numbers=numbers, counted=counted
-            )
-        self._notice_fork()
-
-        def both(header: Header, payload: bytes | None) -> None:
-            self._offer(header, payload)
-            if tell is not None:
-                tell(header, payload)
-
-        order = self._order_of(events)
-        told = self._offer if tell is None else both
-        with order, order:
-            order.take()
-            return self._journal.append(
-                events, expected_seq=expected_seq, tell=told, numbers=numbers, counted=counted
-            )
+    # Handing over.
 
     def carry_transient(self, event: NewEvent) -> None:
-        """Put into the queues what is not kept."""
+        """Put an event that is not kept into the queues."""
         payload = canonical(event.payload, "payload")
-        if not self._queues:
+        if not self.queues:
             return
-        self._notice_fork()
-        order = self._order_of([event])
+        order = self.order_of([event])
         with order, order:
             order.take()
-            header = transient_header(event, len(payload), self._journal.now_ms())
-            self._offer(header, payload)
+            header = transient_header(event, len(payload), self._engine.now_ms())
+            self.offer(header, payload)
 
     def tell(self, headers: Iterable[Header]) -> None:
-        """Put into the queues what others recorded; without payloads, which are theirs."""
-        for header in headers if self._queues else ():
-            self._offer(header, None)
+        """Put events that others recorded into the queues, without payloads."""
+        for header in headers if self.queues else ():
+            self.offer(header, None)
 
-    def session_key(self, scope: str, session_id: str) -> str | None:
-        """Return the name that another system knows a session by."""
-        place = (scope, session_id)
-        if place not in self._keys:
-            if len(self._keys) >= KEYS_MAX:
-                self._keys.clear()
-            try:
-                self._keys[place] = self._journal.session_key(scope, session_id)
-            except TreeringError:
-                return None  # An event is worth telling without it.
-        return self._keys.get(place)
-
-    def _offer(self, header: Header, payload: bytes | None) -> None:
-        for queue in self._queues:
+    def offer(self, header: Header, payload: bytes | None) -> None:
+        """Put an event into the queues."""
+        for queue in self.queues:
             queue.offer(header, payload)
 
-    def _order_of(self, events: Sequence[NewEvent]) -> LockSet:
-        """Return what keeps others from recording to the same sessions until the queues agree."""
+    def order_of(self, events: Sequence[NewEvent]) -> LockSet:
+        """Return the locks under which events of these sessions are recorded and queued.
+
+        So the queues have them in the order of the ledger.
+        """
+        self._notice_fork()
         if len(events) == 1:
             return LockSet((self._order[hash(events[0].session_id) % STRIPES],))
         stripes = {hash(event.session_id) % STRIPES for event in events}
@@ -141,7 +97,7 @@ class Dispatcher:
         """Raise InvalidInput if one of ``sinks`` is none, or has another's name."""
         if not isinstance(sinks, list | tuple):
             raise InvalidInput("sinks come in a list", hint="write spine(sinks=[sink])")
-        known = [*(queue.sink.name for queue in self._queues), *(s.name for s in self._durable)]
+        known = [*(queue.sink.name for queue in self.queues), *(s.name for s in self._durable)]
         for sink in sinks:
             check_sink(sink)
             if sink.name in known:
@@ -157,8 +113,7 @@ class Dispatcher:
             if self._closed.is_set():
                 raise Closed("the ledger has been closed", hint="open it again")
             if (attach := getattr(sink, "attach_past", None)) is not None:
-                journal = self._journal
-                attach(journal.private_past() if wants_private(sink) else journal.safe_past())
+                attach(self._engine.history(private=wants_private(sink)))
             if (start := getattr(sink, "open", None)) is not None:
                 start()
             if delivery_of(sink).durable:
@@ -167,8 +122,8 @@ class Dispatcher:
                     self.follow(scope)
                 return
             self._order = self._order or [Lock() for _ in range(STRIPES)]
-            self._queues = (*self._queues, SinkQueue(sink, self.session_key))
-            if len(self._queues) == 1:
+            self.queues = (*self.queues, SinkQueue(sink, self._engine.session_key))
+            if len(self.queues) == 1:
                 self._watch_over()
 
     def follow(self, scope: Scope) -> None:
@@ -180,8 +135,7 @@ class Dispatcher:
                     self._followed[sink.name, scope] = DurableOutlet(
                         sink,
                         scope,
-                        self._journal,
-                        session_key=self.session_key,
+                        self._engine,
                         turn=self._turns.setdefault(sink.name, Lock()),
                     )
 
@@ -209,9 +163,7 @@ class Dispatcher:
         for queue in self._served():
             queue.close(max(deadline - time.monotonic(), 0.1))
         closing = [
-            _SinkClosing(queue.sink, queue.note)
-            for queue in self._queues
-            if self._tells(queue.sink)
+            _SinkClosing(queue.sink, queue.note) for queue in self.queues if self._tells(queue.sink)
         ]
         for sink in self._durable:
             if self._tells(sink):
@@ -229,7 +181,7 @@ class Dispatcher:
         return True
 
     def _served(self) -> list[SinkQueue | DurableOutlet]:
-        return [*self._queues, *list(self._followed.values())]
+        return [*self.queues, *list(self._followed.values())]
 
     def _watch_over(self) -> None:
         threading.Thread(target=self._watch, name="treering-spine", daemon=True).start()
@@ -237,11 +189,11 @@ class Dispatcher:
     def _watch(self) -> None:
         """See to it that no sink is over its time."""
         while not self._closed.wait(self._pause_s()):
-            for queue in self._queues:
+            for queue in self.queues:
                 queue.look()
 
     def _pause_s(self) -> float:
-        shortest = min(queue.delivery.timeout_s for queue in self._queues)
+        shortest = min(queue.delivery.timeout_s for queue in self.queues)
         return min(max(shortest / 4, LOOK_S_MIN), LOOK_S_MAX)
 
     def _notice_fork(self) -> None:
@@ -250,8 +202,8 @@ class Dispatcher:
             return
         self._renew()
         self._followed = {}
-        self._queues = tuple(SinkQueue(old.sink, self.session_key) for old in self._queues)
-        if self._queues:
+        self.queues = tuple(SinkQueue(old.sink, self._engine.session_key) for old in self.queues)
+        if self.queues:
             self._watch_over()
 
 

@@ -18,13 +18,12 @@ from treering.spine.sink_events import private_event, safe_event
 from treering.spine.sink_queue import HUNG_THREADS_MAX, RETRY_PAUSE_S_MAX, delivery_of, is_notable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from treering.ledger.engine import Engine
     from treering.locks import Lock
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Header
     from treering.model.scopes import Scope
-    from treering.spine.ports import EventFeed, Journal, Sink
+    from treering.spine.ports import Sink
 
 SAVE_EVENTS: Final = 100
 """The cursor is kept after so many events, and whenever there is nothing to do."""
@@ -53,15 +52,13 @@ class DurableOutlet:
         self,
         sink: Sink,
         scope: Scope,
-        journal: Journal,
+        engine: Engine,
         *,
-        session_key: Callable[[str, str], str | None],
         turn: Lock,
     ) -> None:
         self.sink = sink
         self.scope = scope
-        self._journal = journal
-        self._session_key = session_key
+        self._engine = engine
         self._turn = turn
         """Held while the sink has an event: it is served in other scopes, too, and one by one."""
         self._delivery = delivery_of(sink)
@@ -139,7 +136,7 @@ class DurableOutlet:
         try:
             while not self._stop.is_set():
                 try:
-                    if self._journal.hold(name):
+                    if self._engine.store.leases.hold(name):
                         self._serve()
                     else:
                         self._stand_by()
@@ -160,13 +157,15 @@ class DurableOutlet:
     def _serve(self) -> None:
         """Hand over what there is, and wait a while for more."""
         number = self._begin_round()
-        self._cursor = self._journal.cursor(self.scope, self.sink.name)
+        self._cursor = self._engine.store.cursor(self.scope, self.sink.name)
         self._nudge.clear()
         idle_s = 0.0 if self._wanted > self._finished or self._stop.is_set() else IDLE_S
-        # Payloads are read for those who want them: a sealed one may not be readable here.
-        follow = self._journal.follow_events if self._private else self._journal.follow
-        following: EventFeed[Header] = follow(
-            self.scope, after=self._cursor, idle_seconds=idle_s, stop=self._nudge
+        following = self._engine.follow(
+            self.scope,
+            after=self._cursor,
+            idle_seconds=idle_s,
+            stop=self._nudge,
+            private=self._private,
         )
         try:
             for event in following:
@@ -185,8 +184,10 @@ class DurableOutlet:
         """See whether the process that serves the sink has served it all; wait a while."""
         number = self._begin_round()
         if self._wanted > self._finished:
-            after = self._journal.cursor(self.scope, self.sink.name)
-            rest = self._journal.follow(self.scope, after=after, idle_seconds=0, stop=self._stop)
+            after = self._engine.store.cursor(self.scope, self.sink.name)
+            rest = self._engine.follow(
+                self.scope, after=after, idle_seconds=0, stop=self._stop, private=False
+            )
             if next(iter(rest), None) is None:
                 self._end_round(number)
         self._nudge.wait(HELD_PAUSE_S)
@@ -236,13 +237,13 @@ class DurableOutlet:
 
     def _wrap(self, event: Header) -> SafeEvent | PrivateEvent:
         """Return the event as the sink may see it."""
-        key = self._session_key(event.scope, event.session_id)
+        key = self._engine.session_key(event.scope, event.session_id)
         return private_event(event, key) if isinstance(event, Event) else safe_event(event, key)
 
     def _save(self) -> None:
         """Keep the cursor, if it has moved."""
         if self._unsaved and self._cursor is not None:
-            self._journal.set_cursor(self.scope, self.sink.name, self._cursor)
+            self._engine.store.set_cursor(self.scope, self.sink.name, self._cursor)
         self._unsaved = 0
 
     def _halt(self, error: str) -> None:
@@ -262,6 +263,6 @@ class DurableOutlet:
 
     def _let_go(self, name: str) -> None:
         try:
-            self._journal.release(name)
+            self._engine.store.leases.release(name)
         except TreeringError as error:
             self._note(in_words(error))

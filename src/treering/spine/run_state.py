@@ -1,4 +1,4 @@
-"""The course of a run: its state, the numbers of its events, its one start and one end."""
+"""The state of a run: the numbers of its events, its one start and one end."""
 
 from __future__ import annotations
 
@@ -9,39 +9,36 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from treering.errors import InvalidInput, OutcomeUnknown, RunClosed, RunInterrupted, TreeringError
 from treering.locks import Lock
+from treering.model.events import NewEvent
 from treering.model.fields import check_name
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import RunEnded, RunStarted
 from treering.model.runs import start_id
 from treering.spine.ports import Occasion
-from treering.spine.run_entries import (
-    KERNEL,
-    Author,
-    RunEntry,
-    interrupt_mark,
-    run_end,
-    without_words,
-)
+from treering.spine.run_events import KERNEL, interrupt_mark, make_event, run_end, without_words
 from treering.spine.tools import Tools
 from treering.spine.words import describe, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from treering.model.events import Header, NewEvent
+    from treering.ledger.engine import Engine
+    from treering.ledger.sessions import Session
+    from treering.model.events import Header
     from treering.model.tools import Reason
-    from treering.spine.engine import Engine
-    from treering.spine.ports import Preparation, Timeline
+    from treering.spine.ports import Preparation
 
 LOOK_S: Final = 1.0
 """How often a run that only carries deltas looks whether somebody has closed it."""
 State = Literal["new", "open", "ended", "failed", "interrupted"]
 Note = Callable[["Sequence[Header]"], None]
-"""Is told of what was recorded."""
+"""Takes note of what was recorded."""
+Opening = Callable[["NewEvent"], "Sequence[NewEvent] | None"]
+"""Makes what is recorded as a run begins from the run's template; None if it is not to begin."""
 _CLOSING: Final[dict[str, Reason]] = {"ended": "missing_result", "failed": "aborted"}
 """Why calls that are open when a run is over get a synthetic result."""
 
@@ -52,24 +49,27 @@ class RunState:
     def __init__(
         self,
         engine: Engine,
-        session: Timeline,
+        session: Session,
+        started: RunStarted,
         *,
         agent: str | None = None,
         turn_id: str | None = None,
         wait_s: float | None = None,
         prompt: str | None = None,
-        started: RunStarted | None = None,
     ) -> None:
         self.engine = engine
         self.session = session
-        self.author = Author(
+        self.template = NewEvent(
             scope=session.scope,
             session_id=session.session_id,
+            kind="",
             agent_id=session.agent if agent is None else check_name(agent, "agent"),
-            user_id=session.user,
+            summary="",
             run_id=new_id(),
             turn_id=new_id() if turn_id is None else check_name(turn_id, "turn_id"),
+            user_id=session.user,
         )
+        """What all events of the run have in common."""
         self._lock = Lock()
         self.tools = Tools(self)
         self.state: State = "new"
@@ -77,7 +77,7 @@ class RunState:
         """What gates added to the run, once they were asked."""
         self.boundary: Header | None = None
         """The mark that an interrupt left for the next turn."""
-        self._started = started or RunStarted()
+        self._started = started
         self._prompt = prompt
         self._wait_s = wait_s
         self._untold = False
@@ -125,7 +125,7 @@ class RunState:
     @property
     def run_id(self) -> str:
         """Return the run's id."""
-        return self.author.run_id
+        return self.template.run_id or ""
 
     @property
     def model(self) -> str | None:
@@ -134,12 +134,12 @@ class RunState:
 
     @property
     def occasion(self) -> Occasion:
-        """Return what gates are told of the run."""
+        """Return the run as gates see it."""
         return Occasion(
             scope=self.session.scope,
             session_id=self.session.session_id,
             session_key=self.session.key,
-            agent_id=self.author.agent_id,
+            agent_id=self.template.agent_id,
             run_id=self.run_id,
         )
 
@@ -173,13 +173,23 @@ class RunState:
 
     def look(self) -> None:
         """See whether another process has closed it."""
-        if self.is_open and self.engine.is_over(self):
+        if self.is_open and self._is_closed_elsewhere():
             self._note_cut()
+
+    def headers(self) -> Iterable[Header]:
+        """Return what the ledger holds of the run, in order."""
+        session = self.session
+        return self.engine.store.run_headers(session.scope, session.session_id, self.run_id)
+
+    def _is_closed_elsewhere(self) -> bool:
+        """Whether somebody has closed it, in whichever process."""
+        open_runs = self.engine.store.open_runs(self.session.scope, self.session.session_id)
+        return all(run.run_id != self.run_id for run in open_runs)
 
     # Start and end.
 
-    def begin(self, more: Callable[[], Sequence[RunEntry] | None]) -> list[Header] | None:
-        """Record that the run begins, with ``more`` in the same moment; or nothing, if it says so.
+    def begin(self, more: Opening) -> list[Header] | None:
+        """Record that the run begins, and ``more`` at the same moment; None if ``more`` is None.
 
         Raises RunActive if the session is busy with another.
         """
@@ -188,12 +198,12 @@ class RunState:
             if self.state != "new":
                 raise RunClosed("a run starts once", hint="begin another")
             self.session.open()
-            if self.author.user_id != self.session.user:
+            if self.template.user_id != self.session.user:
                 # Whose session it is may be known only now.
-                self.author = msgspec.structs.replace(self.author, user_id=self.session.user)
+                self.template = replace(self.template, user_id=self.session.user)
             wait_s = self.session.patience_s if self._wait_s is None else self._wait_s
             try:
-                headers = self.engine.begin(self, lambda: self._opening(more), wait_s=wait_s)
+                headers = self.engine.begin(self, more, wait_s=wait_s)
                 if headers is None:
                     return None
                 self._clock = self._looked = time.monotonic()
@@ -242,7 +252,7 @@ class RunState:
         outside: bool = False,
     ) -> Header | None:
         """Record how the run ended; None if somebody outside wants that, and it is over."""
-        prepared: dict[str, RunEntry] = {}
+        prepared: dict[str, NewEvent] = {}
         why = _CLOSING.get(state) or "interrupted"
         while True:
             self.tools.reconcile()
@@ -259,7 +269,7 @@ class RunState:
                 if all(call.call_id in prepared for call in calls):
                     results = [prepared[call.call_id] for call in calls]
                     try:
-                        return self._finish(state, reason, _told(error), boundary, results)
+                        return self._finish(state, reason, _cause(error), boundary, results)
                     finally:
                         self._untold = outside and not self.is_open
 
@@ -267,36 +277,31 @@ class RunState:
         self,
         state: Literal["ended", "failed", "interrupted"],
         reason: str | None,
-        told: dict[str, str] | None,
+        cause: dict[str, str] | None,
         boundary: str | None,
-        results: list[RunEntry],
+        results: list[NewEvent],
     ) -> Header:
         """Record the end, with the results of what was open. The caller holds the lock."""
         part = RunEnded(
             duration_ms=int((time.monotonic() - self._clock) * 1_000),
             tool_calls=self.tools.count,
             reason=reason,
-            error_class=None if told is None else told.get("class"),
+            error_class=None if cause is None else cause.get("class"),
         )
-        last = run_end(state, part, told)
-        events = self._events([*results, last])
-        if boundary is not None:
-            mark = interrupt_mark(boundary, self.run_id)
-            events.append(self.author.event(mark, None))
+        events = [*results, run_end(self.template, state, part, cause)]
+        marks = [] if boundary is None else [interrupt_mark(self.template, boundary)]
 
         def note(headers: Sequence[Header]) -> None:
             self.tools.settle(headers[: len(results)])
             self.state, self._terminal = state, headers[len(results)]
-            self.boundary = headers[-1] if boundary is not None else None
+            self.boundary = headers[-1] if marks else None
             self.engine.forget(self)
 
         try:
-            headers = self._append(events, note)
+            headers = self.record([*events, *marks], note)
         except InvalidInput:
             # The guard refuses what an error or a result says. The run has an end all the same.
-            bare = [without_words(entry) for entry in (*results, last)]
-            events[: len(bare)] = self._events(bare)
-            headers = self._append(events, note)
+            headers = self.record([*map(without_words, events), *marks], note)
         return headers[len(results)]
 
     def note_end(self, header: Header) -> None:
@@ -308,48 +313,91 @@ class RunState:
 
     # Recording.
 
-    def record_all(self, entries: Sequence[RunEntry], note: Note | None = None) -> list[Header]:
-        """Record ``entries`` as part of the run, all or none. Raises RunClosed if it is over.
+    def record(
+        self,
+        events: Sequence[NewEvent],
+        note: Note | None = None,
+        *,
+        expected_seq: int | None = None,
+    ) -> list[Header]:
+        """Record ``events``, all or none; those with the run's id get its next numbers.
 
-        ``note`` is told of what was recorded. If it is interrupted, the run is in doubt.
+        ``note`` takes note of what was recorded; if it is interrupted, the run is in doubt. Raises
+        RunClosed if the run is over, and Conflict if the session is not at ``expected_seq``.
         """
         lock = self.lock
         with lock.guard, lock:
-            self._check_open()
-            return self._append(self._events(entries), note)
+            if self.state != "open":
+                raise self.closed_error()
+            # From before they are recorded until that is noted. An interrupt leaves it so, and the
+            # numbers of the events are not given again.
+            was_doubtful, self.is_doubtful = self.is_doubtful, True
+            before = self._run_seq
+            try:
+                headers = self.engine.write(
+                    events, numbers=self.number(events), expected_seq=expected_seq, fits=True
+                )
+            except RunClosed:
+                self.is_doubtful = was_doubtful
+                self._note_cut()
+                raise self.closed_error() from None
+            except TreeringError as error:
+                if not isinstance(error, OutcomeUnknown):
+                    self.is_doubtful, self._run_seq = was_doubtful, before
+                raise
+            self._last_seq = headers[-1].seq
+            if note is not None:
+                note(headers)
+            self.is_doubtful = was_doubtful
+            return headers
 
-    def record_behind(self, entries: Sequence[RunEntry], seq: int, *, apart: str) -> list[Header]:
-        """Record ``entries`` right behind ``seq``, those of the kind ``apart`` outside of the run.
+    def number(self, events: Sequence[NewEvent]) -> list[int | None]:
+        """Return the next numbers for the events of the run. The caller holds the lock."""
+        numbers: list[int | None] = []
+        for event in events:
+            if event.run_id is None:
+                numbers.append(None)
+            else:
+                self._run_seq += 1
+                numbers.append(self._run_seq)
+        return numbers
 
-        Raises Conflict if the session has moved on, and RunClosed if the run is over.
+    def adopt(
+        self, events: Sequence[NewEvent], *, outside_kind: str, expected_seq: int
+    ) -> list[Header]:
+        """Record events of the session as part of the run, except those of ``outside_kind``.
+
+        Raises Conflict if the session is not at ``expected_seq``, and RunClosed if the run is over.
         """
-        lock = self.lock
-        with lock.guard, lock:
-            self._check_open()
-            inside = iter(self._events([entry for entry in entries if entry.kind != apart]))
-            events = [
-                self.author.event(entry, None) if entry.kind == apart else next(inside)
-                for entry in entries
-            ]
-            return self._append(events, expected_seq=seq)
+        own = self.template
+        return self.record(
+            [
+                replace(
+                    event, agent_id=own.agent_id, user_id=own.user_id, turn_id=own.turn_id,
+                    run_id=None if event.kind == outside_kind else own.run_id,
+                )
+                for event in events
+            ],
+            expected_seq=expected_seq,
+        )  # fmt: skip
 
-    def record_if_open(self, entry: RunEntry, note: Note) -> Header | None:
-        """Record ``entry`` as part of the run and tell ``note``; None if the run is over."""
+    def record_if_open(self, event: NewEvent, note: Note) -> Header | None:
+        """Record ``event`` as part of the run, for ``note`` to note; None if the run is over."""
         lock = self.lock
         with lock.guard, lock:
             if not self.is_open:
                 return None
             try:
-                return self._append(self._events([entry]), note)[0]
+                return self.record([event], note)[0]
             except RunClosed:
                 self._untold = True
                 return None
 
-    def record_apart(self, entry: RunEntry) -> Header:
+    def record_apart(self, event: NewEvent) -> Header:
         """Record what came too late to be part of the run."""
-        return self.engine.record([self.author.event(entry, None)])[0]
+        return self.engine.write([replace(event, run_id=None)], fits=True)[0]
 
-    def carry(self, entry: RunEntry) -> None:
+    def carry(self, event: NewEvent) -> None:
         """Carry to the sinks what is counted and not kept."""
         lock = self.lock
         with lock.guard, lock:
@@ -359,7 +407,8 @@ class RunState:
             self._check_open()
             before = self._run_seq
             try:
-                self.engine.carry_transient(self._events([entry])[0])
+                [number] = self.number([event])
+                self.engine.dispatcher.carry_transient(replace(event, run_seq=number))
             except BaseException:
                 self._run_seq = before
                 raise
@@ -377,67 +426,41 @@ class RunState:
             f"run {self.run_id} has ended and takes no more events", hint="begin another turn"
         )
 
-    def _opening(self, more: Callable[[], Sequence[RunEntry] | None]) -> list[NewEvent] | None:
-        entries = more()
-        if entries is None:
-            return None
-        if self.preparation is None:  # Gates are asked once, and only when the run can begin.
-            self.preparation = self.engine.prepare(self.occasion, self._prompt)
+    def opening(self, more: Sequence[NewEvent]) -> list[NewEvent]:
+        """Return what to record as the run begins. Gates are asked once."""
+        if self.preparation is None:
+            self.preparation = self.engine.gates.before_run(self.occasion, self._prompt)
         self._run_seq = 0
-        first = RunEntry(
-            kind="run.started",
-            summary="run started",
+        first = make_event(
+            self.template,
+            "run.started",
+            "run started",
             refs=self._started.as_refs() or None,
             origin=KERNEL,
-            event_id=start_id(self.run_id, self.engine.owner()),
+            event_id=start_id(self.run_id, self.engine.store.leases.owner()),
         )
-        return self._events([first, *entries])
-
-    def _events(self, entries: Sequence[RunEntry]) -> list[NewEvent]:
-        """Give ``entries`` their numbers. The caller holds the lock."""
-        first = self._run_seq + 1
-        self._run_seq += len(entries)
-        return [self.author.event(entry, first + at) for at, entry in enumerate(entries)]
-
-    def _append(
-        self, events: list[NewEvent], note: Note | None = None, *, expected_seq: int | None = None
-    ) -> list[Header]:
-        """Record numbered events; take the numbers back if they were not recorded."""
-        # From before they are recorded until that is noted. An interrupt leaves it so, and the
-        # numbers of the events are not given again.
-        before, self.is_doubtful = self.is_doubtful, True
-        try:
-            headers = self.engine.record(events, expected_seq=expected_seq)
-        except RunClosed:
-            self.is_doubtful = before
-            self._note_cut()
-            raise self.closed_error() from None
-        except TreeringError as error:
-            if not isinstance(error, OutcomeUnknown):
-                self.is_doubtful = before
-                self._run_seq -= sum(event.run_id is not None for event in events)
-            raise
-        self._last_seq = headers[-1].seq
-        if note is not None:
-            note(headers)
-        self.is_doubtful = before
-        return headers
+        return [first, *more]
 
     def withdraw(self, error: BaseException) -> None:
         """End the run if ``error`` may have kept its author from hearing that it began or ended."""
         if not _is_doubtful(error):
-            self.engine.forget_new(self)
+            self._forget_if_new()
         elif self.is_here:
             self.abandon()
 
     def abandon(self) -> None:
         """End a run that nobody else is going to end, if the ledger has it."""
         with contextlib.suppress(TreeringError):
-            if not self.engine.is_over(self):
+            if not self._is_closed_elsewhere():
                 if self.state == "new":
                     self.state, self._clock = "open", time.monotonic()
                 self.close("interrupted", "interrupted")
-            self.engine.forget_new(self)
+            self._forget_if_new()
+
+    def _forget_if_new(self) -> None:
+        """Take note that the run has not begun."""
+        if self.state == "new":
+            self.engine.forget(self)
 
     def check_open(self) -> None:
         """Raise RunClosed if it takes no events from here, as far as this process knows."""
@@ -468,12 +491,27 @@ class RunState:
         """Take note that somebody else has closed the run."""
         self.state, self._untold = "interrupted", True
         self.engine.forget(self)
-        rest = self.engine.rest_of(self, self._last_seq)
+        rest = self._recorded_elsewhere()
         self.engine.dispatcher.tell(rest)
         end = next((header for header in rest if header.kind in RUN_ENDS), None)
         if end is not None and end.kind != "run.interrupted":
             # It was ended by hand, as it would have ended: that is no interruption.
             self.state, self._untold, self._terminal = RUN_ENDS[end.kind], False, end
+
+    def _recorded_elsewhere(self) -> list[Header]:
+        """Return what somebody else recorded of the run; nothing, if it cannot be read."""
+        try:
+            return [header for header in self.headers() if header.seq > self._last_seq]
+        except TreeringError:
+            return []
+
+
+def check_wait(seconds: float) -> None:
+    """Raise InvalidInput if ``seconds`` is not a time that one can wait."""
+    if not isinstance(seconds, int | float) or not seconds >= 0:
+        raise InvalidInput(
+            f"wait_seconds is {seconds!r}", hint="give a number of seconds, 0 or more"
+        )
 
 
 def _is_doubtful(error: BaseException) -> bool:
@@ -481,8 +519,8 @@ def _is_doubtful(error: BaseException) -> bool:
     return isinstance(error, OutcomeUnknown) or not isinstance(error, TreeringError)
 
 
-def _told(error: BaseException | str | None) -> dict[str, str] | None:
+def _cause(error: BaseException | str | None) -> dict[str, str] | None:
     if error is None:
         return None
-    told = describe(error)
-    return told if isinstance(error, BaseException) else {"reason": told["message"]}
+    described = describe(error)
+    return described if isinstance(error, BaseException) else {"reason": described["message"]}

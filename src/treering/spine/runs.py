@@ -6,15 +6,15 @@ import contextlib
 from collections.abc import Mapping, Sized
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
+from msgspec.structs import replace
 
 from treering.errors import InvalidInput, RunClosed
 from treering.model.arguments import checks_arguments
 from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.parts import Delivered, part_of
 from treering.spine.calls import ToolCall
-from treering.spine.conversion import to_json, to_text
-from treering.spine.run_entries import RUNTIME, RunEntry, said
+from treering.spine.conversion import to_json, to_text, with_marks
+from treering.spine.run_events import RUNTIME, make_event, said
 from treering.spine.showing import showing
 from treering.spine.translation import tool_event
 from treering.spine.words import describe, shorten
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from treering.context.assemble import Context
     from treering.context.tokens import Counter
+    from treering.ledger.sessions import Session
     from treering.model.events import Header
     from treering.model.runs import Message
-    from treering.spine.ports import Timeline
     from treering.spine.run_state import RunState, State
     from treering.spine.tools import Tools
 
@@ -58,17 +58,17 @@ class Run:
     @property
     def turn_id(self) -> str | None:
         """Return the id of the turn that it carries out."""
-        return self._run_state.author.turn_id
+        return self._run_state.template.turn_id
 
     @property
-    def session(self) -> Timeline:
+    def session(self) -> Session:
         """Return the session that it is part of."""
         return self._run_state.session
 
     @property
     def agent(self) -> str:
         """Return who acts in it."""
-        return self._run_state.author.agent_id
+        return self._run_state.template.agent_id
 
     @property
     def tools(self) -> Tools:
@@ -145,7 +145,7 @@ class Run:
     def start(self) -> Header:
         """Record that the run begins. Raises RunActive if the session is busy with another."""
         try:
-            return (self._run_state.begin(list) or [])[0]
+            return (self._run_state.begin(lambda _: ()) or [])[0]
         except BaseException as error:
             self._run_state.withdraw(error)
             raise
@@ -173,7 +173,8 @@ class Run:
 
     def user(self, text: str, **content: Any) -> Header:
         """Record what the user said; ``content`` is kept beside the text."""
-        return self._record(said("conversation.user", text, content))
+        event = said(self._run_state.template, "conversation.user", text, content)
+        return self._run_state.record([event])[0]
 
     def assistant(self, text: str, **content: Any) -> Header:
         """Record what the assistant answered; ``content`` is kept beside the text.
@@ -182,7 +183,8 @@ class Run:
         """
         if not isinstance(content.get("thinking"), str | None) and self._run_state.model:
             content.setdefault("model", self._run_state.model)
-        return self._record(said("conversation.assistant", text, content))
+        event = said(self._run_state.template, "conversation.assistant", text, content)
+        return self._run_state.record([event])[0]
 
     def thinking(self, text: str = "", **content: Any) -> Header:
         """Record what the model thought before what it says, or calls, next.
@@ -192,20 +194,20 @@ class Run:
         """
         words, marks = to_text(text, "/thinking")
         model = self._run_state.model
-        told, more = to_json({"thinking": words, **({"model": model} if model else {}), **content})
+        named = {"model": model} if model else {}
+        payload, more = to_json({"thinking": words, **named, **content})
         return self._record(
-            RunEntry(
-                kind="ops.observation",
-                summary="thinking",
-                payload=told,
-                refs={"observed": "thinking"},
-                converted=[*marks, *more],
-            )
+            "ops.observation",
+            "thinking",
+            payload=payload,
+            refs={"observed": "thinking"},
+            marks=[*marks, *more],
         )
 
     def delta(self, text: str, **content: Any) -> None:
         """Carry a piece of an answer to the sinks. It is counted and not kept."""
-        self._run_state.carry(said("assistant.delta", text, content))
+        run_state = self._run_state
+        run_state.carry(said(run_state.template, "assistant.delta", text, content))
 
     def tool(self, name: str, input: Any = None, *, call_id: str | None = None) -> ToolCall:  # noqa: A002
         """Begin a tool call: a context manager. Its intent is durable before its body runs."""
@@ -241,7 +243,7 @@ class Run:
             model=asked,
             count=count,
         )
-        self._record(showing(context, model=asked))
+        self._run_state.record([showing(self._run_state.template, context, model=asked)])
         self._room_tokens = _room(context)
         return context
 
@@ -261,7 +263,8 @@ class Run:
         """
         self._run_state.check_open()
         words, marks = to_text(text, "/text")
-        verdict = self._run_state.engine.ask_sending(self._run_state.occasion, words, to)
+        gates = self._run_state.engine.gates
+        verdict = gates.before_sending(self._run_state.occasion, words, to)
         if verdict.blocked:
             self.emit("ops.blocked", {"code": "gate", "reason": verdict.reason})
             return None
@@ -276,7 +279,7 @@ class Run:
                 failure = {"code": "not_delivered", "error_class": type(error).__name__}
                 self.emit("ops.warning", {**failure, **describe(error), "text": words, "to": to})
                 raise
-        told, more = to_json({"text": words, "to": to, "media": _listed(media)})
+        payload, more = to_json({"text": words, "to": to, "media": _listed(media)})
         part = Delivered(
             deliverer=by,
             characters=len(words),
@@ -284,13 +287,11 @@ class Run:
             media=len(media) if isinstance(media, Sized) and media else None,
         )
         return self._record(
-            RunEntry(
-                kind="ops.receipt",
-                summary="message delivered",
-                payload=told,
-                refs=part.as_refs(),
-                converted=[*marks, *more],
-            )
+            "ops.receipt",
+            "message delivered",
+            payload=payload,
+            refs=part.as_refs(),
+            marks=[*marks, *more],
         )
 
     def emit(
@@ -323,25 +324,24 @@ class Run:
             stated = dict(payload) if isinstance(payload, Mapping) else content
             return tool_event(self.tools, kind, stated)
         if known == "assistant.delta":
-            entry = said(known, content.pop("text", ""), content)
-            self._run_state.carry(msgspec.structs.replace(entry, converted=marks))
+            event = said(self._run_state.template, known, content.pop("text", ""), content)
+            self._run_state.carry(replace(event, payload=with_marks(event.payload, marks)))
             return None
         if known == "compaction.started" and content.get("phase") == "end":
             known = "compaction.ended"
-        told = {**part_of(known, content).as_refs(), **(refs or {})}
+        links = {**part_of(known, content).as_refs(), **(refs or {})}
         return self._record(
-            RunEntry(
-                kind=known,
-                summary=summary or _words(known, content, told),
-                payload=content or None,
-                refs=told or None,
-                origin=origin,
-                converted=marks,
-            )
+            known,
+            summary or _words(known, content, links),
+            payload=content or None,
+            refs=links or None,
+            origin=origin,
+            marks=marks,
         )
 
-    def _record(self, entry: RunEntry) -> Header:
-        return self._run_state.record_all([entry])[0]
+    def _record(self, kind: str, summary: str, **fields: Any) -> Header:
+        event = make_event(self._run_state.template, kind, summary, **fields)
+        return self._run_state.record([event])[0]
 
 
 def _listed(media: Any) -> Any:
@@ -367,13 +367,13 @@ def _outside(error: BaseException) -> str:
     return "exited" if isinstance(error, SystemExit) else "interrupted"
 
 
-def _words(kind: str, content: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+def _words(kind: str, content: Mapping[str, Any], refs: Mapping[str, Any]) -> str:
     """Return a summary for an event whose author gave none.
 
-    Only what somebody said is told by its words: those kinds are private.
+    Only kinds that are private, what somebody said, are summed up by their words.
     """
     if kind.startswith("conversation.") and isinstance(content.get("text"), str):
         return shorten(content["text"])
-    code = told.get("code") or told.get("hook") or told.get("model")
+    code = refs.get("code") or refs.get("hook") or refs.get("model")
     name = kind.replace(".", " ").replace("_", " ")
     return name if code is None else f"{name}: {code}"

@@ -10,10 +10,11 @@ from treering.context.assemble import Contributed
 from treering.model.codec import decode, encode
 from treering.model.messages import Repair
 from treering.model.parts import ContextAssembled
-from treering.spine.run_entries import RunEntry
+from treering.spine.run_events import make_event
 
 if TYPE_CHECKING:
     from treering.context.assemble import Context
+    from treering.model.events import NewEvent
 
 REPORT_MAX: Final = 100
 """Repairs that are kept with the event; all are counted."""
@@ -46,7 +47,7 @@ class ContextRecord(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.max_tokens - self.reserve_output_tokens, 0)
 
 
-def showing(context: Context, *, model: str | None) -> RunEntry:
+def showing(template: NewEvent, context: Context, *, model: str | None) -> NewEvent:
     """Return the event that says what a model is shown."""
     asked = ContextRecord(
         dialect=context.dialect,
@@ -74,9 +75,10 @@ def showing(context: Context, *, model: str | None) -> RunEntry:
         repairs=len(context.report),
     )
     noun = "message" if len(context.messages) == 1 else "messages"
-    return RunEntry(
-        kind="context.assembled",
-        summary=f"context of {len(context.messages)} {noun}, about {context.tokens} tokens",
+    return make_event(
+        template,
+        "context.assembled",
+        f"context of {len(context.messages)} {noun}, about {context.tokens} tokens",
         payload=decode(encode(asked)),
         refs=part.as_refs(),
     )

@@ -1,4 +1,4 @@
-"""The spine: every event goes through it, to the ledger first and then to each sink."""
+"""The spine: a ledger's runs and sinks, as one who adds sinks holds them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from treering.errors import InvalidInput
 from treering.model.arguments import checks_arguments
 from treering.model.parts import RunStarted
 from treering.model.scopes import parse_scope
-from treering.spine.run_state import RunState
-from treering.spine.runs import Run
 
 if TYPE_CHECKING:
-    from treering.spine.engine import Engine
-    from treering.spine.ports import SinkStatus, Timeline
+    from treering.ledger.engine import Engine
+    from treering.ledger.sessions import Session
+    from treering.spine.ports import SinkStatus
+    from treering.spine.runs import Run
 
 FLUSH_S: Final = 5.0
 
 
 @checks_arguments
 class Spine:
-    """Carries what happens, in order, to the ledger and then to the sinks. A ledger has one."""
+    """Hands what is recorded, in order, to the sinks. A ledger has one."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def run(
         self,
-        session: Timeline,
+        session: Session,
         *,
         agent: str | None = None,
         entry_point: str | None = None,
@@ -44,24 +44,15 @@ class Spine:
         mode if it is not given, and is refused then. ``prompt`` is what gates are shown of the
         user's words.
         """
-        if wait_seconds is not None:
-            check_wait(wait_seconds)
         if not hasattr(session, "session_id"):
             raise InvalidInput(
                 f"a run is part of a session, not of {session!r}", hint="give ledger.session(…)"
             )
-        return Run(
-            RunState(
-                self._engine,
-                session,
-                agent=agent,
-                turn_id=turn_id,
-                wait_s=wait_seconds,
-                prompt=prompt,
-                started=RunStarted(
-                    entry_point=entry_point, runtime=runtime, model=model, provider=provider
-                ),
-            )
+        started = RunStarted(
+            entry_point=entry_point, runtime=runtime, model=model, provider=provider
+        )
+        return self._engine.run(
+            session, started, agent=agent, turn_id=turn_id, prompt=prompt, wait_s=wait_seconds
         )
 
     def follow(self, scope: str) -> None:
@@ -75,11 +66,3 @@ class Spine:
     def flush(self, timeout_s: float = FLUSH_S) -> bool:
         """Wait until the sinks have all that was recorded; return False if that took too long."""
         return self._engine.dispatcher.flush(timeout_s)
-
-
-def check_wait(seconds: float) -> None:
-    """Raise InvalidInput if nobody could wait for so long."""
-    if not isinstance(seconds, int | float) or not seconds >= 0:
-        raise InvalidInput(
-            f"wait_seconds is {seconds!r}", hint="give a number of seconds, 0 or more"
-        )

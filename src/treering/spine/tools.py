@@ -14,12 +14,12 @@ from treering.model.parts import Blocked, ToolCalled, ToolReturned, safe_part
 from treering.model.tools import shape_hash
 from treering.spine.calls import ToolCall
 from treering.spine.conversion import to_json
-from treering.spine.run_entries import TOOL_LEDGER, RunEntry
+from treering.spine.run_events import TOOL_LEDGER, CalledTool, make_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.model.events import Header
+    from treering.model.events import Header, NewEvent
     from treering.model.tools import Reason
     from treering.spine.run_state import RunState
 
@@ -83,16 +83,14 @@ class Tools:
         """Return the calls without an outcome, in order."""
         return list(self._open.values())
 
-    def prepare(self, reason: Reason, entries: dict[str, RunEntry]) -> None:
-        """Add to ``entries`` what closes each open call that they lack.
+    def prepare(self, reason: Reason, results: dict[str, NewEvent]) -> None:
+        """Add to ``results`` what closes each open call that they lack.
 
         Gates are asked: the caller does not hold the run's lock.
         """
         for call in self.open_calls():
-            if call.call_id not in entries:
-                entries[call.call_id] = self.results.synthetic(
-                    self._run_state.occasion, call.name, call.call_id, call.duration_ms, reason
-                )
+            if call.call_id not in results:
+                results[call.call_id] = self.results.synthetic(self._called(call), reason)
 
     def reconcile(self) -> None:
         """Go by what the ledger holds, after a recording that nobody saw the end of."""
@@ -101,7 +99,7 @@ class Tools:
             return
         lock = run_state.lock
         with lock.guard, lock:
-            for header in run_state.engine.headers_of(run_state):
+            for header in run_state.headers():
                 part = safe_part(header.kind, header.refs)
                 if isinstance(part, ToolCalled) and part.call_id and not self._knows(part.call_id):
                     call = ToolCall(self, part.tool or "tool", None, part.call_id)
@@ -137,13 +135,14 @@ class Tools:
         if call.given_name is not None:
             stated["given_name"] = call.given_name
             marks = [*marks, {"at": "/name", "type": "str", "as": "shortened"}]
-        intent = RunEntry(
-            kind="tool.call",
-            summary=f"{call.name} called",
+        intent = make_event(
+            self._run_state.template,
+            "tool.call",
+            f"{call.name} called",
             payload=stated,
             refs=part.as_refs(),
             origin=TOOL_LEDGER,
-            converted=marks,
+            marks=marks,
         )
         if code is not None:
             self._deny(call, intent, code, why)
@@ -155,14 +154,15 @@ class Tools:
         lock = self._run_state.lock
         with lock.guard, lock:
             self._check_fresh(call)
-            self._run_state.record_all([intent], note)
+            self._run_state.record([intent], note)
 
     def _check(self, call: ToolCall, given: Any) -> tuple[str | None, str | None, Any]:
         """Return why a call may not run: a code, and words for it; or what a gate made of it."""
         run_state = self._run_state
         if not run_state.session.permits(call.name):
             return "not_permitted", None, None
-        verdict = run_state.engine.ask_tool(run_state.occasion, call.name, call.call_id, given)
+        gates = run_state.engine.gates
+        verdict = gates.before_tool(run_state.occasion, call.name, call.call_id, given)
         if verdict.blocked:
             return "gate", verdict.reason, None
         return None, None, verdict.content
@@ -177,18 +177,17 @@ class Tools:
     def _knows(self, call_id: str) -> bool:
         return any(call_id in known for known in (self._open, self._replaced, self._settled))
 
-    def _deny(self, call: ToolCall, intent: RunEntry, code: str, why: str | None) -> NoReturn:
+    def _deny(self, call: ToolCall, intent: NewEvent, code: str, why: str | None) -> NoReturn:
         """Record a call that may not run, with its outcome, and refuse it."""
-        refusal = RunEntry(
-            kind="ops.blocked",
-            summary=f"{call.name} not allowed: {code}",
+        refusal = make_event(
+            self._run_state.template,
+            "ops.blocked",
+            f"{call.name} not allowed: {code}",
             payload={"reason": why} if why else None,
             refs=Blocked(tool=call.name, call_id=call.call_id, code=code).as_refs(),
             origin=TOOL_LEDGER,
         )
-        outcome = self.results.synthetic(
-            self._run_state.occasion, call.name, call.call_id, 0, "denied"
-        )
+        outcome = self.results.synthetic(self._called(call, duration_ms=0), "denied")
 
         def note(headers: Sequence[Header]) -> None:
             call.intent, call.started_at = headers[0], time.monotonic()
@@ -197,7 +196,7 @@ class Tools:
         lock = self._run_state.lock
         with lock.guard, lock:
             self._check_fresh(call)
-            self._run_state.record_all([intent, refusal, outcome], note)
+            self._run_state.record([intent, refusal, outcome], note)
         reason = f": {why}" if why else ""
         raise ToolDenied(
             f"{call.name} may not run in session {self._run_state.session.session_id}{reason}",
@@ -208,7 +207,9 @@ class Tools:
 
     # Concluding.
 
-    def conclude(self, call: ToolCall, make: Callable[..., RunEntry], told: Any) -> Header:
+    def conclude(
+        self, call: ToolCall, make: Callable[[CalledTool, Any], NewEvent], result: Any
+    ) -> Header:
         """Record a real outcome, once."""
         self._check_started(call)
         with call.lock.guard, call.lock:
@@ -216,13 +217,12 @@ class Tools:
             if call.is_settled:
                 raise _has_outcome(call.call_id)
             # Gates are asked without the run's lock: they may take their time, and record things.
-            duration_ms = call.duration_ms
-            entry = make(self._run_state.occasion, call.name, call.call_id, duration_ms, told)
+            event = make(self._called(call), result)
             lock = self._run_state.lock
             with lock.guard, lock:
                 if call.is_settled:  # By a gate.
                     raise _has_outcome(call.call_id)
-                return self._record(call, entry)
+                return self._record(call, event)
 
     def replace(self, call: ToolCall, reason: Reason) -> Header:
         """Record a synthetic outcome, unless there is one."""
@@ -231,41 +231,52 @@ class Tools:
             self.reconcile()
             if call.outcome is not None:
                 return call.outcome
-            entry = self.results.synthetic(
-                self._run_state.occasion, call.name, call.call_id, call.duration_ms, reason
-            )
+            event = self.results.synthetic(self._called(call), reason)
             lock = self._run_state.lock
             with lock.guard, lock:
                 # The run may have ended meanwhile, and the call with it.
                 header = call.outcome
                 if header is None:
-                    header = self._run_state.record_all(
-                        [entry], lambda headers: self._close(call, headers[0], synthetic=True)
+                    header = self._run_state.record(
+                        [event], lambda headers: self._close(call, headers[0], synthetic=True)
                     )[0]
                 return header
 
-    def _record(self, call: ToolCall, entry: RunEntry) -> Header:
+    def _called(self, call: ToolCall, duration_ms: int | None = None) -> CalledTool:
+        return CalledTool(
+            self._run_state.occasion,
+            self._run_state.template,
+            call.name,
+            call.call_id,
+            call.duration_ms if duration_ms is None else duration_ms,
+        )
+
+    def _record(self, call: ToolCall, event: NewEvent) -> Header:
         """Record an outcome in its run or, if that takes no more, as late."""
         if call.outcome is None:
             # Somebody else may have closed the run, and the call with it.
             header = self._run_state.record_if_open(
-                entry, lambda headers: self._close(call, headers[0], synthetic=False)
+                event, lambda headers: self._close(call, headers[0], synthetic=False)
             )
             if header is not None:
                 return header
-        counts = call.outcome.event_id if call.outcome else self._outcome_of(call)
+        counts = call.outcome.event_id if call.outcome else self._outcome_id(call.call_id)
         late = ToolReturned(late=True, run=self._run_state.run_id, outcome=counts).as_refs()
         header = self._run_state.record_apart(
             msgspec.structs.replace(
-                entry, summary=f"{entry.summary}, late", refs={**entry.refs, **late}
+                event, summary=f"{event.summary}, late", refs={**event.refs, **late}
             )
         )
         self._close(call, call.outcome or header, synthetic=False)
         return header
 
-    def _outcome_of(self, call: ToolCall) -> str | None:
+    def _outcome_id(self, call_id: str) -> str | None:
         """Return the id of the event that is the outcome of a call, as the ledger has it."""
-        return self._run_state.engine.outcome_of(self._run_state, call.call_id)
+        for header in self._run_state.headers():
+            part = safe_part(header.kind, header.refs)
+            if isinstance(part, ToolReturned) and part.call_id == call_id:
+                return header.event_id
+        return None
 
     def _check_started(self, call: ToolCall) -> None:
         lock = self._run_state.lock

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from treering.errors import InvalidInput
 from treering.formats.apeira.json import JsonParseError, copy, parse, stringify
 from treering.formats.apeira.reading import parse_episode
@@ -17,7 +19,6 @@ from treering.model.codec import canonical, decode, encode
 from treering.model.fields import check_name
 from treering.model.parts import part_of
 from treering.spine.conversion import plain
-from treering.spine.run_entries import RunEntry
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -51,7 +52,18 @@ _USAGE: Final = {
 }  # fmt: skip
 
 
-def entry_of(episode: Episode, tools: Mapping[str, str]) -> RunEntry:
+class EpisodeEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """What an episode says, as an event of whichever session it is brought into."""
+
+    kind: str
+    summary: str
+    payload: dict[str, Any]
+    refs: dict[str, Any] | None
+    origin: str | None
+    source: str | None
+
+
+def entry_of(episode: Episode, tools: Mapping[str, str]) -> EpisodeEvent:
     """Return ``episode`` as it is recorded; ``tools`` are the names of calls before it, by id."""
     told = episode["meta"] if isinstance(episode["meta"], dict) else {}
     origin = name_in(told, "source")
@@ -62,7 +74,7 @@ def entry_of(episode: Episode, tools: Mapping[str, str]) -> RunEntry:
     line = stringify(episode)
     if line != _line(kind, summary, stored, origin, name_in(told, "turnId")):
         own = {"line": line}
-    return RunEntry(
+    return EpisodeEvent(
         kind=kind,
         summary=summary,
         payload={**payload, OWN_FIELD: own},

@@ -21,10 +21,10 @@ from treering.formats.apeira.states import SessionState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from treering.formats.apeira.events import EpisodeEvent
     from treering.formats.apeira.reading import Episode
     from treering.ledger.sessions import Session
     from treering.model.events import Header, NewEvent
-    from treering.spine.run_entries import RunEntry
 
 BATCH: Final = 500
 """Episodes that are recorded at once."""
@@ -84,7 +84,7 @@ def state_from_session(session: Session) -> SessionState:
     return SessionState(context=latest or {}, episodic=from_session(session))
 
 
-def _event(session: Session, episode: Episode, entry: RunEntry, event_id: str) -> NewEvent:
+def _event(session: Session, episode: Episode, entry: EpisodeEvent, event_id: str) -> NewEvent:
     told: Any = episode["meta"]
     return session.new_event(
         entry.kind,

@@ -1,0 +1,80 @@
+"""How far it is from a run to the store and back: calls and frames inside treering.
+
+A number here may fall. Where it has to rise, say in the commit what the new call does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import treering
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+HOME = str(Path(treering.__file__).parent) + os.sep
+
+
+class Corridor:
+    """Counts the calls of functions of treering, and how deep they are nested."""
+
+    def __init__(self) -> None:
+        self.calls = self.deepest = self._depth = 0
+
+    def walk(self, call: Callable[[], object]) -> Corridor:
+        """Count while ``call`` runs."""
+        sys.setprofile(self._note)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+        return self
+
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
+        if not frame.f_code.co_filename.startswith(HOME):
+            return
+        if event == "call":
+            self.calls += 1
+            self._depth += 1
+            self.deepest = max(self.deepest, self._depth)
+        elif event == "return":
+            self._depth -= 1
+
+
+def test_the_way_from_a_run_to_the_store_and_back_is_short(tmp_path: Path) -> None:
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        session = ledger.session("s", scope="x", agent="a")
+        for _ in range(3):  # Names and statements are cached from here on.
+            with session.turn() as turn:
+                turn.user("hi")
+                turn.user("hi again")
+            list(session.headers())
+        with session.turn() as turn:
+            turn.user("hi")
+            said = Corridor().walk(lambda: turn.user("hi"))
+        begun = Corridor().walk(session.turn().start)
+        read = Corridor().walk(lambda: list(session.headers()))
+
+    assert said.deepest <= 16
+    assert said.calls <= 89  # Ten of them while the folder of the file is new.
+    assert begun.calls <= 270
+    assert read.deepest <= 13
+    assert read.calls <= 260
+
+
+def test_runs_and_the_memory_load_without_the_ledger() -> None:
+    program = (
+        "import sys, treering.spine.spine, treering.spine.runs, treering.memory.memory;"
+        "print([name for name in sys.modules if name.startswith('treering.ledger')])"
+    )
+
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert loaded.stdout.strip() == "[]"
